@@ -1,10 +1,10 @@
-//! Builds the catalogue of the built-in kinds: the schemas of the `k8s-openapi` crate, completed with the facts in
-//! `facts/`, in the compiled form that the crate reads in place.
+//! Builds the catalogue of the built-in kinds in the compiled form that the crate reads in place. Its sources are the
+//! schemas of the `k8s-openapi` crate and the facts in `facts/`.
 //!
-//! Fails with a message if the two sources disagree about a field, so that a newer `k8s-openapi` can't silently leave a
+//! Fails with a message if the two sources disagree about a field. So a newer `k8s-openapi` can't silently leave a
 //! field without its facts.
 
-// A build script speaks to cargo on standard output and may stop with a panic.
+// A build script writes instructions to cargo on standard output, and may stop with a panic.
 #![allow(clippy::print_stdout, missing_docs, unreachable_pub, dead_code)]
 
 #[path = "build/compile.rs"]

@@ -1,7 +1,7 @@
-//! Follows the APIServices and keeps their current state.
+//! Follows the stored APIServices and keeps their current state for requests.
 //!
-//! Events only name the changed objects; the state is read from the cache. So a burst of changes makes one new value,
-//! and unchanged objects are not read.
+//! An event only names the changed object; its state is then read from the cache. So a burst of changes causes one new
+//! state, and unchanged objects are not read.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -31,14 +31,14 @@ pub struct Aggregator {
     client: Client,
     services: Target,
     current: ArcSwap<ApiServices>,
-    /// Held while the next value is made.
+    /// Held while a new state is built, so that states appear in order.
     showing: Mutex<()>,
     discovery: DiscoveryFetcher,
     /// The number of times that each APIService became unavailable, by name and reason.
     losses: Mutex<BTreeMap<(String, String), u64>>,
     /// The names of APIServices that changed since they were read. A set, so at most one entry for each.
     changed: Mutex<HashSet<String>>,
-    /// The key for making a new value.
+    /// A queue with a single key, whose turn reads the changed APIServices.
     reading: Queue<()>,
 }
 
@@ -73,8 +73,8 @@ impl Aggregator {
         self.current.load_full()
     }
 
-    /// The registered APIServices, after the cache's state of one version was read. A client that has seen the version
-    /// available can use it.
+    /// The registered APIServices, after this APIService was read again from the cache. A client that has seen this
+    /// version as available can therefore send requests for it.
     ///
     /// Cost: a lookup in the cache, and the pending changes.
     pub fn current_about(&self, group: &str, version: &str) -> Arc<ApiServices> {
@@ -85,8 +85,8 @@ impl Aggregator {
         self.current()
     }
 
-    /// The registered APIServices, including all writes by any server before this call to one version. If the store
-    /// can't confirm that, the cached state.
+    /// The registered APIServices, including every write to this APIService that any server committed before the call.
+    /// Without a response from the store, returns the cached state.
     pub async fn newest_about(&self, group: &str, version: &str) -> Arc<ApiServices> {
         if let Err(error) = self.registry.catch_up_with_store().await {
             tracing::debug!(%error, "the known state of an API service may be old");
@@ -94,7 +94,7 @@ impl Aggregator {
         self.current_about(group, version)
     }
 
-    /// The discovery of aggregated servers, as far as they have answered.
+    /// The discovery documents of the aggregated servers that have answered.
     ///
     /// Cost: one atomic increment.
     pub fn discovery(&self) -> Arc<AggregatedDiscovery> {
@@ -121,7 +121,7 @@ impl Aggregator {
         }
     }
 
-    /// The number of times that each registered APIService became unavailable in this server's view, by name and
+    /// The number of times that each registered APIService became unavailable, as seen by this server, by name and
     /// reason.
     pub fn losses(&self) -> Vec<((String, String), u64)> {
         self.losses.lock().iter().map(|(what, times)| (what.clone(), *times)).collect()
@@ -179,7 +179,8 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Reads all APIServices again if some are gone: deletions while no watch was open sent no event.
+    /// Reads all APIServices again if a known one is not in the cache: an APIService deleted while no watch was open
+    /// sent no event.
     fn read_what_went(&self) -> Result<(), ApiError> {
         if self.services.collection()?.len() == self.current().len() { Ok(()) } else { self.read_all() }
     }

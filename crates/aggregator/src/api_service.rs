@@ -1,4 +1,4 @@
-//! An APIService: a version of a group, its priorities, and the server for it.
+//! An APIService: a version of a group, its priorities, and the server that serves it.
 //!
 //! Objects are read as stored. Validation happened when they were written.
 
@@ -13,10 +13,10 @@ use keelson_outbound::RemoteService;
 
 use crate::automatic::OWN_GROUP;
 
-/// The port of a service reference without one.
+/// The port of a service reference that names none.
 const DEFAULT_PORT: u16 = 443;
-/// The groups that are always served here, whatever their APIServices say. An APIService that forwarded requests for
-/// APIServices could not be deleted any more.
+/// The groups that this server always serves itself, whatever their APIServices say. If an APIService could forward
+/// requests for APIServices, clients could no longer delete it.
 const SERVED_HERE: [&str; 3] = ["", OWN_GROUP, SERVER_GROUP];
 
 /// One APIService.
@@ -40,7 +40,8 @@ pub struct ApiService {
     pub condition: Option<Condition>,
     /// The revision of the last write.
     pub revision: Revision,
-    /// A hash of the fields that users write. A change triggers a check; a change of the condition does not.
+    /// A hash of the fields that users write. A change of these fields triggers an availability check; a change of the
+    /// condition does not.
     pub(crate) written: u64,
 }
 
@@ -58,7 +59,7 @@ pub struct Condition {
 /// The server for a version of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// This server: the APIService names no service, or belongs to a group that is always served here.
+    /// This server, because the APIService names no service or its group is one that every server serves itself.
     Local,
     /// The server behind a service.
     Remote(RemoteService),
@@ -91,7 +92,7 @@ impl ApiService {
         }
     }
 
-    /// Returns true if its condition says that it is available. Otherwise requests are refused without a call to its
+    /// Returns true if its condition `Available` is `True`. Otherwise requests are refused without a call to its
     /// server.
     pub fn is_available(&self) -> bool {
         self.condition.as_ref().is_some_and(Condition::holds)
@@ -107,7 +108,7 @@ impl ApiService {
         version_path(&self.group, &self.version)
     }
 
-    /// The service of another server, if another one serves it.
+    /// The service of the aggregated server; `None` if this server serves the version.
     pub fn remote(&self) -> Option<&RemoteService> {
         match &self.backend {
             Backend::Remote(remote) => Some(remote),

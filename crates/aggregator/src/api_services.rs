@@ -10,14 +10,15 @@ use keelson_outbound::RemoteService;
 
 use crate::api_service::ApiService;
 
-/// The server for each version of each group. Versions without an entry are served here, if at all.
+/// The server for each version of each group. A version without an entry has no APIService: this server serves it or no
+/// server does.
 #[derive(Debug, Default)]
 pub struct ApiServices {
     generation: u64,
     /// APIServices by group, then version. Names and lists are shared with the previous value.
     groups: SharedMap<Arc<str>, Arc<[Arc<ApiService>]>>,
     count: usize,
-    /// APIServices of other servers, by namespace and name of their service.
+    /// APIServices of aggregated servers, by namespace and name of their service.
     behind: HashMap<(String, String), Vec<Arc<ApiService>>>,
 }
 
@@ -29,7 +30,8 @@ impl ApiServices {
 
     /// Returns the next value with these APIServices replaced or removed.
     ///
-    /// Cost: the number of changes; with aggregated servers, also the number of all APIServices.
+    /// Cost: proportional to the number of changes. If there are aggregated servers, also to the number of all
+    /// APIServices.
     pub(crate) fn with(&self, changes: impl IntoIterator<Item = (String, Option<Arc<ApiService>>)>) -> Self {
         let mut groups = self.groups.clone();
         let (mut count, mut remotes) = (self.count, self.behind.clone());
@@ -71,7 +73,7 @@ impl ApiServices {
         self.of_group(group).iter().find(|service| service.version == version)
     }
 
-    /// The APIService of a version on another server; `None` for versions served here or nowhere.
+    /// The APIService of a version on an aggregated server; `None` for any other version.
     ///
     /// Cost: one comparison while no server is registered.
     pub fn remote(&self, group: &str, version: &str) -> Option<&Arc<ApiService>> {
@@ -86,12 +88,12 @@ impl ApiServices {
         self.groups.get(group).map_or(&[], |versions| &**versions)
     }
 
-    /// The APIServices whose server is behind a service.
+    /// The APIServices that name this service.
     pub fn behind(&self, namespace: &str, name: &str) -> &[Arc<ApiService>] {
         self.behind.get(&(namespace.to_owned(), name.to_owned())).map_or(&[], Vec::as_slice)
     }
 
-    /// The APIService of a name.
+    /// The APIService with this name.
     pub fn named(&self, name: &str) -> Option<&Arc<ApiService>> {
         let (version, group) = name.split_once('.')?;
         self.of(group, version)
@@ -102,7 +104,7 @@ impl ApiServices {
         self.groups.values().flat_map(|versions| versions.iter())
     }
 
-    /// The APIServices of other servers, in no order.
+    /// The APIServices of aggregated servers with their services, in no order.
     pub fn remotes(&self) -> impl Iterator<Item = (&Arc<ApiService>, &RemoteService)> {
         self.behind.values().flatten().filter_map(|service| Some((service, service.remote()?)))
     }

@@ -1,8 +1,9 @@
 //! Automatic APIServices: one for each version of a built-in or custom group.
 //!
-//! A label marks them. For built-in groups they are created at start, and later changes by users last until the next
-//! start. For custom groups they follow the definitions and are restored after changes. APIServices without the label
-//! belong to users and are left alone. One server of those on a store runs this.
+//! A label marks automatic APIServices. For built-in groups they are created when the server starts, and changes by
+//! users last until the next start. For custom groups they follow the definitions and are restored after every change.
+//! APIServices without the label belong to users and are not changed. Of the servers on one store, only one runs this
+//! controller.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::aggregator::Aggregator;
 
-/// The label of automatic APIServices. Its value says when they are restored.
+/// The label of automatic APIServices. Its value says when the controller restores the object.
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(30) };
 /// The number of concurrent writes: enough to share commits.
@@ -32,7 +33,7 @@ pub struct AutomaticServices {
     aggregator: Arc<Aggregator>,
     /// The servers on the store.
     servers: Arc<RegisteredServers>,
-    /// The names of APIServices to look at.
+    /// The names of APIServices to create, restore or delete.
     queue: Queue<String>,
     state: Mutex<State>,
 }
@@ -43,14 +44,14 @@ struct State {
     surface: Arc<Surface>,
     /// The desired APIServices by group, then name.
     wanted: HashMap<String, BTreeMap<String, Wanted>>,
-    /// Existing APIServices at start that are not yet processed.
+    /// The APIServices that existed at start and have not been processed yet.
     at_start: BTreeSet<String>,
-    /// Desired APIServices that have been correct once since the start.
+    /// Desired APIServices that have been found or made correct once since the start.
     settled: BTreeSet<String>,
 }
 
 impl State {
-    /// The desired APIService of a name such as `v1.apps`.
+    /// The desired APIService with this name, such as `v1.apps`.
     fn wanted(&self, name: &str) -> Option<&Wanted> {
         let (_, group) = name.split_once('.')?;
         self.wanted.get(group)?.get(name)
@@ -78,7 +79,7 @@ impl Automanaged {
         }
     }
 
-    /// The label's meaning; `None` for an APIService of a user.
+    /// Parses the label; `None` for an APIService of a user.
     fn of(object: &Object) -> Option<Self> {
         let label = object.labels().find(|(key, _)| *key == LABEL).map(|(_, value)| value)?;
         [Self::OnStart, Self::Always].into_iter().find(|kept| kept.as_str() == label)
@@ -118,7 +119,7 @@ impl AutomaticServices {
         }
     }
 
-    /// Records the served groups and enqueues changed APIServices.
+    /// Records the served groups and enqueues the APIServices that differ from the last surface.
     fn want(&self, surface: &Arc<Surface>) {
         let mut state = self.state.lock();
         let last = std::mem::replace(&mut state.surface, surface.clone());
@@ -186,7 +187,8 @@ impl AutomaticServices {
         }
     }
 
-    /// Deletes an APIService that is no longer desired, unless a server of another release may have its group built in.
+    /// Deletes an APIService that is no longer desired, unless another server on the store may run a release with this
+    /// built-in group.
     async fn delete(&self, kept: Automanaged, stored: &Stored) -> Result<(), ApiError> {
         let (client, services) = (self.aggregator.client(), self.aggregator.services());
         if kept == Automanaged::Always {
@@ -196,8 +198,9 @@ impl AutomaticServices {
             return Ok(());
         }
         client.delete(services, stored).await?;
-        // ORDER: a server registers before it creates missing APIServices. One that appears only now may have seen this
-        // APIService; one that comes later will find it gone.
+        // ORDER: a server registers before it creates missing APIServices. If another server is registered now, it may
+        // have seen this APIService, so it is created again. A server that registers later finds it deleted and creates
+        // it.
         if self.is_one_of_several().await? {
             let spec = stored.object.get(&["spec"]).cloned().unwrap_or_default();
             return match client.create(services, object(stored.object.name(), &Wanted { kept, spec })).await {
@@ -220,7 +223,7 @@ pub fn builtin_services(surface: &Surface) -> Vec<Value> {
     at_start.map(|(name, wanted)| object(&name, &wanted)).collect()
 }
 
-/// The group of APIServices. It has no APIService itself, so no other server can take it.
+/// The group of APIServices. It has no APIService itself, so it can't be moved to another server.
 pub(crate) const OWN_GROUP: &str = "apiregistration.k8s.io";
 
 /// The APIServices of a served group by name, such as `v1.apps`, or `v1.` for the core group.
@@ -233,7 +236,7 @@ fn wanted(surface: &Surface, group: &str) -> BTreeMap<String, Wanted> {
         let kept = if resource.is_builtin() { Automanaged::OnStart } else { Automanaged::Always };
         for version in resource.versions().iter().filter(|version| !version.hidden) {
             let stated = (kept, resource.group_priority(), version.priority());
-            // Custom resources in a built-in version change nothing about it.
+            // A custom resource in a version that also has built-in resources does not change the version's APIService.
             let known = found.entry(version.name.to_string()).or_insert(stated);
             if kept == Automanaged::OnStart {
                 *known = (kept, known.1.max(stated.1), known.2.max(stated.2));

@@ -1,8 +1,8 @@
 //! Checks whether aggregated servers answer, and writes the condition `Available` of their APIServices.
 //!
 //! A check first reads the service from the store, then requests the version from an endpoint; only the status code
-//! counts. One server of those on a store runs the checks, the others read the condition. Each APIService has its own
-//! check, so one that hangs delays no other. Reasons and texts are upstream's, since people and scripts read them.
+//! counts. One server on a store runs the checks, the others read the condition. Each APIService has its own check, so
+//! a check that hangs delays no other. Reasons and texts are upstream's, since people and scripts read them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -97,8 +97,8 @@ impl Availability {
         }
     }
 
-    /// Enqueues an APIService unless it is as the last check left it. A user who touches an APIService triggers a
-    /// check, as upstream.
+    /// Enqueues an APIService unless it is in the state that the last check left. As upstream, a user can trigger a
+    /// check by changing the object.
     fn note(&self, service: &ApiService) {
         let is_as_left = self.last_checks.lock().get(&service.name).is_some_and(|check| {
             check.uid == service.uid
@@ -111,9 +111,9 @@ impl Availability {
         }
     }
 
-    /// Enqueues the APIServices of a service that changed or whose endpoints did.
+    /// Enqueues the APIServices of a service after a change of the service or of one of its slices.
     fn look_at_those_behind(&self, entry: &Entry) {
-        // A service, or a slice of one.
+        // The entry is a service, or a slice with the service's name in a label.
         let (current, namespace) = (self.aggregator.current(), entry.namespace().unwrap_or_default());
         let names = [Some(entry.name()), entry.labels.get(SERVICE_NAME_LABEL)];
         for service in names.into_iter().flatten().flat_map(|name| current.behind(namespace, name)) {
@@ -145,7 +145,8 @@ impl Availability {
         }
     }
 
-    /// Checks an APIService and writes its condition. Returns true if it is available or gone.
+    /// Checks an APIService and writes its condition. Returns true if the server is available, or the APIService no
+    /// longer exists.
     async fn check(&self, name: &str) -> Result<bool, ApiError> {
         let Some(entry) = self.aggregator.services().collection()?.get(name) else { return Ok(true) };
         let service = ApiService::read(&entry);
@@ -155,7 +156,7 @@ impl Availability {
         };
         let is_told = service.condition.as_ref() == Some(&condition);
         let was_available = service.is_available();
-        // Recorded before the write, since the write comes back as an event.
+        // Recorded before the write: the write causes an event, which must not trigger another check.
         let ApiService { uid, backend, written, .. } = service;
         let check = LastCheck { uid, backend, written, condition: condition.clone() };
         self.last_checks.lock().insert(service.name, check);
@@ -216,7 +217,7 @@ async fn ask(client: &RestClient, path: &str) -> Result<(), String> {
 }
 
 impl Condition {
-    /// Writes the condition. Its time is that of the last change of status.
+    /// Writes the condition. Its transition time changes only with its status.
     fn tell(&self, object: &mut Object, now: &str) {
         let status = object.0.entry("status").or_insert_with(|| json!({}));
         let Some(status) = status.as_object_mut() else { return };

@@ -1,8 +1,8 @@
 //! Fetches the discovery of aggregated servers in the background and keeps it.
 //!
-//! Every server does this for itself. Each aggregated server is fetched on its own, once for all its versions, after
-//! each change of its APIServices and once a minute. A version without an answer is shown as stale. Fragments change
-//! only with their content, so equal responses leave every ETag unchanged.
+//! Every server fetches these documents for itself. It requests each aggregated server separately, once for all its
+//! versions, after each change of its APIServices and once a minute. A version without an answer is shown as stale.
+//! Fragments change only with their content, so equal responses leave every ETag unchanged.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
@@ -30,18 +30,18 @@ use crate::availability::FAILED_CHECK;
 use crate::openapi::{self, ServerOpenApi};
 use crate::requester::{AGGREGATOR, Requester};
 
-/// Failed discovery requests.
+/// The log of failed discovery requests.
 static SILENT: RepeatLog = RepeatLog::new();
 
-/// The interval between requests to an unchanged server, as upstream.
+/// The interval between requests to a server whose APIServices do not change, as upstream.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// The backoff of a server that does not answer.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: INTERVAL };
 /// The number of concurrent requests. Each takes a few seconds at the most.
 const AT_ONCE: usize = 64;
-/// The most bytes of a document: several times that of a server with thousands of resources.
+/// The most bytes of a document: several times the size for a server with thousands of resources.
 pub(crate) const DOCUMENT_BYTES: usize = 8 << 20;
-/// The most bytes of all kept documents, including OpenAPI.
+/// The most bytes of all kept documents, including those of OpenAPI.
 const KEPT_BYTES: usize = 256 << 20;
 /// The size in bytes above which documents are parsed on a blocking thread.
 const LARGE_BYTES: usize = 64 << 10;
@@ -49,7 +49,7 @@ const LARGE_BYTES: usize = 64 << 10;
 /// The accepted documents, preferred first.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
-/// The requester of the older, per-version documents.
+/// The identity for requests of the older documents, one for each version.
 const LEGACY: Requester = Requester { groups: &[], ..AGGREGATOR };
 
 /// The discovery of aggregated servers.
@@ -67,7 +67,7 @@ impl AggregatedDiscovery {
         self.generation
     }
 
-    /// One fragment for each version of a group that an aggregated server serves, stale ones included.
+    /// One fragment for each version of a group on an aggregated server, including stale ones.
     pub fn fragments(&self) -> impl Iterator<Item = &Arc<Fragment>> {
         self.fragments.values()
     }
@@ -116,7 +116,7 @@ struct ServedVersions {
     _reservations: Vec<ByteReservation>,
 }
 
-/// Keeps the fragments.
+/// Fetches the documents and keeps the fragments made of them.
 pub(crate) struct DiscoveryFetcher {
     current: ArcSwap<AggregatedDiscovery>,
     queue: Queue<RemoteService>,
@@ -141,7 +141,7 @@ impl DiscoveryFetcher {
         self.current.load_full()
     }
 
-    /// Shows the registered APIServices, and enqueues servers whose APIServices changed.
+    /// Publishes the registered APIServices, and enqueues the servers whose APIServices changed.
     pub(crate) fn update(&self, before: &ApiServices, now: &ApiServices) {
         for (service, remote) in now.remotes() {
             let known = before.of(&service.group, &service.version);
@@ -191,10 +191,10 @@ impl DiscoveryFetcher {
         let known = self.fetched.lock().get(&remote).cloned().unwrap_or_default();
         let mut fetched = fetch(&remote, outbound, &versions, &known, &self.kept).await;
         fetched.asked = versions.iter().map(|service| (service.group_version(), service.revision)).collect();
-        // Others are requested again after a change of their condition, and at each interval.
+        // A server with an address is requested again after a change of its condition, and at each interval.
         let is_expected = versions.iter().any(|service| service.is_available());
         let outcome = if fetched.is_silent && is_expected { Outcome::Again } else { Outcome::Done };
-        // Resources are shown at once, with the previous OpenAPI documents.
+        // Resources are published at once, with the previous OpenAPI documents until the new ones arrive.
         fetched.openapi = known.openapi;
         self.fetched.lock().insert(remote.clone(), fetched.clone());
         self.publish(&aggregated());
@@ -206,7 +206,7 @@ impl DiscoveryFetcher {
 
     /// Rebuilds the fragments from the fetched documents, if they changed.
     fn publish(&self, now: &ApiServices) {
-        // Held to the end, so that published values never go back.
+        // Held until the value is published, so that a newer value is never replaced by an older one.
         let fetched = self.fetched.lock();
         let shown = self.current.load_full();
         let (mut next, mut descriptions, mut paths) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -287,7 +287,7 @@ async fn fetch(
         }
         Err(why) => why,
     };
-    // The condition of other servers reports the failure.
+    // A server without an available version is not logged: its conditions already report the failure.
     let is_expected = versions.iter().any(|service| service.is_available());
     if let Some(due) = is_expected.then(|| SILENT.failed(remote)).flatten() {
         let (service, repeats) = (remote.to_string(), due.repeats);
@@ -296,7 +296,7 @@ async fn fetch(
     ServerDiscovery { is_silent: true, ..ServerDiscovery::default() }
 }
 
-/// Fetches discovery from one endpoint, in either format.
+/// Fetches discovery from one endpoint, in the aggregated or the older format.
 async fn of_peer(
     client: &RestClient,
     versions: &[Arc<ApiService>],

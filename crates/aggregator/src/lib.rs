@@ -1,8 +1,8 @@
 //! Aggregated API servers: the stored APIServices decide which server serves a version of a group.
 //!
 //! Each server follows these objects in its cache and keeps them in one immutable value, [`ApiServices`], which each
-//! request reads. Servers on one store do so independently, unless they forward requests to each other (`peers`). The
-//! forwarding of requests and responses is not here.
+//! request reads. Servers on one store do not depend on each other, unless they forward requests to each other
+//! (`peers`). The crate does not forward requests and responses itself.
 
 mod aggregator;
 mod api_service;

@@ -1,8 +1,8 @@
-//! Namespace contents on other servers, for the controller that empties namespaces: on aggregated servers, and on peers
-//! of another release with kinds that this server does not know.
+//! Deletes namespace contents on other servers, for the controller that empties namespaces: on aggregated servers, and
+//! on peers of another release with kinds that this server does not know.
 //!
-//! Each namespaced kind that supports deletion is deleted there in the name of that controller. Versions of a server
-//! without discovery are reported as unknown, and delay every namespace deletion.
+//! Each namespaced kind that supports deletion is deleted on its server, with the identity of that controller. The
+//! versions of a server without a discovery document are reported as unknown, and delay every namespace deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const CONTROLLER: Requester = Requester {
 };
 /// The number of objects in a page.
 const CHUNK: usize = 500;
-/// The number of concurrent deletions on a server without deletion of collections.
+/// The number of concurrent deletions on a server that does not support the deletion of collections.
 const DELETES_AT_ONCE: usize = 16;
 /// The most bytes of a response.
 const ANSWER_BYTES: usize = 32 << 20;
@@ -103,7 +103,7 @@ fn can(resource: &DiscoveredResource, verb: &str) -> bool {
     resource.verbs.iter().any(|known| known == verb)
 }
 
-/// Returns true if a kind is deleted with its namespace.
+/// Returns true if objects of a kind must be deleted with their namespace.
 fn is_deleted(resource: &DiscoveredResource) -> bool {
     resource.is_namespaced() && can(resource, "delete") && can(resource, "list")
 }
@@ -141,7 +141,7 @@ impl Content for RemoteContent {
             if found.is_empty() {
                 return Ok(Left::default());
             }
-            // All objects go, so no dependent needs to be kept for another owner.
+            // All objects of the namespace are deleted, so no dependent is kept for another owner.
             let options = json!({ "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background" });
             if self.deletes_collections {
                 self.delete(&peer, &path, &options).await?;
@@ -162,7 +162,7 @@ impl Content for RemoteContent {
 }
 
 impl RemoteContent {
-    /// Lists one page of objects at a path. One page is enough to report that something is left.
+    /// Lists the first page of objects at a path. One page is enough to report that something is left.
     async fn list(&self, peer: &RestClient, path: &str) -> Result<Vec<Value>, ApiError> {
         let path = format!("{path}?limit={CHUNK}");
         let answer = CONTROLLER.get(peer, &path, Some(METADATA), HeaderMap::new(), ANSWER_BYTES).await;
@@ -190,7 +190,8 @@ impl RemoteContent {
     }
 }
 
-/// The metadata of a list's items. A list without items but with a continue token has unknown content.
+/// The metadata of a list's items. A list that has no items but a continue token is an error, since it may have
+/// content.
 fn items_of(list: &Value) -> Result<Vec<Value>, String> {
     let goes_on = list["metadata"]["continue"].as_str().is_some_and(|token| !token.is_empty());
     match list.get("items") {

@@ -1,8 +1,8 @@
-//! Objects of aggregated servers, and of kinds that only a peer knows, for the garbage collector: their metadata,
-//! changes and deletion, in the name of that controller.
+//! Objects of aggregated servers, and of kinds that only a peer knows, for the garbage collector. It reads their
+//! metadata, watches them and deletes them with the identity of that controller.
 //!
-//! An object counts as gone only when its server sends a `Status` about this very object. No response or any other one
-//! proves nothing.
+//! An object counts as deleted only when its server returns a `Status` that names this object. Any other response, or
+//! none, proves nothing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ const PAGE_BYTES: usize = 32 << 20;
 const OBJECT_BYTES: usize = 4 << 20;
 /// The duration of a watch.
 const WATCH_TIME: Duration = Duration::from_mins(5);
-/// The extra time for its server to end it.
+/// The extra time that the server gets to end the watch itself.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
 /// The preferred media types: metadata only, from servers that support it.
 const OBJECT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -69,7 +69,7 @@ enum Keeper {
 }
 
 impl AggregatedObjects {
-    /// Creates the access to objects of registered servers, and of peers if there are any.
+    /// Provides access to the objects of registered servers, and of peers if there are any.
     pub fn new(aggregator: Arc<Aggregator>, peers: Option<Arc<PeerServers>>) -> Self {
         Self { aggregator, peers }
     }
@@ -294,7 +294,7 @@ fn resource_of(group: String, version: String, resource: &DiscoveredResource) ->
 struct Watch {
     resource: ResourceElsewhere,
     body: AnswerStream,
-    /// The start of the next line.
+    /// The received part of the next line.
     line: BytesMut,
     until: Instant,
 }
@@ -360,7 +360,8 @@ fn path_of(resource: &ResourceElsewhere, version: &str, key: &str) -> String {
     format!("{version}/{below}{}/{}", resource.plural, encoded(name))
 }
 
-/// The objects of a page. One invalid object fails the whole list, since a skipped one could be taken for deleted.
+/// The objects of a page. One invalid object fails the whole list, since a skipped object would look like a deleted
+/// one.
 fn page_of(resource: &ResourceElsewhere, list: &Value) -> Result<PageElsewhere, String> {
     let items = match list.get("items") {
         Some(Value::Array(items)) => items.as_slice(),
@@ -383,7 +384,7 @@ fn accepted(
     answer: Result<RestResponse, CallError>,
 ) -> Result<RestResponse, ApiError> {
     let answer = answer.map_err(|error| match error {
-        // The caller reads the object again before it repeats the change.
+        // The caller reads the object again before it retries the change.
         CallError::Unknown(why) => ApiError::Timeout(format!("{}: {why}", resource.name())),
         error => unavailable(resource, &error.to_string()),
     })?;
@@ -403,7 +404,7 @@ fn accepted(
     }
 }
 
-/// Returns true if a body is a `Status` that the object of this name does not exist.
+/// Returns true if a body is a `Status` which says that the object with this name does not exist.
 fn says_missing(body: &[u8], name: &str) -> bool {
     let Ok(parsed) = keelson_codec::json::parse(body) else { return false };
     let status = &parsed.value;

@@ -2,8 +2,8 @@
 //!
 //! For each registered version, the version 3 document is fetched when the server's index names another URL than
 //! before. The server's version 2 document is fetched too, and its parts about these versions are merged into the
-//! common one. If the server has only version 2, it is also converted to version 3. Invalid documents are left out and
-//! logged. Published documents stay while the server is away.
+//! common document. If the server has only version 2, these parts are also converted to version 3. Invalid documents
+//! are left out and logged. Published documents stay while the server does not answer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ struct PublishedPaths {
     _reservation: Option<Arc<ByteReservation>>,
 }
 
-/// A document with its URL on the server.
+/// A document and its URL on the server.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedDocument {
     url: String,
@@ -76,8 +76,8 @@ impl ServerOpenApi {
     }
 }
 
-/// Fetches the documents of these versions, given the ones published before. Tries the server's endpoints in turn until
-/// one answers.
+/// Fetches the documents of these versions. Reuses the documents that were fetched before and have not changed. Tries
+/// the server's endpoints in turn until one answers.
 pub(crate) async fn fetch(
     remote: &RemoteService,
     outbound: &Outbound,
@@ -136,8 +136,8 @@ async fn documents(
     Ok(Some(named.collect()))
 }
 
-/// Fetches the version 2 parts of these versions, and converts them if the server has no version 3. Without an answer,
-/// returns the known ones.
+/// Fetches the version 2 parts of these versions, and converts them if the server has no version 3. Without a response,
+/// returns the documents fetched before.
 ///
 /// # Errors
 /// The fault of the document.
@@ -174,7 +174,7 @@ async fn paths(
     }
     let new: HashMap<_, _> = names.iter().cloned().zip(of_parts).collect();
     let converted: HashMap<_, _> = names.into_iter().zip(converted).collect();
-    // Equal content keeps the old value, so that nothing is rebuilt.
+    // Equal content keeps the old value, so that no document is built again.
     if new == known.versions && is_same_text(&converted, &known.converted) {
         return Ok(PublishedPaths { tag, ..known.clone() });
     }
@@ -189,8 +189,8 @@ fn is_same_text(
     new.len() == old.len() && new.keys().all(|name| hash(new, name) == hash(old, name))
 }
 
-/// The document at a version's path such as `apis/apps/v1`, or the known one if it is current; `None` where the index
-/// has none.
+/// The document at a version's path such as `apis/apps/v1`. Returns the document fetched before if it is current, and
+/// `None` if the index lacks the path.
 pub(crate) async fn of_version(
     (client, requester): (&RestClient, Requester),
     path: &str,
@@ -202,7 +202,7 @@ pub(crate) async fn of_version(
     if !url.starts_with("/openapi/v3/") {
         return Err(format!("its index names the document {url:?}"));
     }
-    // The hash in a URL is that of the content.
+    // The hash in the URL identifies the content, so an equal URL means an equal document.
     if let Some(same) = before.filter(|before| before.url == url && url.contains("hash=")) {
         return Ok(Some(same.clone()));
     }

@@ -1,10 +1,10 @@
-//! The other servers on the store: their built-in resources, and the choice of one for a request that this server can't
-//! serve.
+//! The other servers on the store: which built-in resources they have, and which one gets a request that this server
+//! can't serve.
 //!
 //! Each server's discovery is fetched in the background, on every change of its identity lease and every few seconds;
-//! no request waits for it. A server stays known while its lease may be valid, even without answers, since reporting
-//! its resources as missing would be wrong. Resources that every server gets from the store (custom and aggregated) are
-//! left out of a peer's. Requests to peers are in `peers/asked.rs`; forwarding is not here.
+//! no request waits for it. A server stays known while its lease may be valid, even if it does not answer: reporting
+//! its resources as missing would be wrong. Custom and aggregated resources are left out, since every server gets them
+//! from the store. Requests to peers are in `peers/asked.rs`; requests are forwarded elsewhere.
 
 mod asked;
 
@@ -36,7 +36,7 @@ use crate::aggregator::Aggregator;
 
 /// The server name in the certificates of servers, as upstream.
 const SERVER_NAME: &str = "kubernetes.default.svc";
-/// The most peers, the first by name.
+/// The most peers. If there are more, the first by name are used.
 const PEERS: usize = 64;
 /// The number of concurrent requests. Each takes a few seconds at the most.
 const AT_ONCE: usize = 8;
@@ -46,9 +46,9 @@ const KEPT_BYTES: usize = 64 << 20;
 const INTERVAL: Duration = Duration::from_secs(10);
 /// The backoff of a server that did not answer.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: INTERVAL };
-/// The interval between looks at the leases, beside each change of one.
+/// The interval between reads of the leases. A change of a lease causes a read too.
 const LOOK: Duration = Duration::from_secs(2);
-/// The shortest time between two looks, so that a burst of changes is one look.
+/// The shortest time between two reads, so that a burst of changes causes one.
 const REST: Duration = Duration::from_millis(50);
 /// The other servers on the store.
 pub struct PeerServers {
@@ -70,7 +70,7 @@ pub struct PeerServers {
     rerouted: Mutex<BTreeMap<Rerouted, u64>>,
 }
 
-/// Requests for a resource that peers answered with a status code.
+/// A resource and a status code, to count the requests that were forwarded to peers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rerouted {
     /// The group, empty for the core group.
@@ -79,7 +79,7 @@ pub struct Rerouted {
     pub version: String,
     /// The plural name.
     pub resource: String,
-    /// The code of the answers.
+    /// The status code of the responses.
     pub code: u16,
 }
 
@@ -114,11 +114,11 @@ struct ServedElsewhere {
     /// The generations of this server's own resources that the value was computed with.
     here: (u64, u64),
     described: PeerDescriptions,
-    /// The peers with each resource, without silent ones unless all are silent.
+    /// The peers with each resource. Silent peers are included only for resources that no answering peer has.
     ways: HashMap<ResourceName, Vec<Arc<Upstream>>>,
 }
 
-/// A server that may be live.
+/// A server that may be running.
 #[derive(Clone)]
 struct KnownPeer {
     holder: String,
@@ -135,7 +135,8 @@ struct KnownPeer {
 }
 
 impl PeerServers {
-    /// Creates the peers of the server `own`, whose certificates these authorities have signed (PEM).
+    /// Creates the peers of the server named `own`. The certificates of all servers must be signed by these authorities
+    /// (PEM).
     pub fn new(
         aggregator: Arc<Aggregator>,
         servers: Arc<RegisteredServers>,
@@ -175,7 +176,7 @@ impl PeerServers {
         self.current.load().described.clone()
     }
 
-    /// A peer with a resource. Several take turns.
+    /// A peer that serves a resource. If several do, they take turns.
     pub fn find(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Upstream>> {
         let current = self.current.load();
         if current.ways.is_empty() {
@@ -185,12 +186,12 @@ impl PeerServers {
         ways.get(self.turn.fetch_add(1, Ordering::Relaxed) % ways.len()).cloned()
     }
 
-    /// The resources that this server does not know, each in its first version.
+    /// The resources that this server does not know, each in the first version that a peer reports.
     pub(crate) fn unknown_here(&self) -> Vec<PeerResource> {
         let surface = self.aggregator.registry().surface();
         let known = self.known.lock();
         let mut found: BTreeMap<(&str, &str), PeerResource> = BTreeMap::new();
-        // From silent peers, only resources that no other peer has.
+        // Silent peers come last: their entry is used only for a resource that no answering peer has.
         let (answering, silent): (Vec<_>, Vec<_>) = known.values().partition(|peer| peer.answers);
         for peer in answering.into_iter().chain(silent) {
             for version in peer.documents.iter().flat_map(|document| &document.versions) {
@@ -290,7 +291,7 @@ impl PeerServers {
         (self.aggregator.registry().surface().generation(), self.aggregator.current().generation())
     }
 
-    /// Records the live peers and requests new ones. Returns true if any came or went.
+    /// Records the live peers and enqueues requests to new ones. Returns true if a peer was added or removed.
     fn take_in(&self, servers: Vec<RegisteredServer>) -> bool {
         let others = servers.into_iter().filter(|server| server.id != self.own && server.life != Life::Dead);
         let mut living: BTreeMap<String, (String, SocketAddr)> =
@@ -311,7 +312,7 @@ impl PeerServers {
             if before.is_some_and(is_same) {
                 continue;
             }
-            // A new process under the same name is assumed to serve the same until it answers.
+            // A new process with the name of an earlier one keeps the documents of that process until it answers.
             let (documents, openapi) =
                 before.map(|before| (before.documents.clone(), before.openapi.clone())).unwrap_or_default();
             let upstream = self.aggregator.outbound().upstream_at(address, SERVER_NAME, &ca_bundle);
@@ -357,7 +358,7 @@ impl PeerServers {
         }
     }
 
-    /// Records a peer's answer and publishes it, unless another process has taken its name.
+    /// Records a peer's response and publishes it, unless another process has taken its name meanwhile.
     fn take(&self, id: &str, holder: &str, note: impl FnOnce(&mut KnownPeer)) {
         match self.known.lock().get_mut(id).filter(|peer| peer.holder == holder) {
             Some(peer) => note(peer),
@@ -368,7 +369,7 @@ impl PeerServers {
 
     /// Publishes the current state.
     fn publish(&self) {
-        // Held to the end, so that published values never go back.
+        // Held until the value is published, so that a newer value is never replaced by an older one.
         let mut known = self.known.lock();
         let here = self.here();
         known
@@ -418,7 +419,8 @@ fn is_identity(lease: &Entry) -> bool {
     lease.labels.get(IDENTITY_LABEL) == Some(IDENTITY_VALUE)
 }
 
-/// The documents of peers, for each version that of the first peer with it, so that all servers show the same.
+/// The documents of peers: for each version, the document of the first peer that has it, so that all servers publish
+/// the same.
 fn first_of_each<'k, T: 'k, I: Iterator<Item = &'k Arc<T>>>(
     known: &'k BTreeMap<String, KnownPeer>,
     of_peer: impl Fn(&'k KnownPeer) -> I,
@@ -436,13 +438,13 @@ fn alike<T>(some: &[Arc<T>], others: &[Arc<T>]) -> bool {
 }
 
 impl KnownPeer {
-    /// Its OpenAPI 3 documents of versions that it still serves and this server does not.
+    /// The peer's OpenAPI 3 documents of versions that it still serves and this server does not.
     fn openapi(&self) -> impl Iterator<Item = &Arc<ForeignDocument>> {
         let served = self.served();
         self.openapi.documents().filter(move |document| served.contains(document.path()))
     }
 
-    /// Its OpenAPI 2 parts of versions that it still serves and this server does not.
+    /// The peer's OpenAPI 2 parts of versions that it still serves and this server does not.
     fn paths(&self) -> impl Iterator<Item = &Arc<ForeignPaths>> {
         let served = self.served();
         self.openapi.parts().filter(move |paths| served.contains(paths.path()))
@@ -455,7 +457,7 @@ impl KnownPeer {
     }
 }
 
-/// The peers with each resource. Silent ones are left out where another one has it.
+/// The peers with each resource. Silent peers are left out where another peer has the resource.
 fn ways(known: &BTreeMap<String, KnownPeer>) -> HashMap<ResourceName, Vec<Arc<Upstream>>> {
     let mut ways: HashMap<ResourceName, Vec<Arc<Upstream>>> = HashMap::new();
     for answers in [true, false] {

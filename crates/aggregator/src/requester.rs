@@ -1,7 +1,7 @@
 //! This server's own requests to aggregated servers and peers: paths, requester identity and time limits.
 //!
 //! Requests go to an address of the server's service. The server is not trusted: it may hang, send false data or stream
-//! without end, and limits on time and size bound its cost.
+//! without end, so time and size of every response are limited.
 
 use std::time::Duration;
 

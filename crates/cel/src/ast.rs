@@ -1,6 +1,7 @@
 //! The syntax tree of an expression, with its macros expanded.
 //!
-//! Every node has an id. Its position, its type and the meaning of its name are stored by id beside the tree.
+//! Every node has an id. Maps beside the tree hold, for each id, the position of the node, its type, and the meaning of
+//! its name.
 
 /// A node.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,13 +15,13 @@ pub struct Expr {
 /// The kinds of nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
-    /// A syntax error.
+    /// A part of the text with a syntax error.
     Error,
     /// A literal.
     Literal(Literal),
     /// A variable or a type.
     Ident(String),
-    /// A field of a value, or a test for the field.
+    /// A field of a value, or the test whether the value has the field.
     Select {
         /// The value.
         operand: Box<Expr>,
@@ -31,7 +32,7 @@ pub enum ExprKind {
     },
     /// A function, operator or method.
     Call(Call),
-    /// A list, and the indexes of its optional elements, which are left out without a value.
+    /// A list, and the indexes of its optional elements. An optional element without a value is left out.
     List(Vec<Expr>, Vec<usize>),
     /// A map.
     Map(Vec<MapEntry>),
@@ -65,7 +66,7 @@ pub struct MapEntry {
     pub is_optional: bool,
 }
 
-/// A field of a message.
+/// A field of a created message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StructField {
     /// The id of the field.
@@ -78,12 +79,13 @@ pub struct StructField {
     pub is_optional: bool,
 }
 
-/// A loop over a list or a map, the expansion of macros with variables.
+/// A loop over a list or a map. Macros with variables are expanded to loops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fold {
-    /// The kind of macro, for those that run without the general loop.
+    /// The kind of loop. Some kinds run without the general algorithm.
     pub shape: FoldKind,
-    /// The variable for the element or key. With two variables, the index or key.
+    /// The variable for the element of a list or the key of a map. With two variables, the variable for the index or
+    /// key.
     pub variable: String,
     /// The variable for the value, if there are two.
     pub second: Option<String>,
@@ -108,7 +110,7 @@ pub enum FoldKind {
     All,
     /// The macro `exists`.
     Exists,
-    /// A value bound to a name, without a loop.
+    /// No loop: a value is bound to a name.
     Bind,
     /// Any other.
     General,
@@ -138,7 +140,7 @@ impl Expr {
         if let ExprKind::Literal(literal) = &self.kind { Some(literal) } else { None }
     }
 
-    /// The dotted name, for an identifier or a chain of field selections.
+    /// The dotted name, if the expression is an identifier or a chain of field selections.
     pub fn as_qualified_name(&self) -> Option<String> {
         match &self.kind {
             ExprKind::Ident(name) => Some(name.clone()),
@@ -149,7 +151,7 @@ impl Expr {
         }
     }
 
-    /// Calls `visit` with each node, parents first, and the functions that have it in their arguments.
+    /// Calls `visit` with each node, parents first, and with the functions in whose arguments the node is.
     pub fn walk<'e>(&'e self, visit: &mut impl FnMut(&'e Expr, &[&'e str])) {
         self.walk_in(&mut Vec::new(), visit);
     }

@@ -1,7 +1,7 @@
-//! Infers the type of every node and resolves its names, or reports why it can't.
+//! Infers the type of every node and resolves its names. Reports the faults if that is not possible.
 //!
-//! As in upstream's checker, unknown types are variables until they are unified, and `dyn` is assignable to and from
-//! every type.
+//! As in upstream's checker, an unknown type is a variable until it is unified with another type. `dyn` is assignable
+//! to and from every type.
 
 mod literals;
 
@@ -14,7 +14,7 @@ use crate::stack::with_room;
 use crate::types::{Type, Unifier, most_general};
 use std::collections::HashMap;
 
-/// A valid expression with its types.
+/// A valid expression, and the types of its nodes.
 #[derive(Debug)]
 pub struct Checked {
     /// The tree.
@@ -32,7 +32,7 @@ pub struct Checked {
 /// The meaning of a name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Name {
-    /// The variable at this index of the environment.
+    /// The variable with this index in the environment.
     Variable(usize),
     /// A type.
     Type(Type),
@@ -41,7 +41,7 @@ pub enum Name {
 /// Checks the types of an expression.
 ///
 /// # Errors
-/// All faults.
+/// All faults in the expression.
 pub fn check(parsed: Parsed, environment: &Environment) -> Result<Checked, Vec<Issue>> {
     let count = parsed.positions.len();
     let mut checker = Checker {
@@ -134,7 +134,7 @@ impl Checker<'_> {
             ExprKind::Struct(name, _) => self.message(expr, name),
             ExprKind::Fold(fold) => self.fold(fold),
         };
-        // A type with too many parts is cut before it becomes part of others.
+        // A type with too many parts is shortened before it becomes part of another type.
         let ty = if matches!(ty, Type::Map(_) | Type::List(_)) { self.unifier.resolve(&ty, false) } else { ty };
         self.set(expr, ty);
     }
@@ -151,7 +151,7 @@ impl Checker<'_> {
         })
     }
 
-    /// The type of a variable or of a type's name.
+    /// The type of a variable, or of a type's name.
     fn global(&mut self, id: u32, name: &str) -> Option<Type> {
         if let Some((place, variable)) = self.environment.variable(name) {
             self.names.insert(id, Name::Variable(place));
@@ -229,7 +229,7 @@ impl Checker<'_> {
         Type::list(element_type.unwrap_or_else(|| self.unifier.fresh()))
     }
 
-    /// The common type of elements. `literals` checks whether mixed types are allowed.
+    /// Returns the common type of two elements. `literals` checks whether mixed types are allowed.
     fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         match previous {
             None => current,
@@ -399,7 +399,7 @@ fn literal_type(literal: &Literal) -> Type {
     }
 }
 
-/// A declared type with fresh type variables for its parameters.
+/// Returns a declared type with fresh type variables in place of its parameters.
 fn instantiated(of: &Type, fresh: &[(char, Type)]) -> Type {
     match of {
         Type::Param(name) => {

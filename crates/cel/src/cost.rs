@@ -1,7 +1,7 @@
-//! The cost of an expression: estimated before there is data, and metered while it runs.
+//! The cost of an expression: an estimate before there is data, and the actual cost while it runs.
 //!
-//! Both follow upstream's model, since estimates decide which definitions are accepted, and actual costs which objects.
-//! A step costs one, a character read a tenth, and a created value ten or more.
+//! Estimates and actual costs follow upstream's model, since estimates decide which definitions are accepted, and
+//! actual costs which objects. A step costs 1, reading a character 0.1, and creating a value 10 or more.
 
 pub mod actual;
 pub mod estimate;
@@ -15,11 +15,11 @@ const MAKE_MAP: u64 = 30;
 const MAKE_MESSAGE: u64 = 40;
 /// The cost of reading a character.
 const CHARACTER: f64 = 0.1;
-/// The cost of a character of a regular expression for each character of the text.
+/// The cost for each pair of a character of a regular expression and a character of the text.
 const REGEX_CHARACTER: f64 = 0.25;
 /// The cost of an authorizer check.
 const AUTHORIZE: u64 = 350_000;
-/// The number of requirements counted for a character of a selector.
+/// The number of requirements that is assumed for each character of a selector.
 const REQUIREMENTS: f64 = 0.5;
 
 /// `count * factor`, rounded up.
@@ -34,7 +34,7 @@ fn selector(size: u64) -> u64 {
     MAKE_LIST.saturating_add(times(size, CHARACTER)).saturating_add(requirements)
 }
 
-/// The cost of matching: each character of the pattern with each character of the text, plus one.
+/// The cost of matching: each character of the pattern with each character of the text, whose number counts one more.
 fn regex(text: u64, pattern: u64) -> u64 {
     times(text.saturating_add(1), CHARACTER).saturating_mul(times(pattern, REGEX_CHARACTER))
 }

@@ -1,7 +1,7 @@
-//! Declarations of the data of expressions: types with sizes, and objects with fields.
+//! Declarations of the data that expressions read: types with sizes, and objects with fields.
 //!
-//! Sizes bound the cost of an expression before there is data. A declaration also determines the reading of a value,
-//! such as a string as a time, or a list as a set.
+//! Sizes limit the cost of an expression before there is data. A declaration also determines how a value is read, for
+//! example a string as a time, or a list as a set.
 
 mod escape;
 mod schema;
@@ -21,22 +21,22 @@ pub struct Decl {
     pub kind: DeclKind,
     /// Its type.
     pub ty: Type,
-    /// The maximum number of elements, entries, characters or bytes. 0 where size is irrelevant.
+    /// The maximum number of elements, entries, characters or bytes. 0 for types without a size.
     pub max_elements: u64,
-    /// The minimum size in JSON, in bytes.
+    /// The minimum size of the value in JSON, in bytes.
     pub min_size: u64,
 }
 
 /// The kinds of values.
 #[derive(Debug)]
 pub enum DeclKind {
-    /// Data of any type, unconverted.
+    /// Data of any type. It is not converted.
     Dyn,
-    /// An integer, or a float with an integer value.
+    /// An integer, or a float without a fraction.
     Int,
     /// A number.
     Double,
-    /// A string or a boolean, unconverted.
+    /// A string or a boolean. It is not converted.
     Plain,
     /// Bytes, in base64.
     Bytes,
@@ -54,14 +54,14 @@ pub enum DeclKind {
     Object(Arc<ObjectType>),
 }
 
-/// The equality of lists.
+/// The rule by which two lists are equal.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ListKind {
     /// Equal elements in the same order.
     Atomic,
-    /// Equal elements in any order.
+    /// They have equal elements in any order.
     Set,
-    /// Equal elements in any order, identified by these fields.
+    /// Equal elements in any order. These fields are the keys of an element.
     Map(Vec<String>),
 }
 
@@ -75,8 +75,8 @@ pub struct ObjectType {
 }
 
 impl ObjectType {
-    /// The field of this name in expressions. A reserved word is valid after a dot (`self.namespace`), and in its
-    /// escaped form.
+    /// The field with this name in expressions. A field whose name is a reserved word can be selected under its name
+    /// (`self.namespace`) and under its escaped name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.get(name).or_else(|| if is_reserved(name) { self.fields.get(&escape(name)?) } else { None })
     }
@@ -179,7 +179,7 @@ impl Decl {
         Self::scalar(DeclKind::Quantity, Type::opaque("kubernetes.Quantity"), MIN_TEXT)
     }
 
-    /// A value of a type without further declaration.
+    /// A value of this type, with no further declaration.
     pub fn of(ty: Type) -> Arc<Self> {
         Self::scalar(DeclKind::Dyn, ty, 1)
     }

@@ -1,6 +1,6 @@
-//! The names available to an expression: variables, functions, types and messages.
+//! The environment of an expression: the variables, functions, types and messages that it can use.
 //!
-//! `environments` has those of each place in Kubernetes.
+//! `environments` has the environment of each place in Kubernetes where expressions are used.
 
 use crate::decl::Decl;
 use crate::overloads::Functions;
@@ -24,7 +24,7 @@ pub struct Variable {
     pub name: String,
     /// Its type.
     pub ty: Type,
-    /// The reading and the size of the value, if known.
+    /// The declaration of the value, if there is one.
     pub decl: Option<Arc<Decl>>,
 }
 
@@ -55,7 +55,7 @@ impl Message {
 }
 
 impl Environment {
-    /// The functions available everywhere in Kubernetes, without variables.
+    /// Creates an environment with the functions that are available everywhere in Kubernetes, and no variables.
     pub fn kubernetes() -> Self {
         static FUNCTIONS: std::sync::LazyLock<Arc<Functions>> =
             std::sync::LazyLock::new(|| Arc::new(Functions::kubernetes()));
@@ -69,14 +69,14 @@ impl Environment {
         self
     }
 
-    /// Adds a declared variable, with known fields and sizes.
+    /// Adds a variable with a declaration of its fields and sizes.
     #[must_use]
     pub fn with_declared(mut self, name: &str, decl: &Arc<Decl>) -> Self {
         self.variables.push(Variable { name: name.to_owned(), ty: decl.ty.clone(), decl: Some(decl.clone()) });
         self
     }
 
-    /// Adds a declared variable that may be absent.
+    /// Adds a variable with a declaration, whose value may be absent.
     #[must_use]
     pub fn with_optional(mut self, name: &str, decl: &Arc<Decl>) -> Self {
         let ty = Type::optional(decl.ty.clone());
@@ -91,7 +91,7 @@ impl Environment {
         self
     }
 
-    /// Adds the functions and messages of patches: `Object` of any fields, and `JSONPatch`.
+    /// Adds the functions and messages of patches: `Object` with any fields, and `JSONPatch`.
     #[must_use]
     pub fn with_patches(mut self) -> Self {
         let mut functions = (*self.functions).clone();
@@ -120,7 +120,7 @@ impl Environment {
         self.macros
     }
 
-    /// The type of that name.
+    /// The type with this name.
     pub(crate) fn named_type(&self, name: &str) -> Option<Type> {
         Some(match name {
             "bool" => Type::Bool,
@@ -134,7 +134,7 @@ impl Environment {
             "string" => Type::String,
             "type" => Type::Type(Type::Dyn.into()),
             "uint" => Type::Uint,
-            // Only the checker knows these two. Upstream finds no such type when it plans the program.
+            // Only the checker knows these two names. As upstream, planning the program then finds no such type.
             "duration" | "google.protobuf.Duration" => Type::Duration,
             "timestamp" | "google.protobuf.Timestamp" => Type::Timestamp,
             crate::types::OPTIONAL => Type::optional(Type::Dyn),
@@ -148,7 +148,7 @@ impl Environment {
         })
     }
 
-    /// The message of that name.
+    /// The message type with this name.
     pub(crate) fn message(&self, name: &str) -> Option<Message> {
         const SECONDS: &[(&str, Type)] = &[("seconds", Type::Int), ("nanos", Type::Int)];
         const PATCH: &[(&str, Type)] =
@@ -176,7 +176,7 @@ impl Environment {
                 if object.to_string() == "JSONPatch" {
                     return Some(Message { result: object.clone(), fields: MessageFields::Declared(PATCH) });
                 }
-                // Parts of an object are not distinguished: an object of any fields is accepted for each.
+                // Parts of an object are not distinguished: for each of them an object with any fields is accepted.
                 return Some(Message { result: Type::opaque("Object"), fields: MessageFields::Any });
             }
         };

@@ -1,21 +1,22 @@
-//! The environments of Kubernetes: the variables of each kind of expression.
+//! The environments of expressions in Kubernetes: the variables of each kind of expression.
 //!
-//! Requests and namespaces are declared once for admission, webhooks and other users. The caller assembles their
-//! values. Type names are upstream's, since messages show them.
+//! Requests and namespaces are declared once, for admission, webhooks and other users. The caller passes the values.
+//! Type names are upstream's, since messages show them.
 
 use crate::decl::{Decl, ListKind};
 use crate::environment::Environment;
 use crate::types::Type;
 use std::sync::{Arc, LazyLock};
 
-/// The maximum number of characters, elements or entries without a declaration.
+/// The maximum number of characters, elements or entries of a value that states none.
 const UNBOUNDED: u64 = 3 * 1024 * 1024;
 
 /// The types of the authorizer and of its resource checks.
 const AUTHORIZER: &str = "kubernetes.authorization.Authorizer";
 const RESOURCE_CHECK: &str = "kubernetes.authorization.ResourceCheck";
 
-/// A rule of a custom resource: the value and its old value, which may be absent with `optional_old_self`.
+/// The environment of a rule of a custom resource: the value and its old value. With `optional_old_self`, the old value
+/// may be absent.
 pub fn rule(value: &Arc<Decl>, optional_old_self: bool) -> Environment {
     let environment = Environment::kubernetes().with_declared("self", value);
     if optional_old_self {
@@ -38,7 +39,7 @@ pub struct Admission {
     pub patches: bool,
 }
 
-/// An expression of an admission policy.
+/// The environment of an expression in an admission policy.
 pub fn admission(with: &Admission) -> Environment {
     let mut environment = match_condition(with.authorizer);
     if with.params {
@@ -50,7 +51,7 @@ pub fn admission(with: &Admission) -> Environment {
     if with.patches { environment.with_patches() } else { environment }
 }
 
-/// A match condition of a webhook or a policy.
+/// The environment of a match condition of a webhook or a policy.
 pub fn match_condition(authorizer: bool) -> Environment {
     let environment = Environment::kubernetes()
         .with("object", Type::Dyn)
@@ -66,22 +67,22 @@ pub fn match_condition(authorizer: bool) -> Environment {
     environment.with_declared("namespaceObject", &NAMESPACE)
 }
 
-/// A validation rule or mapping of a token's claims.
+/// The environment of a validation rule or mapping of a token's claims.
 pub fn claims() -> Environment {
     Environment::kubernetes().with("claims", Type::map(Type::String, Type::Dyn))
 }
 
-/// A validation rule of an authenticated user.
+/// The environment of a validation rule for an authenticated user.
 pub fn user() -> Environment {
     Environment::kubernetes().with_declared("user", &USER_INFO)
 }
 
-/// A match condition of an authorization webhook.
+/// The environment of a match condition of an authorization webhook.
 pub fn access_review() -> Environment {
     Environment::kubernetes().with_declared("request", &ACCESS_REVIEW)
 }
 
-/// A selector of one device.
+/// The environment of a selector of devices.
 pub fn device() -> Environment {
     Environment::kubernetes().with_bindings().with_declared("device", &DEVICE)
 }
@@ -114,7 +115,7 @@ static USER_INFO: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     )
 });
 
-/// The request under admission.
+/// The declaration of the request under admission.
 pub static ADMISSION_REQUEST: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     let kind = names("kubernetes.GroupVersionKind", &["group", "version", "kind"]);
     let resource = names("kubernetes.GroupVersionResource", &["group", "version", "resource"]);
@@ -137,7 +138,7 @@ pub static ADMISSION_REQUEST: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     )
 });
 
-/// The namespace of the object under admission.
+/// The declaration of the namespace of the object under admission.
 pub static NAMESPACE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     let time = || Decl::timestamp(UNBOUNDED, 0);
     let pairs = || Decl::map(text(), UNBOUNDED);
@@ -163,7 +164,7 @@ pub static NAMESPACE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     object("kubernetes.Namespace", &[("metadata", metadata), ("spec", spec), ("status", status)])
 });
 
-/// A device that a claim may get: attributes and capacities, by domain and name.
+/// The declaration of a device that a claim may get: attributes and capacities, by domain and name.
 pub static DEVICE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     let by_name = |value: Arc<Decl>| Decl::map(Decl::map(value, UNBOUNDED), UNBOUNDED);
     object(
@@ -177,7 +178,7 @@ pub static DEVICE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     )
 });
 
-/// The request to an authorizer.
+/// The declaration of the request to an authorizer.
 pub static ACCESS_REVIEW: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     let requirement =
         object("kubernetes.SelectorRequirement", &[("key", text()), ("operator", text()), ("values", texts())]);

@@ -1,10 +1,10 @@
-//! The lexer of expressions.
+//! Splits an expression into tokens.
 //!
-//! Unreadable text is skipped and reported, as by upstream's generated lexer.
+//! As in upstream's generated lexer, text that is not a token is reported and skipped.
 
 use crate::source::{Issue, Source};
 
-/// The kinds of tokens, in upstream's order of expected tokens.
+/// The kinds of tokens, in the order in which upstream lists expected tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // The names say which characters each has.
 pub(crate) enum TokenKind {
@@ -129,7 +129,7 @@ impl TokenKind {
     }
 }
 
-/// The tokens of a text, with one for its end. Faults go to `issues`.
+/// The tokens of a text, with a last one for its end. Faults are added to `issues`.
 pub(crate) fn tokens(source: &Source, issues: &mut Vec<Issue>) -> Vec<Token> {
     let mut lexer = Lexer { chars: source.chars(), at: 0 };
     let mut tokens = Vec::new();
@@ -156,7 +156,7 @@ fn offset(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// A character as messages about the text show it.
+/// A character as messages print it.
 pub(crate) fn shown(c: char) -> Vec<char> {
     match c {
         '\n' => vec!['\\', 'n'],
@@ -190,7 +190,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Reads a token, or returns the index of the first character that does not fit.
+    /// Reads a token, or returns the index of the first character that does not fit into one.
     fn next(&mut self) -> Result<TokenKind, usize> {
         let first = self.chars[self.at];
         if first == '`' {
@@ -211,7 +211,7 @@ impl Lexer<'_> {
                 return Ok(kind);
             }
         }
-        // The first half of `==`, `&&` and `||` is reported together with the next character.
+        // A single first character of `==`, `&&` or `||` is reported together with the character after it.
         Err(if "=&|".contains(first) { self.at + 1 } else { self.at })
     }
 
@@ -297,7 +297,7 @@ impl Lexer<'_> {
                 self.at = end;
                 Some(Ok(if is_bytes { TokenKind::Bytes } else { TokenKind::String }))
             }
-            // A prefix before an unterminated string is an identifier.
+            // If the string has no end, its prefix is an identifier.
             Err(failed) => {
                 if ahead == 0 {
                     Some(Err(failed))
@@ -308,14 +308,14 @@ impl Lexer<'_> {
         }
     }
 
-    /// The end of a string that starts with this quote.
+    /// Finds the end of a string that starts with this quote.
     fn quoted(&self, start: usize, quote: char, is_raw: bool) -> Result<usize, usize> {
         let at = |place: usize| self.chars.get(place).copied();
         let is_triple = at(start + 1) == Some(quote) && at(start + 2) == Some(quote);
         if is_triple {
             let found =
                 self.text_end(start + 3, is_raw, |place| (0..3).all(|ahead| at(place + ahead) == Some(quote)), true);
-            // Two quotes are an empty string if the third starts no triple-quoted one.
+            // Two quotes are an empty string, unless a third one follows and starts a triple-quoted string.
             return Ok(found.map_or(start + 2, |end| end + 3));
         }
         self.text_end(start + 1, is_raw, |place| at(place) == Some(quote), false).map(|end| end + 1)
@@ -341,7 +341,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// The end of an escape. `place` is the character after the backslash.
+    /// Finds the end of an escape. `place` is the character after the backslash.
     fn escape_end(&self, place: usize) -> Result<usize, usize> {
         let (skip, digits, radix) = match self.chars.get(place) {
             Some('a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`') => return Ok(place + 1),

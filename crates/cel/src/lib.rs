@@ -1,12 +1,12 @@
-//! The Common Expression Language as in Kubernetes: rules of custom resources, admission policies, match conditions,
-//! authentication.
+//! The Common Expression Language as Kubernetes uses it: for rules of custom resources, admission policies, match
+//! conditions, and authentication.
 //!
-//! An expression is compiled once ([`Program::compile`]) against an [`Environment`], which declares the available
-//! names. It runs on values that borrow from an object's tree. Faults have upstream's texts, which authors of
+//! An expression is compiled once ([`Program::compile`]) for an [`Environment`], which declares the names that it can
+//! use. It is evaluated for values that borrow from an object's tree. Faults have upstream's texts, which authors of
 //! definitions know. Costs follow upstream's model, which decides which definitions and objects are accepted.
 //!
-//! The crate must not know definitions, policies or requests. Callers turn their declarations into a [`decl::Decl`] and
-//! environments.
+//! The crate must not know definitions, policies or requests. Callers convert their declarations to a [`decl::Decl`]
+//! and choose the environment.
 
 pub mod ast;
 pub mod check;

@@ -1,8 +1,8 @@
 //! The functions of expressions.
 //!
-//! Each function receives its arguments, the target first, and checks their types itself, since `dyn` values are typed
-//! only at run time. Functions with regular expressions are steps of their own, because their cost depends on the
-//! expression.
+//! Each function receives its arguments, the target first. It checks their types itself, since the types of `dyn`
+//! values are known only at run time. Functions with regular expressions are separate steps of a program, because their
+//! cost depends on the regular expression.
 
 pub mod addresses;
 pub mod authorizer;
@@ -26,7 +26,8 @@ use crate::values::{EvalError, Outcome, Value};
 /// A function.
 pub type Native = for<'a> fn(&[Value<'a>]) -> Outcome<'a>;
 
-/// The maximum size of a text that an expression creates, in bytes. Its cost is charged after it is created.
+/// The maximum size in bytes of a text that an expression creates. Without it, a text could exhaust the memory, since
+/// its cost is charged only after it is created.
 pub const MAX_TEXT: usize = 16 << 20;
 
 /// The function of that name.
@@ -45,7 +46,7 @@ pub fn find(name: &str) -> Option<Native> {
         .or_else(|| authorizer::find(name))
 }
 
-/// The error for values that no overload of a function accepts.
+/// The error if no overload of a function accepts these values.
 pub(crate) fn no_overload_of(function: &str, args: &[Value<'_>]) -> EvalError {
     let types: Vec<&str> = args.iter().map(Value::type_name).collect();
     EvalError::new(format!("no such overload: {function}({})", types.join(", ")))

@@ -1,8 +1,8 @@
-//! Declarations of functions: their types and the cost of a call.
+//! Declarations of functions: the types of their arguments and results, and the cost of a call.
 //!
-//! They are lines of text in the documentation's notation, parsed once. A method's name starts with a dot, and its
-//! target is its first argument. Capital letters are type parameters. `#` precedes the rule of the cost if the cost is
-//! not one.
+//! The declarations are lines of text in the notation of CEL's documentation, which are parsed once. A method's name
+//! starts with a dot, and its target is the first argument. Capital letters are type parameters. `#` and the name of a
+//! cost rule are at the end, unless a call costs one step.
 
 mod text;
 
@@ -30,20 +30,20 @@ pub struct Overload {
     pub cost: CostRule,
 }
 
-/// The rules for the cost of a call.
+/// The rules by which the cost of a call is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CostRule {
-    /// One.
+    /// One step.
     One,
-    /// One: `dyn` only hides the type.
+    /// One step: `dyn` only hides the type.
     Dyn,
     /// `&&` and `||`.
     Logic,
     /// `?:`.
     Conditional,
-    /// An element of a list.
+    /// Access to an element of a list.
     IndexList,
-    /// A value of a map.
+    /// Access to a value of a map.
     IndexMap,
     /// Membership in a list.
     InList,
@@ -51,35 +51,35 @@ pub enum CostRule {
     Equal,
     /// Inequality.
     NotEqual,
-    /// The order of texts or bytes.
+    /// Comparison of the order of texts or bytes.
     Order,
     /// Concatenation of strings or bytes.
     AddText,
     /// Concatenation of lists.
     AddList,
-    /// Comparing the start or end of a text.
+    /// Comparison of the start or end of a text.
     Affix,
     /// Searching a text in a text.
     Contains,
     /// Matching a regular expression.
     Matches,
-    /// The bytes of a string.
+    /// Conversion of a string to bytes.
     ToBytes,
-    /// The string of bytes.
+    /// Conversion of bytes to a string.
     ToText,
-    /// A quoted string.
+    /// Quoting of a string.
     Quote,
-    /// A string with values inserted.
+    /// A string into which values are inserted.
     Format,
-    /// One traversal of a list or string.
+    /// One pass over a list or string.
     Scan,
     /// Creates a string from a string.
     Text,
     /// Parses a string into a value without a size.
     Read,
-    /// Parses a string twice.
+    /// Parses a string in two passes.
     ReadTwice,
-    /// Parses a string into a value of its size.
+    /// Parses a string into a value with the size of the string.
     ReadSized,
     /// Replacing parts of a text.
     Replace,
@@ -103,9 +103,9 @@ pub enum CostRule {
     Authorize,
     /// Parses a selector.
     Selector,
-    /// Compares each element of a list with each of another.
+    /// Comparison of each element of one list with each element of another.
     Sets,
-    /// Compares two lists in both directions.
+    /// Comparison of two lists in both directions.
     SetsTwice,
     /// A part of a list.
     Slice,
@@ -133,7 +133,7 @@ impl Functions {
         functions
     }
 
-    /// Adds those for patches.
+    /// Adds the functions for patches.
     pub fn add_json_patch(&mut self) {
         self.add(text::JSON_PATCH);
     }
@@ -154,11 +154,12 @@ impl Functions {
     }
 }
 
-/// The types with an order.
+/// The types whose values have an order.
 const ORDERED: [Type; 8] =
     [Type::Int, Type::Uint, Type::Double, Type::Bool, Type::Duration, Type::Timestamp, Type::String, Type::Bytes];
 
-/// Parses a line: a name and one overload, or one for each type of `ORD`.
+/// Parses a line: a function's name and one overload. If the line contains `ORD`, it stands for one overload for each
+/// type with an order.
 fn read(line: &'static str) -> Option<(&'static str, Vec<Overload>)> {
     let (line, cost) =
         line.split_once('#').map_or(Some((line, CostRule::One)), |(line, rule)| Some((line, text::rule(rule)?)))?;

@@ -1,8 +1,8 @@
 //! Parses an expression.
 //!
-//! Published parsers report errors in their own words. Users know upstream's messages, which depend on the error
-//! recovery of its generated parser. It deletes one token, inserts one, or skips tokens until one that may follow.
-//! Nesting and size are limited, so that no text can exhaust the stack or the memory.
+//! Published parsers report errors in their own words. Users know upstream's messages, which depend on how its
+//! generated parser recovers from errors. That parser deletes one token, inserts one, or skips tokens until one that
+//! may follow. Nesting and size are limited, so that no text can exhaust the stack or the memory.
 
 mod literals;
 mod macros;
@@ -16,9 +16,9 @@ use recovery::Follow;
 
 /// The maximum nesting of each rule of the grammar.
 const MAX_DEPTH: u32 = 250;
-/// The maximum depth of the tree. Only nested macros come near.
+/// The maximum depth of the tree. Only nested macros come near it.
 const MAX_TREE_DEPTH: u32 = 800;
-/// The maximum number of nodes. Macros repeat their targets.
+/// The maximum number of nodes. Macros copy their targets, so a short text could have many.
 const MAX_NODES: usize = 200_000;
 
 /// A parsed expression.
@@ -30,7 +30,7 @@ pub struct Parsed {
     pub positions: Vec<u32>,
 }
 
-/// The optional macros.
+/// The macros that an environment may enable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Macros {
     /// `cel.bind`.
@@ -40,7 +40,7 @@ pub struct Macros {
 /// Parses an expression.
 ///
 /// # Errors
-/// All faults.
+/// All faults in the expression.
 pub fn parse(source: &Source, macros: Macros) -> Result<Parsed, Vec<Issue>> {
     let size = source.chars().len();
     if size > MAX_CODE_POINTS {
@@ -81,7 +81,7 @@ fn too_deep() -> String {
     format!("expression recursion limit exceeded: {MAX_DEPTH}")
 }
 
-/// The rest of a depth limit below a tree. `None` if the tree is deeper.
+/// The part of the depth limit `left` that remains below a tree. `None` if the tree is deeper.
 fn depth(expr: &Expr, left: u32) -> Option<u32> {
     let left = left.checked_sub(1)?;
     let of = |mut exprs: &mut dyn Iterator<Item = &Expr>| {
@@ -100,7 +100,7 @@ fn depth(expr: &Expr, left: u32) -> Option<u32> {
     }
 }
 
-/// The current nesting of each rule of the grammar.
+/// The current nesting depth of each rule of the grammar.
 #[derive(Clone, Copy, Default)]
 struct Depth {
     expression: u32,
@@ -119,7 +119,7 @@ struct Parser<'s> {
     depth: Depth,
     /// The tokens that may follow the open constructs.
     follow: Vec<Follow>,
-    /// True if no token has matched since the last reported error.
+    /// True from the report of an error until a token matches.
     is_recovering: bool,
     recoveries: u32,
     /// The reason why parsing stopped.
@@ -153,7 +153,7 @@ fn operator(kind: TokenKind) -> Option<(u32, &'static str)> {
     })
 }
 
-/// Words that can't be the name of a variable.
+/// Reserved words, which can't be the names of variables.
 pub(crate) const RESERVED: [&str; 17] = [
     "as",
     "break",
@@ -190,13 +190,13 @@ impl Parser<'_> {
         self.node(position, ExprKind::Call(call))
     }
 
-    /// Stops parsing: the rest counts as empty.
+    /// Stops parsing, and treats the rest of the text as empty.
     fn stop_with(&mut self, message: String) {
         self.stop.get_or_insert(message);
         self.at = self.tokens.len() - 1;
     }
 
-    /// Enters a rule. Returns false, and stops parsing, if it is nested too deep.
+    /// Enters a rule. If it is nested too deep, stops parsing and returns false.
     fn enter(&mut self, depth: impl Fn(&mut Depth) -> &mut u32) -> bool {
         let depth = depth(&mut self.depth);
         *depth += 1;
@@ -255,7 +255,7 @@ impl Parser<'_> {
         left
     }
 
-    /// A chain of `&&` or `||`, which becomes a balanced tree.
+    /// Parses a chain of `&&` or `||` into a balanced tree.
     fn logical(&mut self, first: Expr, level: u32, function: &str) -> Expr {
         let mut terms = vec![Some(first)];
         let mut positions = Vec::new();
@@ -267,7 +267,7 @@ impl Parser<'_> {
         self.balanced(function, &mut terms, &positions, 0)
     }
 
-    /// The operators at these positions, with the terms from `first` on.
+    /// Builds the tree of the operators at these positions and of the terms from `first` on.
     fn balanced(&mut self, function: &str, terms: &mut [Option<Expr>], positions: &[u32], first: usize) -> Expr {
         let Some(middle) = positions.len().checked_sub(1).map(|last| last.div_ceil(2)) else {
             return terms[first].take().unwrap_or(Expr { id: 0, kind: ExprKind::Error });
@@ -313,7 +313,7 @@ impl Parser<'_> {
         expr
     }
 
-    /// A field or a method of `expr`.
+    /// Parses a field or a method of `expr`, after the dot.
     fn dot(&mut self, expr: &mut Expr) -> bool {
         let dot = self.peek_token();
         let is_optional = self.peek_behind(1) == TokenKind::Question;
@@ -363,7 +363,7 @@ impl Parser<'_> {
         found
     }
 
-    /// The arguments after an opening parenthesis.
+    /// Parses the arguments after an opening parenthesis.
     fn arguments(&mut self) -> Vec<Expr> {
         let mut args = Vec::new();
         if self.peek() == TokenKind::RightParen {
@@ -408,7 +408,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A variable, a function or a message.
+    /// Parses a variable, a function or a message.
     fn name(&mut self) -> Expr {
         let lead = if self.peek() == TokenKind::Dot { self.advance().kind == TokenKind::Dot } else { false };
         if let Some(names) = self.message_name() {
@@ -433,7 +433,7 @@ impl Parser<'_> {
         self.node(token.start, if is_reserved { ExprKind::Error } else { ExprKind::Ident(name) })
     }
 
-    /// The number of tokens of a message's name, if one is here.
+    /// The number of tokens in the name of a message. `None` if the next tokens are no such name.
     fn message_name(&self) -> Option<usize> {
         let mut words = 1;
         while self.peek_behind(words) == TokenKind::Dot && self.peek_behind(words + 1) == TokenKind::Ident {

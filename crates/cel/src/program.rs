@@ -1,7 +1,8 @@
 //! A compiled expression.
 //!
-//! Names and functions are resolved, and regular expressions and literals converted, once. A program is a tree of steps
-//! in which variables are indexes. It has no state of a request, so many threads can run it at once.
+//! Names and functions are resolved once, and regular expressions and literals converted once. A program is a tree of
+//! steps in which variables are indexes. It holds no state of an evaluation, so many threads can evaluate it at the
+//! same time.
 
 mod eval;
 mod plan;
@@ -35,11 +36,11 @@ pub struct Program {
 /// The reason why an expression can't be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompileError {
-    /// The faults with their places.
+    /// The faults in the expression, with their places.
     Invalid(String),
     /// The failed conversion of a literal.
     Instantiation(String),
-    /// The expected type of the result.
+    /// The result has the wrong type. The text names the expected type.
     Result(String),
 }
 
@@ -64,22 +65,22 @@ enum Node {
     /// A variable of a loop.
     Local(usize),
     Select(Box<Node>, Box<str>),
-    /// `has` for several nested fields.
+    /// The macro `has` for several nested fields.
     Has(Box<Node>, Box<str>),
     OptionalSelect(Box<Node>, Box<str>),
     And(Box<(Node, Node)>),
     Or(Box<(Node, Node)>),
     Conditional(Box<(Node, Node, Node)>),
-    /// True unless the value is false or an error.
+    /// True, unless the value is false. An error counts as true.
     NotFalse(Box<Node>),
     Call(Box<CallNode>),
     Regex(Box<RegexNode>),
     List(Vec<(Node, bool)>),
     Map(Vec<(Node, Node, bool)>),
     Message(Box<str>, Vec<(Box<str>, Node, bool)>),
-    /// Adds to the list of a loop's accumulator.
+    /// Appends a value to the list in which a loop accumulates its result.
     Append(usize, Box<Node>),
-    /// Adds to the map of a loop's accumulator: an entry, or all entries of a map.
+    /// Adds to the map in which a loop accumulates its result: one entry, or all entries of a map.
     Insert(usize, Box<Node>, Option<Box<Node>>),
     Fold(Box<FoldNode>),
 }
@@ -93,7 +94,7 @@ struct CallNode {
 
 #[derive(Debug)]
 struct RegexNode {
-    /// The constant expression.
+    /// The regular expression, if it is a literal.
     known: Option<Pattern>,
     call: RegexCall,
     rule: CostRule,
@@ -103,9 +104,9 @@ struct RegexNode {
 #[derive(Debug)]
 struct FoldNode {
     shape: crate::ast::FoldKind,
-    /// True with variables for both key and value.
+    /// True if the loop has variables for both key and value.
     is_double: bool,
-    /// The slot of the accumulator. The variables follow it.
+    /// The slot of the accumulator. The variables are in the slots after it.
     slot: usize,
     range: Node,
     init: Node,
@@ -165,7 +166,7 @@ impl Program {
             .and_then(|made| if made.result == Type::Bool { Ok(made) } else { Err(wrong()) })
     }
 
-    /// Compiles an expression with a result of one of these types.
+    /// Compiles an expression whose result must have one of these types.
     ///
     /// # Errors
     /// The faults in upstream's words.
@@ -192,7 +193,7 @@ impl Program {
         self.cost
     }
 
-    /// The number of states of its regular expressions. For dynamic ones it is the maximum.
+    /// The number of states of its regular expressions. One that is not a literal counts with the maximum.
     pub fn regex_states(&self) -> u64 {
         self.states
     }
@@ -202,18 +203,19 @@ impl Program {
         self.used.iter().any(|place| self.names[*place] == variable)
     }
 
-    /// Evaluates the program with values of the environment's variables, in their order, within the limit of the meter.
+    /// Evaluates the program within the limit of the meter. `variables` has the values of the environment's variables,
+    /// in their order.
     ///
     /// # Errors
-    /// The evaluation error.
+    /// The evaluation failed, or exceeded the limit.
     pub fn evaluate<'a>(&'a self, variables: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
         eval::Run::new(variables, meter).eval(&self.root)
     }
 
-    /// Evaluates the program to a boolean.
+    /// Evaluates the program, whose result must be a boolean.
     ///
     /// # Errors
-    /// The evaluation error, also for another type.
+    /// As [`evaluate`](Self::evaluate). Also if the result has another type.
     pub fn holds<'a>(&'a self, variables: &[Value<'a>], meter: &mut Meter) -> Result<bool, EvalError> {
         match self.evaluate(variables, meter)? {
             Value::Bool(holds) => Ok(holds),
@@ -222,7 +224,7 @@ impl Program {
     }
 }
 
-/// A type in upstream's messages about a wrong result: its runtime name, unless it has parameters.
+/// A type in upstream's messages about a result of the wrong type: its runtime name, unless it has parameters.
 fn told(of: &Type) -> String {
     match of {
         Type::Null | Type::Duration | Type::Timestamp => of.runtime_name(),

@@ -1,15 +1,15 @@
-//! The source of an expression, positions in it, and its issues.
+//! The source text of an expression, positions in it, and the issues found in it.
 //!
-//! Positions are counted in code points. Reports have the format of upstream's compiler, since users read them in
-//! responses to their definitions.
+//! Positions are counted in code points. Reports have the format of upstream's compiler, since users see them in
+//! responses when they write definitions.
 
 use std::fmt::Write;
 
 /// The maximum length of an expression in code points.
 pub const MAX_CODE_POINTS: usize = 100_000;
-/// The maximum number of reported issues. The number of the rest is reported too.
+/// The maximum number of issues in a report. The report states the number of further issues.
 pub const MAX_ISSUES: usize = 100;
-/// The maximum bytes of source lines in a report. Each issue in a long line would repeat the line.
+/// The maximum bytes of source lines in a report. Each issue repeats its line, which may be long.
 const MAX_SHOWN_BYTES: usize = 64 * 1024;
 /// The maximum length of a source line in a report, in bytes.
 const MAX_SNIPPET_BYTES: usize = 16_384;
@@ -50,7 +50,7 @@ impl Source {
         self.chars[(start as usize).min(end)..end].iter().collect()
     }
 
-    /// The line, from one, and the column, from zero, of an offset.
+    /// The line and column of an offset. Lines are counted from one, columns from zero.
     fn place(&self, offset: u32) -> (usize, usize) {
         let line = self.lines.partition_point(|start| *start <= offset as usize);
         (line, offset as usize - self.lines[line - 1])
@@ -62,7 +62,7 @@ impl Source {
         self.chars[start..end].iter().map(|c| if *c == '\t' { ' ' } else { *c }).collect()
     }
 
-    /// All issues by position, in upstream's format.
+    /// Formats all issues by position, as upstream does.
     pub fn report(&self, issues: &[Issue]) -> String {
         let mut sorted: Vec<&Issue> = issues.iter().take(MAX_ISSUES).collect();
         sorted.sort_by_key(|issue| issue.offset);

@@ -1,7 +1,7 @@
 //! Provides stack for recursion over nested expressions.
 //!
-//! Nesting is limited, but at the limit a runtime thread's stack would not suffice in an unoptimized build. There, and
-//! if a caller has used up its own stack, another piece is allocated temporarily.
+//! Nesting is limited. But at the limit, the stack of a runtime thread is too small in an unoptimized build. Then, or
+//! if the caller has used up most of its stack, another piece is allocated temporarily.
 
 /// The remaining stack below which another piece is allocated, in bytes.
 const LEFT: usize = 128 << 10;
@@ -14,7 +14,7 @@ pub(crate) fn with_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(LEFT, PIECE, work)
 }
 
-/// The stack for the deepest regular expression in bytes. The library recurses over its tree.
+/// The size in bytes of the stack for the deepest regular expression. The library recurses over its tree.
 const DEEP_PIECE: usize = 32 << 20;
 
 /// Calls `work` with the stack that a deep regular expression needs.

@@ -1,6 +1,6 @@
-//! Types of the checker, and assignability between them.
+//! Types of expressions, and assignability between them.
 //!
-//! An unknown type is a variable, whose binding is kept in a [`Unifier`].
+//! A type that is not known yet is a variable. A [`Unifier`] holds its binding.
 
 use crate::decl::ObjectType;
 use std::fmt;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // They are the names of CEL's types.
 pub enum Type {
-    /// Any type, known at run time.
+    /// Any type. It is known only at run time.
     Dyn,
-    /// The type of a reported fault, which causes no further reports.
+    /// The type of an expression with a reported fault. It causes no further reports.
     Error,
     Null,
     Bool,
@@ -27,13 +27,13 @@ pub enum Type {
     Type(Arc<Type>),
     List(Arc<Type>),
     Map(Arc<(Type, Type)>),
-    /// A type by name, such as `optional_type`, with its parameters.
+    /// A type with a name, such as `optional_type`, and parameters.
     Opaque(Arc<str>, Arc<[Type]>),
-    /// Null or a scalar, as wrapped by protocol buffers.
+    /// Null or a scalar, like the wrapper types of protocol buffers.
     Wrapper(Arc<Type>),
     /// An object with declared fields.
     Object(Arc<ObjectType>),
-    /// A type parameter in the declaration of a function.
+    /// A type parameter in a function's declaration.
     Param(char),
     /// A type variable.
     Var(u32),
@@ -92,7 +92,7 @@ impl Type {
         matches!(self, Self::Dyn | Self::Error)
     }
 
-    /// Returns true if all values have one size.
+    /// Returns true if all values of the type have the same size.
     pub fn is_scalar(&self) -> bool {
         match self {
             Self::Bool | Self::Double | Self::Duration | Self::Int | Self::Timestamp | Self::Uint => true,
@@ -164,9 +164,10 @@ impl fmt::Display for Type {
     }
 }
 
-/// The maximum number of parts of a type. A loop that uses its variable twice doubles the type.
+/// The maximum number of parts of a type. Without it, types could grow without limit: a loop that uses its variable
+/// twice doubles the type.
 const MAX_PARTS: usize = 1_000;
-/// The maximum number of comparisons of types for one expression, far above the needs of hand-written ones.
+/// The maximum number of comparisons of types for one expression. Expressions written by hand need far fewer.
 const MAX_COMPARED: u32 = 2_000_000;
 
 /// The bindings of type variables.
@@ -174,7 +175,7 @@ const MAX_COMPARED: u32 = 2_000_000;
 pub struct Unifier {
     compared: u32,
     found: Vec<Option<Type>>,
-    /// Earlier bindings, for backtracking.
+    /// Earlier bindings, to which a failed attempt returns.
     trail: Vec<(usize, Option<Type>)>,
 }
 
@@ -196,7 +197,8 @@ impl Unifier {
         }
     }
 
-    /// Returns true if each type is assignable to the one in the other list, and keeps the resulting bindings.
+    /// Returns true if each type is assignable to the type at the same place in the other list. Keeps the bindings only
+    /// in this case.
     pub fn assign_all(&mut self, from: &[Type], to: &[Type]) -> bool {
         let mark = self.trail.len();
         if from.len() == to.len() && from.iter().zip(to).all(|(from, to)| self.is_assignable(from, to)) {
@@ -209,7 +211,7 @@ impl Unifier {
         false
     }
 
-    /// [`Self::assign_all`] for one type.
+    /// As [`Self::assign_all`], for one type.
     pub fn assign(&mut self, from: &Type, to: &Type) -> bool {
         self.assign_all(std::slice::from_ref(from), std::slice::from_ref(to))
     }
@@ -257,7 +259,7 @@ impl Unifier {
         }
     }
 
-    /// Returns true if a type variable, or its binding, can stand for a type.
+    /// Returns true if a type variable, or its binding, can take the place of a type.
     fn substitutes(&mut self, other: &Type, variable: &Type, number: u32) -> bool {
         if other == variable {
             return true;
@@ -292,9 +294,9 @@ impl Unifier {
         }
     }
 
-    /// The type with its variables replaced. Unbound ones become `dyn` if `unknown_is_dyn` is set.
+    /// Replaces the variables in a type by their bindings. Unbound variables become `dyn` if `unknown_is_dyn` is set.
     ///
-    /// Parts beyond the limit become `dyn` too.
+    /// Parts above the limit become `dyn` too.
     pub fn resolve(&self, of: &Type, unknown_is_dyn: bool) -> Type {
         self.resolve_parts(of, unknown_is_dyn, &mut { MAX_PARTS })
     }

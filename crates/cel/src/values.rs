@@ -1,7 +1,7 @@
-//! Values while an expression runs.
+//! The values of a running expression.
 //!
-//! Values of the object borrow from its tree: a string borrows its text, a list or map refers to the tree and its
-//! declaration. Only new values are allocated.
+//! Values of the object borrow from its tree: a string borrows its text, and a list or map refers to the tree and its
+//! declaration. Only newly created values are allocated.
 
 mod elements;
 mod equality;
@@ -36,7 +36,7 @@ pub enum Value<'a> {
     Double(f64),
     String(Text<'a>),
     Bytes(Rc<[u8]>),
-    /// In nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i64),
     Timestamp(Timestamp),
     List(List<'a>),
@@ -51,16 +51,16 @@ pub enum Value<'a> {
     Semver(Rc<Version>),
     Format(NamedFormat),
     Authorization(Rc<Authorization<'a>>),
-    /// A value with lazy fields.
+    /// A value whose fields are computed on demand.
     Fields(&'a dyn Fields),
 }
 
 /// A value whose fields are computed on demand, such as the variables of a policy.
 pub trait Fields: std::fmt::Debug {
-    /// The field of this name.
+    /// Returns the field with this name, if there is one.
     ///
     /// # Errors
-    /// The error of computing it.
+    /// Computing the field failed.
     fn field(&self, name: &str) -> Option<Outcome<'_>>;
 }
 
@@ -91,7 +91,7 @@ pub enum Map<'a> {
     Made(Rc<Vec<(Value<'a>, Value<'a>)>>),
 }
 
-/// The reason why an evaluation has no value.
+/// The reason why an evaluation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvalError {
     /// The evaluation failed for this data.
@@ -109,12 +109,12 @@ impl EvalError {
         Self::Failed(message.into())
     }
 
-    /// The error for values that no overload accepts.
+    /// The error if no overload accepts the values.
     pub fn no_overload() -> Self {
         Self::Failed(Cow::Borrowed("no such overload"))
     }
 
-    /// The error for a range that is not iterable. As upstream's, it names Go types.
+    /// The error for a loop over a value that is not a list or map. As upstream's, it names Go types.
     pub fn no_range(value: &Value<'_>) -> Self {
         let name = match value {
             Value::Null => "Null",
@@ -228,7 +228,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The size of the value in cost rules.
+    /// The size of the value for cost rules.
     pub fn size(&self) -> u64 {
         match self {
             Self::String(text) => text.chars().count() as u64,
@@ -236,7 +236,7 @@ impl<'a> Value<'a> {
             Self::List(list) => list.len() as u64,
             Self::Map(map) => map.len() as u64,
             Self::Ip(address) => address_size(address),
-            // The address and the prefix.
+            // The address, and one for the prefix.
             Self::Cidr(address, _) => address_size(address) + 1,
             _ => 1,
         }
@@ -335,7 +335,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The keys and values, in a stable order.
+    /// The keys and values. Their order is the same at each call.
     pub fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
         match self {
             Self::Tree(tree) => tree.entries(),
@@ -343,7 +343,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The keys, in a stable order.
+    /// The keys. Their order is the same at each call.
     pub fn keys(&self) -> Vec<Value<'a>> {
         match self {
             Self::Tree(tree) => tree.keys().map(|(name, _)| name).map(Value::text).collect(),

@@ -1,4 +1,4 @@
-//! Costs of expressions: the estimate, the actual cost, and the end of an evaluation that exceeds its limit.
+//! Costs of expressions: the estimate, the actual cost, and the error when an evaluation exceeds its limit.
 //!
 //! The numbers are derived by hand from the model, since they decide which definitions are accepted.
 
@@ -28,7 +28,7 @@ fn object(properties: &Json) -> Json {
 fn declared_sizes_bound_the_estimate() {
     let ints = |most: u64| object(&json!({"l": {"type": "array", "items": {"type": "integer"}, "maxItems": most}}));
     let twice = "self.l.all(x, self.l.all(y, x <= y))";
-    // Six steps inside. Each loop costs three more than its steps.
+    // The inner loop has six steps. Each loop costs three more than its steps.
     assert_eq!(estimated(twice, &ints(100)), 100 * (100 * 6 + 3 + 3) + 3);
     assert_eq!(estimated("self.i > 1", &object(&json!({"i": {"type": "integer"}}))), 3);
     let text = |limit: &Json| object(&json!({"s": limit}));
@@ -36,7 +36,7 @@ fn declared_sizes_bound_the_estimate() {
     assert_eq!(estimated(contains, &text(&json!({"type": "string", "maxLength": 25}))), 2 + 10);
     assert_eq!(estimated(contains, &text(&json!({"type": "string", "enum": ["a", "abcdefghij"]}))), 2 + 1);
     assert_eq!(estimated(contains, &text(&json!({"type": "string"}))), 2 + 314_573);
-    // Elements of a value that is not known to be a list have no size.
+    // A value that is not known to be a list has elements without a size.
     assert!(estimated("dyn([1, 2]).join(',') == ''", &object(&json!({}))) < 100);
     assert!(estimated("['a'].join('/') == 'a'", &object(&json!({}))) > 1 << 60);
     assert_eq!(estimated("has(self.s)", &text(&json!({"type": "string"}))), 1);
@@ -46,7 +46,7 @@ fn declared_sizes_bound_the_estimate() {
 fn reading_a_text_is_estimated_by_its_length() {
     let schema =
         object(&json!({"s": {"type": "string", "maxLength": 25}, "l": {"type": "array", "items": {"type": "string"}}}));
-    // Two steps to the string, a tenth for each of its 100 bytes, and one for the call.
+    // The cost: two steps to read the string, a tenth for each of its 100 bytes, and one for the call.
     for (expression, cost) in [
         ("isQuantity(self.s)", 2 + 10),
         ("isIP(self.s)", 2 + 10),
@@ -96,7 +96,7 @@ fn is_too_costly(expression: &str, object: &Json) {
     let start = Instant::now();
     let result = program.evaluate(&[values::from_tree(object, None)], &mut Meter::new(1_000_000));
     assert!(matches!(result, Err(EvalError::TooCostly)), "{expression}: {:?}", result.map(|value| value.type_name()));
-    // A generous limit, since only termination matters.
+    // A generous limit, since the test only shows that the evaluation ends.
     assert!(start.elapsed() < Duration::from_secs(20), "{expression}");
 }
 
@@ -127,7 +127,7 @@ fn what_upstream_does_not_count_is_ended_too() {
         let program = Program::compile(expression, &environment).expect("an expression");
         program.evaluate(&[values::from_tree(object, None)], meter).map(|value| value.type_name())
     };
-    // Each expression is different and has to be compiled.
+    // Each expression is different, so each must be compiled.
     let compiling = "self.l.all(x, 'a'.matches('[a-z]{40}[0-9]' + x) || true)";
     let mut meter = Meter::new(1_000_000);
     assert_eq!(run(compiling, &texts(100), &mut meter), Ok("bool"));
@@ -141,7 +141,7 @@ fn what_upstream_does_not_count_is_ended_too() {
     assert_eq!(run(large, &texts(0), &mut meter), Ok("bool"));
     let mut little = Meter::new(1_000_000).with_work(meter.work() / 2);
     assert_eq!(run(large, &texts(0), &mut little), Err(EvalError::TooCostly));
-    // After each match the whole rest is searched.
+    // After each match, the whole rest of the text is searched.
     let searching = "self.s.findAll('a|.*b').size() > 0";
     assert_eq!(run(searching, &json!({"s": "a".repeat(500)}), &mut Meter::new(1_000_000)), Ok("bool"));
     assert_eq!(run(searching, &texts(0), &mut Meter::new(1_000_000)), Err(EvalError::TooCostly));
@@ -209,7 +209,7 @@ fn the_deepest_expressions_fit_a_stack() {
             let program = Program::compile(&make(depth), &Environment::kubernetes()).expect("an expression");
             let result = program.evaluate(&[], &mut Meter::new(1_000_000));
             assert!(result.is_ok(), "{}: {result:?}", make(3));
-            // Formatting and conversion to JSON recurse as deep.
+            // Formatting and conversion to JSON recurse to the same depth.
             let text = format!("'%s'.format([dyn({})])", make(depth - 10));
             if let Ok(program) = Program::compile(&text, &Environment::kubernetes()) {
                 // An optional value can't be formatted, which is an error.

@@ -1,6 +1,7 @@
-//! Environments of expressions: the variables and functions of rules, policies, conditions of webhooks and of tokens.
+//! Environments of expressions: the variables and functions of rules, policies, and match conditions of webhooks and
+//! tokens.
 //!
-//! The tests' authorizer records its checks.
+//! The authorizer of the tests records the checks that it decides.
 
 use keelson_cel::environments::{self, Admission};
 use keelson_cel::library::authorizer::{Authorizer, Decision, Question};
@@ -114,7 +115,7 @@ fn the_authorizer_is_asked_what_was_put_together() {
     let path = Question { verb: "post".into(), path: Some("/metrics".into()), ..Question::default() };
     let account = Question { service_account: Some(("ns".into(), "robot".into())), ..resource("list", "", "pods") };
     assert_eq!(questions, [whole, path, account, resource("delete", "apps", "deployments")]);
-    // A check is expensive, so an expression can run only a few.
+    // A check is expensive, so an expression can run only a few checks.
     let all = "[1, 2, 3].all(x, authorizer.path('/').check('get').allowed())";
     assert_eq!(admitted(all, &Asked::default()), Err(EvalError::TooCostly.to_string()));
 }

@@ -1,6 +1,6 @@
 //! Faults of expressions that can't be compiled, with their places.
 //!
-//! Places and texts are those that users know from upstream.
+//! Places and texts are those of upstream, which users know.
 
 use keelson_cel::{Environment, Program, decl};
 use keelson_meta::json::json;
@@ -162,10 +162,10 @@ fn size_and_depth_are_bounded() {
     );
     let chain = format!("1{}", "+1".repeat(400));
     assert!(fault(&chain).contains("recursion limit"));
-    // Each of these repeats its target.
+    // Each of these macros copies its target.
     let doubled = format!("optional.of(1){}", ".optMap(x, x)".repeat(60));
     assert!(fault(&doubled).contains("limit exceeded") || fault(&doubled).contains("exceeds limit"));
-    // The type of the loop variable doubles each time, and is cut at the limit.
+    // Each step doubles the type of the loop variable, which is shortened at the limit.
     let typed = format!("[1]{}", ".map(x, {x: x})".repeat(200));
     assert!(Program::compile(&typed, &Environment::kubernetes()).is_ok());
     let row = format!("true{}", " && true".repeat(2_000));

@@ -1,7 +1,7 @@
-//! Properties of any expression: parsing, checking and running do not panic, stay within the cost, and are
+//! Properties of any expression: parsing, checking and evaluating it do not panic, stay within the cost limit, and are
 //! deterministic.
 //!
-//! Expressions consist of parts that mostly fit, of any tokens, and of any characters.
+//! Generated expressions consist of parts that mostly fit together, of any tokens, or of any characters.
 
 use keelson_cel::{Environment, Meter, Program, Type, values};
 use keelson_meta::json::json;

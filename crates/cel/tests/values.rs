@@ -1,6 +1,6 @@
 //! Tables of expressions and their values, by library.
 //!
-//! A value is written as `format` writes it, an error with a leading `!`.
+//! A value is written as `format` writes it. An error has a leading `!`.
 
 use keelson_cel::{CompileError, Environment, EvalError, Meter, Program, Type, Value, decl, values};
 use keelson_meta::json::{Value as Json, json};

@@ -1,11 +1,12 @@
-//! A fast cursor over compact JSON that is known to be valid.
+//! A fast reader of compact JSON that is known to be valid.
 //!
-//! Nothing is built or validated again. Unread values are skipped: in one step with known extents, otherwise byte by
-//! byte. On invalid bytes the results are wrong, but the cursor never panics and always ends.
+//! The cursor does not validate the text and builds no tree. It skips values that the caller does not need: in one step
+//! if their extents are known, otherwise byte by byte. On invalid JSON the results are wrong, but the cursor never
+//! panics and always ends.
 
 use std::borrow::Cow;
 
-/// The approximate bytes of an object for each array or object in it.
+/// The approximate number of bytes of an object for each array or object in it, for reserving memory.
 const BYTES_PER_EXTENT: usize = 32;
 
 /// A position in compact, valid JSON.
@@ -14,7 +15,7 @@ pub struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
     extents: &'a [Extent],
-    /// No extent before this index begins at the cursor or after it.
+    /// The index of the extent from which a search starts: no earlier one begins at the cursor or after it.
     place: usize,
 }
 
@@ -23,30 +24,30 @@ pub struct Cursor<'a> {
 struct Extent {
     start: u32,
     end: u32,
-    /// The index of the first extent that begins after the end.
+    /// The index of the first extent that begins after the end of this one.
     next: u32,
 }
 
-/// The extents of arrays and objects of a text: all of them, or some.
+/// The extents of the arrays and objects in a text: of all of them, or only of some.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extents {
-    /// In order of their starts. An open extent has the index of its parent as its end.
+    /// In order of their starts. While an extent is open, its end holds the index of its parent.
     known: Vec<Extent>,
     open: u32,
 }
 
-/// The content of a JSON string, with its escapes.
+/// The content of a JSON string, without the quotes and with its escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawText<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
-    /// A cursor on the token at `at`.
+    /// Creates a cursor on the token at `at`.
     #[inline]
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at, extents: &[], place: 0 }
     }
 
-    /// A cursor on a text with known extents.
+    /// Creates a cursor on a text with known extents.
     #[inline]
     pub(crate) fn over(bytes: &'a [u8], at: usize, extents: &'a Extents) -> Self {
         Self { bytes, at, extents: &extents.known, place: 0 }
@@ -76,7 +77,7 @@ impl<'a> Cursor<'a> {
         self.at += 1;
     }
 
-    /// Steps over `expected`. Returns false if it is not there.
+    /// Skips `expected`. Returns false if the text has something else at the cursor.
     #[inline]
     pub fn take(&mut self, expected: &[u8]) -> bool {
         let there = self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(expected));
@@ -86,8 +87,8 @@ impl<'a> Cursor<'a> {
         there
     }
 
-    /// The next key of the current object, with the cursor on its value, which the caller must step over. `None` at the
-    /// end of the object.
+    /// Returns the next key of the current object and moves to its value, which the caller must skip. Returns `None` at
+    /// the end of the object.
     #[inline]
     pub fn key(&mut self) -> Option<RawText<'a>> {
         if self.peek() == b',' {
@@ -167,7 +168,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The extent of the array or object that begins here, if known. The search only advances.
+    /// The extent of the array or object at the cursor, if known. Successive searches only move forward.
     #[inline]
     fn extent(&mut self) -> Option<Extent> {
         while let Some(extent) = self.extents.get(self.place) {
@@ -200,7 +201,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl Extents {
-    /// Allocates for a text of about this length.
+    /// Reserves memory for the extents of a text of about this length.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self { known: Vec::with_capacity(bytes / BYTES_PER_EXTENT + 1), open: 0 }
     }
@@ -221,7 +222,7 @@ impl Extents {
         self.open = 0;
     }
 
-    /// Begins an array or object.
+    /// Records the start of an array or object.
     #[inline]
     pub(crate) fn open(&mut self, at: usize) {
         let place = self.known.len();
@@ -229,7 +230,7 @@ impl Extents {
         self.open = narrow(place);
     }
 
-    /// Ends the innermost open one before this position.
+    /// Records the end of the innermost open array or object.
     #[inline]
     pub(crate) fn close(&mut self, at: usize) {
         let next = narrow(self.known.len());
@@ -240,26 +241,26 @@ impl Extents {
     }
 }
 
-/// Objects have a few MiB, so offsets fit into 32 bits.
+/// Converts an offset. Objects have a few MiB, so offsets fit into 32 bits.
 #[inline]
 fn narrow(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 impl<'a> RawText<'a> {
-    /// Returns true if this is the key `name`, which must not need escapes.
+    /// Returns true if this is the key `name`, whose JSON form must not have escapes.
     #[inline]
     pub fn is(self, name: &str) -> bool {
-        // Most keys of equal length differ in the first byte, which needs no call.
+        // Most keys of equal length differ in the first byte. Comparing it first avoids the call for the rest.
         self.0.len() == name.len() && self.0.first() == name.as_bytes().first() && self.0 == name.as_bytes()
     }
 
-    /// Returns true if this is one of the keys `names`, which must not need escapes.
+    /// Returns true if this is one of the keys `names`, whose JSON forms must not have escapes.
     pub fn is_any(self, names: &[&str]) -> bool {
         names.iter().any(|name| self.is(name))
     }
 
-    /// Returns true if it represents this text, with or without escapes.
+    /// Returns true if the string has this content, with or without escapes.
     pub fn stands_for(self, text: &str) -> bool {
         self.0 == text.as_bytes() || (self.0.contains(&b'\\') && self.decode() == text)
     }
@@ -292,14 +293,14 @@ pub(crate) fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     find(bytes, |word| zero_bytes(word ^ repeat(b'"')) | zero_bytes(word ^ repeat(b'\\')))
 }
 
-/// The distance to the next byte that is not literal in a string: `"`, `\` or a control character.
+/// The distance to the next byte that does not stand for itself in a string: `"`, `\` or a control character.
 #[inline]
 pub(crate) fn not_plain(bytes: &[u8]) -> Option<usize> {
     let controls = |word: u64| word.wrapping_sub(repeat(0x20)) & !word & repeat(0x80);
     find(bytes, |word| controls(word) | zero_bytes(word ^ repeat(b'"')) | zero_bytes(word ^ repeat(b'\\')))
 }
 
-/// The distance to the first byte whose top bit `marks` sets. Higher bytes may be marked wrongly.
+/// The distance to the first byte whose top bit `marks` sets. `marks` may set bits of later bytes wrongly.
 #[inline]
 fn find(bytes: &[u8], marks: impl Fn(u64) -> u64) -> Option<usize> {
     let mut rest = bytes;
@@ -310,7 +311,7 @@ fn find(bytes: &[u8], marks: impl Fn(u64) -> u64) -> Option<usize> {
         }
         rest = behind;
     }
-    // A space is literal.
+    // Fills up with spaces, which `marks` never marks.
     let mut last = [b' '; 8];
     last[..rest.len()].copy_from_slice(rest);
     let found = marks(u64::from_le_bytes(last));
@@ -322,7 +323,7 @@ const fn repeat(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
-/// Sets the top bit of every zero byte. Only the lowest set bit is exact, and only that one is used.
+/// Sets the top bit of every zero byte. Only the lowest set bit is reliable, and callers use only that one.
 #[inline]
 const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(repeat(0x01)) & !word & repeat(0x80)

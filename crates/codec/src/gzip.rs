@@ -1,7 +1,7 @@
 //! Assembles one gzip member from blocks that were deflated separately.
 //!
-//! A block ends on a byte boundary and refers to nothing before itself, so blocks can be cached, shared between
-//! responses and concatenated in any order (RFC 1951). The checksum of the whole is combined from those of the blocks.
+//! A block ends on a byte boundary and refers to no earlier text. So blocks can be cached, shared between responses and
+//! concatenated in any order (RFC 1951). The checksum of the whole text is combined from those of the blocks.
 
 use bytes::Bytes;
 use crc32fast::Hasher;
@@ -10,7 +10,7 @@ use flate2::{Compress, Compression, FlushCompress, Status};
 /// The empty last block that ends every deflate stream: final bit, fixed codes, end of block.
 const FINAL_BLOCK: [u8; 2] = [0x03, 0x00];
 
-/// RFC 1952: magic, deflate, no flags, no time, fastest compression, unknown system.
+/// The header of RFC 1952: magic number, deflate, no flags, no time, fastest compression, unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
 
 /// A deflated piece of a longer text.
@@ -25,8 +25,8 @@ pub struct DeflateBlock {
 }
 
 impl DeflateBlock {
-    /// Deflates `text`. `level` is 0 to 9, upstream uses 1. It takes about 260 KiB of working memory, and five bytes of
-    /// output for the boundary, so texts should be tens of KiB.
+    /// Deflates `text`. `level` is 0 to 9; upstream uses 1. Needs about 260 KiB of working memory, and five bytes of
+    /// output for the boundary, so texts should have tens of KiB.
     pub fn compress(text: &[u8], level: u32) -> Self {
         let mut deflate = Compress::new(Compression::new(level), false);
         let mut out = Vec::with_capacity(text.len() / 4 + 64);
@@ -36,7 +36,7 @@ impl DeflateBlock {
                 .compress_vec(rest, &mut out, FlushCompress::Sync)
                 .expect("the stream is not ended and its state is only touched here");
             let consumed = deflate.total_in() == text.len() as u64;
-            // A flush is complete only if it left room in the output.
+            // The flush is complete only if there is room left in the output.
             if consumed && (out.len() < out.capacity() || status == Status::BufError) {
                 break;
             }

@@ -1,7 +1,7 @@
-//! JSON text to value trees and back.
+//! Parses JSON text into value trees, and formats trees as JSON.
 //!
-//! The reader accepts the input of `serde_json`, with two differences. Arrays and objects may nest [`MAX_DEPTH`] deep,
-//! and duplicate keys are reported for `fieldValidation`. Errors have the text of Go's `encoding/json`, which is
+//! The reader accepts the same input as `serde_json`, with two differences. Arrays and objects may nest [`MAX_DEPTH`]
+//! deep, and duplicate keys are reported for `fieldValidation`. Errors have the text of Go's `encoding/json`, which is
 //! computed only after parsing failed.
 
 use std::cell::RefCell;
@@ -17,11 +17,11 @@ pub use crate::syntax::{JsonError, MAX_DEPTH};
 
 /// The maximum number of reported duplicate keys, as upstream.
 const MAX_DUPLICATES: usize = 100;
-/// The maximum bytes of their paths. Keys in a path are as long as the client made them, and one path may have a
-/// duplicate for every short key below it.
+/// The maximum bytes of the paths of duplicate keys. Clients determine the length of the keys in a path, and one path
+/// may have a duplicate for every short key below it.
 const MAX_DUPLICATE_BYTES: usize = 64 * 1024;
-/// The number of elements from which an array is read into its own allocation, since it may be most of the body. Its
-/// capacity is reserved in advance.
+/// The number of elements from which an array is read directly into its own allocation, with capacity reserved in
+/// advance. Such an array may be most of the body.
 const LARGE_ARRAY: usize = 4096;
 /// The maximum digits of a number that always fits into 64 bits.
 const MAX_COUNT_DIGITS: usize = 19;
@@ -78,7 +78,7 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
         Value::String(text) => write_string(text, out),
         Value::Array(elements) => {
             if elements.len() >= LARGE_ARRAY {
-                // With some bytes for the text after it.
+                // The capacity includes some bytes for the text after the elements.
                 out.reserve(elements.iter().map(least_bytes).sum::<usize>() + 256);
             }
             out.push(b'[');
@@ -117,7 +117,7 @@ fn least_bytes(element: &Value) -> usize {
 
 /// Returns true if a text needs no escapes in a JSON string.
 pub fn is_plain(text: &str) -> bool {
-    // A fold without early exit is vectorized.
+    // A fold without early exit, which the compiler vectorizes.
     text.bytes().fold(true, |plain, byte| plain & (byte >= 0x20) & (byte != b'"') & (byte != b'\\'))
 }
 
@@ -191,7 +191,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// The text is not JSON, or not accepted here. [`syntax::check`] finds the reason.
+/// The reader refuses the text. [`syntax::check`] then finds the reason.
 struct GaveUp;
 
 /// Reads a value with its parts.
@@ -199,8 +199,8 @@ struct Reader<'t> {
     text: &'t str,
     at: usize,
     duplicates: Duplicates,
-    /// Members of the open objects, innermost last. A complete object drains its own, so that its map is allocated once
-    /// in the right size. Growing maps costs more than parsing their contents.
+    /// The members of all open objects, those of the innermost last. A complete object takes its members from here, so
+    /// that its map is allocated once in the right size. Growing a map costs more than parsing its contents.
     members: Vec<Slot>,
     /// The positions of their keys.
     places: Vec<usize>,
@@ -249,7 +249,7 @@ impl<'t> Reader<'t> {
             }
             self.at += 1;
             let value = self.value(&Path::Key(path, &key), depth)?;
-            // The stack has the members of all open objects.
+            // The stack has the members of all open objects, so their text begins at the start of the body.
             let rest = Rest::new(self.text.as_bytes(), 0, self.at);
             rest.make_room(&mut self.members, |text| count_any(text, [b':']));
             rest.make_room(&mut self.places, |text| count_any(text, [b':']));
@@ -282,7 +282,7 @@ impl<'t> Reader<'t> {
         Ok(Value::Array(self.elements.drain(start..).collect()))
     }
 
-    /// The rest of an array that starts at `start`, whose first elements are on the stack.
+    /// Reads the rest of an array that starts at `start`, whose first elements are on the stack.
     fn large_array(&mut self, path: &Path<'_>, depth: usize, start: usize, opened: usize) -> Result<Value, GaveUp> {
         let mut array: Vec<Value> = self.elements.drain(start..).collect();
         loop {
@@ -297,7 +297,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Skips a comma. Returns false at the end of the container.
+    /// Skips a comma. Returns false at the end of the array or object.
     fn separator(&mut self, end: u8) -> Result<bool, GaveUp> {
         match self.peek()? {
             b',' => {
@@ -327,7 +327,7 @@ impl<'t> Reader<'t> {
     /// The string that begins at `start` and has its first backslash at `end`.
     fn escaped(&mut self, start: usize, mut end: usize) -> Result<Text, GaveUp> {
         while self.text.as_bytes().get(end) != Some(&b'"') {
-            // An escaped byte does not end the string.
+            // The byte after a backslash does not end the string.
             end = (end + 2).min(self.text.len());
             end += quote_or_backslash(&self.text.as_bytes()[end..]).ok_or(GaveUp)?;
         }
@@ -402,7 +402,7 @@ fn replace_lone_surrogates(quoted: &str) -> Option<Text> {
     serde_json::from_str(&whole).ok()
 }
 
-/// The number of commas between the elements of the array that this text continues, up to its end. The result for
+/// The number of commas between the elements of the array whose rest this text is, up to its end. The result for
 /// invalid JSON is arbitrary, since it only determines the reserved capacity.
 fn commas(text: &[u8]) -> usize {
     let (mut found, mut depth, mut at) = (0, 0usize, 0);

@@ -1,8 +1,8 @@
 //! Every format that is stored or sent: JSON and YAML text, stored objects, list and watch framing, gzip members.
 //!
-//! Each format has one module, and no other crate creates its bytes. The crate is pure and must not know HTTP or the
-//! store. Stored objects are sent by copying their bytes around the `resourceVersion`. A value tree is built only for
-//! objects that change.
+//! Each format has one module, and no other crate writes its bytes. The crate is pure and must not know HTTP or the
+//! store. To send a stored object, its bytes are copied with the `resourceVersion` inserted. A value tree is built only
+//! for objects that change.
 
 pub mod cursor;
 pub mod gzip;

@@ -1,7 +1,7 @@
-//! The frame around the items of a typed JSON list.
+//! The text of a typed JSON list around its items.
 //!
-//! A list is a head, items separated by commas, and [`TAIL`]. Items never pass through a value tree. The list metadata
-//! comes before the items, so it must be known before the first item.
+//! A list is a head, items separated by commas, and [`TAIL`]. No value tree is built of the items. The list metadata
+//! comes before the items, so it must be known before the first item is written.
 
 use keelson_meta::ListHead;
 
@@ -16,7 +16,7 @@ pub fn write_head(head: &ListHead<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"items\":[");
 }
 
-/// Appends kind, apiVersion and metadata, and leaves the object open, for lists in another form.
+/// Appends kind, apiVersion and metadata without the closing brace, for lists whose items have another key.
 pub fn write_type_and_metadata(head: &ListHead<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"kind\":");
     write_string(head.kind, out);

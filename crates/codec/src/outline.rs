@@ -1,15 +1,15 @@
-//! A JSON text as a flat list of its values, all of which borrow from the text.
+//! Reads a JSON text into a flat list of its values, all of which borrow from the text.
 //!
-//! It is for readers of many objects: one pass, one allocation, no copies except for escaped strings. Its memory is at
-//! most about twenty times the text. A value precedes its parts and has the index of their end. The text must be
-//! compact and valid, as stored objects are. On other texts the outline is wrong, but reading it never panics and
-//! always ends.
+//! An outline is for code that reads many objects: one pass, one allocation, no copies except for escaped strings. The
+//! memory is at most about twenty times the text. A value precedes its parts and has the index of their end. The text
+//! must be compact and valid, as stored objects are. For any other text the outline is wrong, but reading it never
+//! panics and always ends.
 
 use crate::cursor::Cursor;
 use crate::room::{Rest, count_values};
 use crate::syntax::MAX_DEPTH;
 
-/// The approximate bytes of an object for each value.
+/// The approximate number of bytes of an object for each value, for reserving memory.
 const BYTES_PER_VALUE: usize = 24;
 
 /// The values of one text.
@@ -46,7 +46,7 @@ struct Span {
 
 impl Span {
     fn new(start: usize, length: usize) -> Self {
-        // No stored text is that long. Of a longer one, the outline is empty from there.
+        // No stored text has 4 GiB. The part of a longer text beyond that reads as empty.
         Self { start: u32::try_from(start).unwrap_or(u32::MAX), length: u32::try_from(length).unwrap_or(0) }
     }
 }
@@ -92,8 +92,8 @@ impl<'a> Outline<'a> {
         Self::with(text, |_, _| false)
     }
 
-    /// Reads the values of an object without `managedFields` in its metadata and without the members of `spec`, at any
-    /// depth, that `passed_over` names. For readers of a few fields of many objects.
+    /// Reads the values of an object, but skips `managedFields` in its metadata, and the members of `spec` that
+    /// `passed_over` names, at any depth. For code that reads a few fields of many objects.
     pub fn read_sparsely(text: &'a str, passed_over: &[&str]) -> Self {
         Self::with(text, |section, key| match section {
             Section::Metadata => key == "managedFields",
@@ -162,7 +162,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The section of an object that a value is in, which determines the members to skip.
+/// The section of an object that a value belongs to. It determines which members are skipped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
     Root,
@@ -246,7 +246,7 @@ impl<P: Fn(Section, &str) -> bool> Reader<'_, P> {
         }
     }
 
-    /// [`Cursor::key`] with the text of the key.
+    /// As [`Cursor::key`], with the text of the key.
     fn key(&mut self) -> Option<Found> {
         if self.cursor.peek() == b',' {
             self.cursor.step();
@@ -276,7 +276,7 @@ impl<P: Fn(Section, &str) -> bool> Reader<'_, P> {
         let start = self.cursor.position();
         self.cursor.skip();
         if self.cursor.position() == start {
-            // No value starts with this byte. A step guarantees progress.
+            // No value starts with this byte. One step forward guarantees that reading ends.
             self.cursor.step();
         }
         let end = self.cursor.position();

@@ -1,7 +1,7 @@
-//! Indented JSON from compact JSON, byte by byte, without a value tree.
+//! Indents compact JSON, byte by byte, without a value tree.
 //!
-//! The form is that of Go's `MarshalIndent` with two spaces: every member on its own line, empty arrays and objects on
-//! one line. Responses to browsers, `curl` and `?pretty=true` have it, without a final line break.
+//! The result is that of Go's `MarshalIndent` with two spaces: every member on its own line, empty arrays and objects
+//! on one line. Responses to browsers, `curl` and `?pretty=true` have this form, without a final line break.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ pub fn write(compact: &[u8], depth: usize, out: &mut Vec<u8>) {
     writer.write(compact, usize::MAX, out);
 }
 
-/// The length of the indented form, without creating it.
+/// The length of the indented form, computed without writing it.
 pub fn length(compact: &[u8]) -> usize {
     let (mut length, mut at, mut depth) = (0, 0, 0_usize);
     while let Some(&byte) = compact.get(at) {
@@ -40,7 +40,8 @@ pub fn length(compact: &[u8]) -> usize {
     length
 }
 
-/// The indented form of one compact JSON value in pieces, because it may be hundreds of times as long as a deep value.
+/// Writes the indented form of one compact JSON value in pieces. For a deeply nested value it may be hundreds of times
+/// as long as the compact form.
 #[derive(Debug)]
 pub struct Pieces {
     compact: Bytes,

@@ -1,15 +1,15 @@
-//! Reserves capacity for arrays during parsing: rarely, and by the number of elements that the rest of the text can
-//! have.
+//! Reserves capacity for arrays while they are parsed. It reserves rarely, and as many elements as the rest of the text
+//! can have.
 //!
-//! Growing an array leaves its old allocation to the allocator, which can't reuse it for the next larger one, and keeps
-//! it for a while. An array that grows step by step to 50 MB makes the process take a multiple of that. Reserved memory
-//! that is never touched costs nothing, so the estimate may be too high.
+//! When an array grows, the allocator keeps the old allocation for a while and can't reuse it for the next larger one.
+//! An array that grows step by step to 50 MB therefore makes the process take a multiple of that. Reserved memory that
+//! is never touched costs nothing, so the estimate may be too high.
 
-/// The number of elements up to which an array doubles.
+/// The number of elements up to which an array grows by doubling.
 const SMALL: usize = 4096;
-/// The length of text scanned ahead, as a multiple of the text of the existing elements. Little known text therefore
-/// can't reserve much. Of a 3 MiB body the first scan covers a hundredth, and the second all of it. Earlier allocations
-/// are small beside the last.
+/// The length of text that is scanned for further elements, as a multiple of the text of the existing ones: first 4,
+/// later 100. So a short text can't reserve much. In a body of 3 MiB, the first scan covers a hundredth and the second
+/// covers all of it. Earlier allocations are small beside the last.
 const LOOKED_AHEAD: usize = 4;
 const LOOKED_AHEAD_THEN: usize = 100;
 
@@ -22,12 +22,13 @@ pub(crate) struct Rest<'t> {
 }
 
 impl<'t> Rest<'t> {
-    /// The rest of an array whose first element starts at `opened`, and whose next one at `at`.
+    /// The rest of an array. Its first element starts at `opened`, and its next one at `at`.
     pub(crate) fn new(text: &'t [u8], opened: usize, at: usize) -> Self {
         Self { text, opened, at }
     }
 
-    /// Reserves one more element. For a large array, it reserves the number that `count` finds in the text ahead.
+    /// Makes room for one more element. For a large array, reserves the number of elements that `count` finds in the
+    /// text ahead.
     #[inline]
     pub(crate) fn make_room<T>(self, array: &mut Vec<T>, count: impl FnOnce(&[u8]) -> usize) {
         if array.len() == array.capacity() && array.len() >= SMALL {
@@ -45,7 +46,7 @@ impl<'t> Rest<'t> {
     }
 }
 
-/// The number of bytes of the text that are in `of`.
+/// The number of bytes in the text that are one of `of`.
 pub(crate) fn count_any<const N: usize>(text: &[u8], of: [u8; N]) -> usize {
     text.iter().filter(|byte| of.contains(byte)).count()
 }

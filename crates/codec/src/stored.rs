@@ -1,7 +1,7 @@
 //! A stored object: canonical JSON bytes without a `resourceVersion`.
 //!
-//! The order of keys is fixed, so that equal objects have equal bytes. A response with the object is two copies around
-//! one number:
+//! The order of keys is fixed, so that equal objects have equal bytes. A response with the object consists of two
+//! copies, with a number in between:
 //!
 //! `{"kind":K,"apiVersion":A,"metadata":{"name","generateName","namespace","uid",` then the `resourceVersion`, then
 //! `"generation",...},...}`
@@ -53,7 +53,8 @@ const DETAILS: [&str; 9] = [
 
 const MANAGED_FIELDS: &str = "managedFields";
 
-/// Metadata that is never stored: the store's revision is the resourceVersion, and `selfLink` was removed in 1.20.
+/// Metadata that is never stored: the `resourceVersion` is the store's revision, and Kubernetes removed `selfLink` in
+/// 1.20.
 const NEVER_STORED: [&str; 2] = ["resourceVersion", "selfLink"];
 
 const KIND_START: &[u8] = b"{\"kind\":\"";
@@ -64,15 +65,16 @@ const REVISION_START: &[u8] = b"\"resourceVersion\":\"";
 /// The beginning of every encrypted value, as kube-apiserver writes it.
 const ENCRYPTED_START: &[u8] = b"k8s:enc:";
 
-/// The buffer that a thread keeps for encoding objects, in bytes. Most objects are smaller.
+/// The size in bytes of the buffer that each thread keeps for encoding objects. Most objects are smaller.
 const SCRATCH_BYTES: usize = 64 * 1024;
 
 thread_local! {
-    /// The buffer for encoding objects of unknown length. The result is then allocated in its exact size.
+    /// The buffer for encoding objects of unknown length. The result is then copied into an allocation of its exact
+    /// size.
     static SCRATCH: RefCell<Canonical> = RefCell::default();
 }
 
-/// Bytes that do not hold an object.
+/// The reason why stored bytes can't be read as an object.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
     /// kube-apiserver stored it in protobuf that is not a message of a known kind.
@@ -98,7 +100,7 @@ pub enum DecodeError {
 /// The canonical bytes of one object. Clones share the bytes.
 #[derive(Clone, Debug)]
 pub struct StoredObject {
-    /// All bytes, or the skeleton if there are shared parts.
+    /// All bytes, or the skeleton if parts of the object are shared with others.
     bytes: Bytes,
     parts: Parts,
     /// The offset of `"metadata"`, after kind and apiVersion.
@@ -127,7 +129,7 @@ impl StoredObject {
         Self::encode_with(object, None)
     }
 
-    /// Encodes an object without `metadata.managedFields`, whose compact JSON is given as text.
+    /// Encodes an object without `metadata.managedFields`, which are given as compact JSON text.
     pub fn encode_with(object: &Object, managed_fields: Option<&str>) -> Self {
         written(object, managed_fields, |_| ()).0
     }
@@ -174,20 +176,21 @@ impl StoredObject {
         bytes
     }
 
-    /// The object as a value tree, with its `resourceVersion`. Cost: a parse. Lists and watches never need it.
+    /// The object as a value tree, with its `resourceVersion`. Cost: a parse. Lists and watches never need this tree.
     pub fn decode(&self, revision: Revision) -> Object {
         let mut text = Vec::with_capacity(self.object_len(revision));
         self.write_object(revision, &mut text);
         decoded(&text)
     }
 
-    /// The object as a value tree without `metadata.managedFields`, and that as text. It is often most of an object and
-    /// rarely examined.
+    /// The object as a value tree without `metadata.managedFields`, and these as text. They are often most of an object
+    /// and rarely examined.
     pub fn decode_apart(&self, revision: Revision) -> (Object, Option<Cow<'_, str>>) {
         let Some((member, value)) = self.managed_fields() else { return (self.decode(revision), None) };
         let owners = self.text_of(value);
         if self.bytes.get(member.start) != Some(&b',') {
-            // The first member of the metadata, nearly always the name.
+            // If the member is the first of the metadata, it has no preceding comma. The first one is nearly always the
+            // name.
             let mut object = self.decode(revision);
             object.remove_meta(MANAGED_FIELDS);
             return (object, owners);
@@ -195,13 +198,13 @@ impl StoredObject {
         let mut text = Vec::with_capacity(self.bytes.len() - member.len() + 64);
         text.extend_from_slice(self.slice(0, self.splice));
         self.write_revision(revision, &mut text);
-        // Shared parts are within the omitted member.
+        // Shared parts are only in the omitted member.
         text.extend_from_slice(&self.bytes[self.splice as usize..member.start]);
         text.extend_from_slice(&self.bytes[member.end..]);
         (decoded(&text), owners)
     }
 
-    /// `metadata.managedFields` as text, without a tree.
+    /// The text of `metadata.managedFields`. Builds no tree.
     pub fn managed_fields_text(&self) -> Option<Cow<'_, str>> {
         let (_, value) = self.managed_fields()?;
         self.text_of(value)
@@ -255,7 +258,7 @@ impl StoredObject {
         self.body as usize + self.body_len(revision)
     }
 
-    /// Appends the whole object with another kind and apiVersion, for versions without other differences.
+    /// Appends the whole object with another kind and apiVersion, for versions that differ in nothing else.
     pub fn write_object_as(&self, kind: &GroupVersionKind, revision: Revision, out: &mut Vec<u8>) {
         write_header(out, &kind.kind, &kind.group_version().to_string());
         self.write_body(revision, out);
@@ -272,14 +275,13 @@ impl StoredObject {
         self.header_text(kind_end + API_VERSION_START.len())
     }
 
-    /// Returns true if it is stored with this kind and version. One comparison, cheaper than [`kind`](Self::kind) and
-    /// [`api_version`](Self::api_version). Escaped names compare unequal.
+    /// Returns true if the object is stored with this kind and version. Needs a single comparison, so it is cheaper
+    /// than [`kind`](Self::kind) and [`api_version`](Self::api_version). Escaped names compare unequal.
     pub fn has_header(&self, header: &StoredHeader) -> bool {
         self.bytes[..self.body as usize] == *header.0
     }
 
-    /// The summary for a cache, in one pass over the bytes and without a value tree. A [`Checked`] object provides it
-    /// at less cost.
+    /// The summary for a cache, in one pass over the bytes and without a value tree. [`Checked::summary`] costs less.
     ///
     /// # Errors
     /// A field of the metadata has a type that no stored object has.
@@ -312,8 +314,8 @@ impl StoredObject {
         self.write_range(self.splice as usize..end, out);
     }
 
-    /// The JSON text of `metadata` without a `resourceVersion`, and possibly without `fieldsV1`. For fields outside of
-    /// the summary.
+    /// The JSON text of `metadata` without a `resourceVersion`, and possibly without `fieldsV1`. For metadata fields
+    /// that are not in the summary.
     pub fn metadata(&self) -> &[u8] {
         let mut cursor = Cursor::new(&self.bytes, self.body as usize);
         cursor.take(METADATA_START);
@@ -347,7 +349,7 @@ impl StoredObject {
         self.size() - self.body as usize + inserted
     }
 
-    /// The commas before and after the inserted field. The offset is between `{` or a value and `,` or `}`.
+    /// The commas needed before and after the inserted field. Before the offset is `{` or a value, after it `,` or `}`.
     fn commas(&self) -> (&'static [u8], &'static [u8]) {
         let splice = self.splice as usize;
         match (self.bytes[splice - 1], self.bytes[splice]) {
@@ -381,14 +383,14 @@ fn decoded(text: &[u8]) -> Object {
     Object(map)
 }
 
-/// Encodes an object canonically. `note` receives the extents of its text.
+/// Encodes an object canonically. `note` is called with the extents of its text.
 fn written<T>(object: &Object, managed_fields: Option<&str>, note: impl FnOnce(&Extents) -> T) -> (StoredObject, T) {
     SCRATCH.with_borrow_mut(|canonical| {
-        // A failed write leaves an incomplete text.
+        // A panic in an earlier call may have left an incomplete text.
         canonical.clear();
         let (body, splice) = canonical.write(object, managed_fields);
         let bytes = if canonical.text.len() > SCRATCH_BYTES {
-            // The buffer itself is kept, so that a large object never exists twice.
+            // The result takes over the buffer itself, so that a large object never exists twice.
             canonical.text.shrink_to_fit();
             Bytes::from(std::mem::take(&mut canonical.text))
         } else {
@@ -409,7 +411,7 @@ fn write_header(out: &mut Vec<u8>, kind: &str, api_version: &str) {
     out.push(b',');
 }
 
-/// The marks of valid compact JSON in canonical form. `None` for another form.
+/// The offsets of the metadata and of the resourceVersion in valid compact JSON. `None` if the JSON is not canonical.
 fn find_marks(bytes: &[u8], extents: &Extents) -> Option<(usize, usize)> {
     let mut cursor = Cursor::over(bytes, KIND_START.len() - 1, extents);
     if !bytes.starts_with(KIND_START) {
@@ -434,8 +436,8 @@ fn find_marks(bytes: &[u8], extents: &Extents) -> Option<(usize, usize)> {
     Some((body, splice))
 }
 
-/// Finds the splice offset in the metadata. Checks that the identity comes first and in order, and that no field is
-/// present that is never stored.
+/// Finds the offset of the resourceVersion in the metadata. Checks that the identity comes first and in order, and that
+/// the metadata has no field that is never stored.
 fn find_splice(cursor: &mut Cursor<'_>) -> Option<usize> {
     let mut splice = cursor.position();
     let mut identity = &IDENTITY[..];

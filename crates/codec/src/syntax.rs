@@ -1,15 +1,15 @@
-//! Validates JSON text without building anything.
+//! Validates JSON text without building a tree.
 //!
-//! Error texts are those of Go's `encoding/json`, since clients print them and tests compare them. Valid text is
-//! accepted by every other reader of the crate: depth, surrogates and number ranges are checked too. The check does not
+//! Error texts are those of Go's `encoding/json`, since clients print them and tests compare them. Every other reader
+//! of the crate accepts a text that passes: depth, surrogates and number ranges are checked too. The check does not
 //! recurse. It records the extents of arrays and objects for later readers.
 
 use thiserror::Error;
 
 use crate::cursor::{Extents, not_plain};
 
-/// The maximum depth of arrays and objects. Upstream allows 10,000. No real object comes near 100, and a limit that
-/// fits a thread's stack lets readers recurse.
+/// The maximum depth of arrays and objects. Upstream allows 10,000. No real object comes near 100. With this limit,
+/// readers may recurse on a thread's stack.
 pub const MAX_DEPTH: usize = 512;
 
 /// The reason why a text is not JSON. It displays as Go's `encoding/json` does for the same bytes.
@@ -29,7 +29,7 @@ pub enum JsonError {
     /// More than [`MAX_DEPTH`] nested arrays and objects, with the bracket that opens the next.
     #[error("invalid character {} exceeded max depth", quote(*.0))]
     TooDeep(u8),
-    /// A `\u` escape of a lone surrogate. Go replaces it silently. It is refused here, since data would be lost.
+    /// A `\u` escape of a lone surrogate. Go replaces it silently. This server refuses it, since data would be lost.
     #[error("invalid surrogate pair in \\u hexadecimal character escape")]
     LoneSurrogate,
     /// A number outside the range of a 64-bit float.
@@ -38,12 +38,12 @@ pub enum JsonError {
     /// A value that the reader refused although the grammar allows it.
     #[error("{0}")]
     Refused(String),
-    /// The text is not UTF-8. Go replaces the bytes silently. They are refused here, since data would be lost.
+    /// The text is not UTF-8. Go replaces the bytes silently. This server refuses them, since data would be lost.
     #[error("invalid UTF-8 in JSON input")]
     NotUtf8,
 }
 
-/// The layout of a valid text.
+/// The whitespace and the extents of a valid text.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     /// There is no whitespace between tokens.
@@ -65,7 +65,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<Layout, JsonError> {
     Ok(Layout { compact: checker.compact, extents: checker.extents })
 }
 
-/// The expected next token, if the innermost container or the text may also end here.
+/// The expected next token. Some variants also allow the end of the innermost container or of the text.
 #[derive(Clone, Copy)]
 enum Expect {
     FirstValue,
@@ -163,7 +163,7 @@ impl Checker<'_> {
         self.objects[innermost / 64] & (1 << (innermost % 64)) != 0
     }
 
-    /// Steps over a key, and over or into its value.
+    /// Skips a key and its value. If the value is an array or object, moves into it.
     #[inline]
     fn key(&mut self, byte: u8) -> Result<Expect, JsonError> {
         if byte != b'"' {
@@ -181,7 +181,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Steps over a comma and the token after it, or over the end of a container.
+    /// Skips a comma and the token after it, or the end of a container.
     fn separator(&mut self, byte: u8) -> Result<Expect, JsonError> {
         if self.depth == 0 {
             return self.invalid("after top-level value");
@@ -297,7 +297,7 @@ impl Checker<'_> {
         self.number_range(start, exponent)
     }
 
-    /// A float holds any number of up to 308 digits, so only long texts and exponents are checked.
+    /// A float can hold any number of up to 308 digits, so only long texts and exponents are checked.
     fn number_range(&self, start: usize, exponent: bool) -> Result<(), JsonError> {
         let text = &self.bytes[start..self.at];
         if !exponent && text.len() < 300 {
@@ -320,7 +320,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The next byte. Go's scanner reads one space at the end of the text, which shows in some of its errors.
+    /// Reads the next byte. At the end of the text, Go's scanner reads one space, which appears in some of its errors.
     #[inline]
     fn peek(&self) -> u8 {
         self.bytes.get(self.at).copied().unwrap_or(b' ')
@@ -357,7 +357,7 @@ fn quote(byte: u8) -> String {
         0x0c => r"'\f'".to_owned(),
         0x0d => r"'\r'".to_owned(),
         0x00..=0x1f | 0x7f => format!("'\\x{byte:02x}'"),
-        // Not printable for Go: the C1 controls, the no-break space and the soft hyphen.
+        // Characters that Go considers not printable: the C1 controls, the no-break space and the soft hyphen.
         0x80..=0xa0 | 0xad => format!("'\\u{byte:04x}'"),
         _ => format!("'{}'", char::from(byte)),
     }

@@ -1,7 +1,7 @@
-//! The frames of a JSON watch: one event, one line.
+//! The frames of a JSON watch. Each frame is one line with one event.
 //!
 //! A frame is encoded once for each event and shared by all watches. The API conventions define the content of each
-//! event type.
+//! type of event.
 
 use bytes::Bytes;
 use keelson_meta::{GroupVersionKind, Revision, Status};
@@ -12,7 +12,7 @@ use crate::stored::StoredObject;
 /// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// The object is new to the watcher.
+    /// The object did not match the watch before.
     Added,
     /// The object changed.
     Modified,
@@ -40,7 +40,7 @@ impl EventType {
 /// The annotation that marks the bookmark after the initial events of a watch-list (KEP-3157).
 const INITIAL_EVENTS_END: &str = "\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}";
 
-/// An event with an object at a revision, under its stored kind, or under `kind`.
+/// An event with an object at a revision, under `kind`, or under its stored kind if that is `None`.
 pub fn event_frame(
     event: EventType,
     object: &StoredObject,
@@ -55,7 +55,7 @@ pub fn event_frame(
     finish(out)
 }
 
-/// An event with an object that `write` appends.
+/// An event whose object `write` appends.
 pub fn framed(event: EventType, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = start(event, 512);
     write(&mut out);

@@ -1,12 +1,12 @@
-//! YAML text to value trees and back, as `sigs.k8s.io/yaml` does.
+//! Parses YAML text into value trees, and formats trees as YAML, as `sigs.k8s.io/yaml` does.
 //!
 //! Kubernetes uses YAML 1.1 as understood by `go-yaml` v2: `yes` is a boolean, `0644` is octal, and keys have a natural
-//! order. Files of clients depend on it, so the rules of [`scalar`] and the layout of the writer are the same here.
+//! order. Clients' files depend on that, so the rules of [`scalar`] and the layout of the writer are the same here.
 //! Three features are refused:
 //!
 //! - aliases, with which a short text can represent a huge one
 //! - merge keys, which are of no use without aliases
-//! - more than one document, of which upstream reads the first and drops the others
+//! - more than one document; upstream reads the first and drops the others
 
 use std::fmt;
 
@@ -65,8 +65,8 @@ pub fn to_vec(value: &Value) -> Vec<u8> {
     from_json(&crate::json::to_vec(value))
 }
 
-/// Block-style YAML for a terminal, with escapes for bidirectional controls, which `go-yaml` prints literally. It
-/// parses to the same value.
+/// Block-style YAML for a terminal. Bidirectional controls, which `go-yaml` prints literally, are escaped. It parses to
+/// the same value.
 pub fn to_vec_for_terminals(value: &Value) -> Vec<u8> {
     let compact = crate::json::to_vec(value);
     emit::Emitter::document_for_terminals(tape::Tape::read(std::str::from_utf8(&compact).unwrap_or_default()))
@@ -78,7 +78,7 @@ pub fn from_json(compact: &[u8]) -> Vec<u8> {
     emit::Emitter::document(tape, Vec::with_capacity(compact.len() * 3 / 2))
 }
 
-/// Block-style YAML in pieces, for documents so deep that they take hundreds of times the memory of their JSON.
+/// Writes block-style YAML in pieces, for deeply nested documents that take hundreds of times the memory of their JSON.
 #[derive(Debug)]
 pub struct Pieces(emit::Emitter<Box<str>>);
 

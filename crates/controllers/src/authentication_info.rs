@@ -1,8 +1,8 @@
-//! Keeps the config map `kube-system/extension-apiserver-authentication`: the authorities and header fields with which
-//! aggregated servers authenticate clients and front proxies.
+//! Keeps the config map `kube-system/extension-apiserver-authentication`. It has the authorities and header fields with
+//! which aggregated servers authenticate clients and front proxies.
 //!
-//! Each server adds its own entries, so the controller runs in each. It recreates the config map after a deletion and
-//! writes it as a whole: keys that upstream's controller does not know are dropped.
+//! Each server adds its own entries, so the controller runs in each. The controller recreates the config map after a
+//! deletion. It writes the object as a whole, so keys that upstream's controller does not know are dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ const TRIES: usize = 8;
 /// The interval between checks for expired certificates.
 const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
 
-/// Publishes this server's authentication information for aggregated servers, beside that of other servers.
+/// Publishes this server's authentication information for aggregated servers, in addition to that of other servers.
 pub struct AuthenticationPublication {
     registry: Arc<Registry>,
     client: Client,
     /// This server's information. It changes with the files that hold it.
     own: watch::Receiver<AuthenticationInfo>,
-    /// Receives the believed header fields after each check.
+    /// Called with the trusted header fields after each check.
     published: Box<dyn Fn(&RequestHeaders) + Send + Sync>,
     /// A single key: there is one config map.
     queue: Queue<()>,
@@ -44,7 +44,7 @@ pub struct AuthenticationPublication {
 
 impl AuthenticationPublication {
     /// Creates the controller for the servers of a registry. `published` receives the header fields that aggregated
-    /// servers believe, from this server's information or another's. Clients must not be able to set these fields.
+    /// servers trust, those that other servers have published included. Clients must not be able to set these fields.
     pub fn new(
         registry: Arc<Registry>,
         own: watch::Receiver<AuthenticationInfo>,
@@ -115,7 +115,7 @@ impl AuthenticationPublication {
                 }
             };
             match written {
-                // Another server was faster and did not know this server's information.
+                // Another server wrote the object meanwhile, without this server's entries.
                 Err(ApiError::AlreadyExists { .. } | ApiError::Conflict { .. }) if tries < TRIES => {}
                 written => return written,
             }
@@ -138,7 +138,8 @@ impl AuthenticationPublication {
             next
         };
         match self.client.update(target, with(data)).await {
-            // The object has grown past the size limit. Each server adds its own information again.
+            // The object has grown beyond the size limit, so it is replaced. Each server adds its own information
+            // again.
             Err(ApiError::TooLarge { .. } | ApiError::ObjectTooLarge { .. } | ApiError::Invalid { .. }) => {
                 self.client.update(target, with(own.to_data())).await.map(|_| ())
             }

@@ -1,12 +1,13 @@
 //! Creates the objects of every cluster: the `kubernetes` service, priority classes, roles and bindings, flow control
 //! levels, and the APIServices of built-in groups. Runs in the background at start, while the server answers requests.
 //!
-//! An existing object belongs to the operator, and `flow_objects.rs` maintains those of flow control. Only roles and bindings are
-//! changed: missing rules and subjects are added, unless `rbac.authorization.kubernetes.io/autoupdate` is `"false"`. None are removed.
+//! An existing object belongs to the operator and is not changed, with two exceptions. `flow_objects.rs` maintains the
+//! objects of flow control. Roles and bindings get missing rules and subjects, unless
+//! `rbac.authorization.kubernetes.io/autoupdate` is `"false"`. None are removed.
 //!
 //! No authorizer, webhook or policy is called. An object can still be refused, for example by a quota or because the
-//! stored one can't be read. The bootstrap retries it with backoff, creates the others, and the server becomes ready.
-//! Only a store that does not answer holds readiness back.
+//! stored one can't be read. The bootstrap retries it with backoff and creates the others meanwhile, and the server
+//! becomes ready. Only a store that does not answer delays readiness.
 
 mod policy;
 
@@ -36,13 +37,13 @@ use policy::Piece;
 const AT_ONCE: usize = 64;
 /// The backoff before a failed step is tried again.
 const AGAIN: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(30) };
-/// The longest wait for flow control to follow its objects.
+/// The longest wait until flow control uses the created objects.
 const FLOW_PATIENCE: Duration = Duration::from_secs(5);
-/// The number of attempts in a row to write a role or binding that others change meanwhile.
+/// The number of attempts in a row to write a role or binding that other writers change.
 const ATTEMPTS: usize = 8;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Bindings, each with the binding that contained it in earlier releases.
+/// A binding, and the binding that it was split from.
 const INHERITED: [(&str, &str); 1] = [("system:public-info-viewer", "system:discovery")];
 const LEGACY_TOKENS: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
@@ -89,8 +90,8 @@ pub struct Progress {
     finished: watch::Sender<bool>,
 }
 
-/// The config map with the date since when the server records the use of legacy tokens. A token without a record has
-/// not been used since.
+/// The config map with the date since which the server records the use of legacy tokens. A token without a record has
+/// not been used since that date.
 fn legacy_tokens(now: &str) -> Value {
     let since = now.split('T').next().unwrap_or_default();
     json!({ "metadata": { "name": LEGACY_TOKENS }, "data": { "since": since } })
@@ -143,19 +144,19 @@ impl Bootstrap {
         self
     }
 
-    /// Has it be done with flow control once the objects are in effect.
+    /// Makes the flow control step wait until flow control uses the created objects.
     #[must_use]
     pub fn with_flow(mut self, applied: watch::Receiver<Revision>) -> Self {
         self.flow = Some(applied);
         self
     }
 
-    /// To be asked how far it has come.
+    /// The progress, for health checks and for callers that wait.
     pub fn progress(&self) -> Arc<Progress> {
         self.progress.clone()
     }
 
-    /// Records every step as done, for a store in which another server of this process has done all of them.
+    /// Marks every step as done, because another server in this process has done them on the same store.
     pub fn skip(&self) {
         (0..HOOKS.len()).for_each(|place| self.progress.note_done(place));
     }
@@ -206,7 +207,8 @@ impl Bootstrap {
                 let levels = defaults::priority_level_objects();
                 let levels = self.ensure_all(group, "prioritylevelconfigurations", levels).await;
                 let schemas = self.ensure_all(group, "flowschemas", defaults::flow_schema_objects()).await;
-                // A store that takes no writes keeps no server from starting: the controller tries again.
+                // A store that accepts no writes must not keep the server from starting. The controller writes the
+                // conditions later.
                 if let Err(error) = FlowSchemaStatus::fill_all(self.client.registry().clone()).await {
                     tracing::debug!(%error, "the conditions of flow schemas are left to their controller");
                 }
@@ -223,7 +225,7 @@ impl Bootstrap {
         }
     }
 
-    /// Waits for a bounded time until this server schedules requests by what its cache has of flow control.
+    /// Waits until this server schedules requests by the cached objects of flow control, for `FLOW_PATIENCE` at most.
     async fn flow_applied(&self) {
         let Some(mut applied) = self.flow.clone() else { return };
         let cached = self.client.registry().cache().watermark();
@@ -233,14 +235,14 @@ impl Bootstrap {
         }
     }
 
-    /// Returns true where clients find ClusterTrustBundles.
+    /// Returns true if this server serves ClusterTrustBundles.
     fn has_trust_bundles(&self) -> bool {
         let surface = self.client.registry().surface();
         let serves = |version: &str| surface.lookup("certificates.k8s.io", version, "clustertrustbundles").is_some();
         ["v1beta1", "v1alpha1"].into_iter().any(serves)
     }
 
-    /// Runs all operations even if some fail. Of several errors, returns one that holds readiness back.
+    /// Runs all operations even if some fail. Of several errors, returns one that delays readiness.
     async fn each<T, F: Future<Output = Result<(), ApiError>>>(
         &self,
         things: Vec<T>,
@@ -255,8 +257,8 @@ impl Bootstrap {
         self.each(objects, |object| self.ensure(&target, object)).await
     }
 
-    /// Creates an object if its name is free. An existing object is not written, so a webhook that refuses everything
-    /// can't keep the server from being ready.
+    /// Creates an object if its name is free. An existing object is not written, so a webhook that refuses every write
+    /// can't keep the server from becoming ready.
     async fn ensure(&self, target: &Target, object: Value) -> Result<(), ApiError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         if self.client.get(target, name).await?.is_some() {
@@ -268,8 +270,8 @@ impl Bootstrap {
         }
     }
 
-    /// Creates bindings that were split from another binding as copies of it. Rights that an operator removed stay
-    /// removed after an upgrade.
+    /// Creates bindings that were split from another binding as copies of that binding. So a subject that an operator
+    /// removed from that binding gets no rights from the new one after an upgrade.
     async fn inherit_bindings(&self) -> Result<(), ApiError> {
         let target = self.client.collection(RBAC, "v1", "clusterrolebindings", None)?;
         for (name, earlier) in INHERITED {
@@ -326,13 +328,13 @@ impl Bootstrap {
                 other => return other.map(|_| ()),
             }
         }
-        // For example a binding in deletion that a finalizer holds.
+        // For example, a finalizer holds a binding that is being deleted.
         Err(ApiError::Internal(format!("{plural} {name:?} could not be reconciled with the default policy")))
     }
 }
 
 /// Returns true for failures that end by themselves: the store does not answer, or another server writes the same
-/// objects. Other failures last until an operator acts, and operators need a server that is ready.
+/// objects. Other failures last until an operator acts, and operators need a ready server for that.
 fn holds_readiness_back(error: &ApiError) -> bool {
     error.is_retryable() || matches!(error, ApiError::Conflict { .. } | ApiError::AlreadyExists { .. })
 }
@@ -357,7 +359,7 @@ fn complete(object: &mut Object, wanted: &Value) {
         }
     }
     if let Some(selectors) = wanted["aggregationRule"]["clusterRoleSelectors"].as_array() {
-        // Other roles fill the rules of such a role.
+        // The controller of aggregated roles fills the rules of such a role from other roles.
         let rule = object.0.entry("aggregationRule").or_insert_with(|| json!({}));
         if let Some(rule) = rule.as_object_mut() {
             add(rule, "clusterRoleSelectors", |held| missing(held, selectors));

@@ -1,7 +1,7 @@
 //! Signs client certificates: approved requests for the signer `kubernetes.io/kube-apiserver-client`.
 //!
 //! Admission and authorization decide at write time which users may request, approve and sign. A request for more than
-//! a client needs fails with the reason and text of the reference controller.
+//! a client certificate needs fails with the reason and text of the reference controller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +122,8 @@ impl CertificateSigning {
             Ok(_) => return Ok(Err("the request is not signed by the key that it is for".to_owned())),
             Err(error) => return Ok(Err(error.to_string())),
         };
-        // Admission refuses such requests now. Requests that were stored earlier or bypassed it are not signed either.
+        // Admission now refuses ambiguous requests. One that was stored by an earlier release, or without admission, is
+        // not signed either.
         if let Some(ambiguity) = request.ambiguity() {
             return Ok(Err(ambiguity.to_owned()));
         }
@@ -137,7 +138,7 @@ impl CertificateSigning {
     }
 }
 
-/// Returns true for an approved request to this signer that has neither failed nor been signed.
+/// Returns true for an approved request to this signer that is neither signed nor failed.
 fn waits_for_certificate(request: &Object) -> bool {
     let is_for_this = request.get(&["spec", "signerName"]).is_some_and(|signer| signer == SIGNER);
     let conditions = request.get(&["status", "conditions"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);

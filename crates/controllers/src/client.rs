@@ -1,6 +1,6 @@
-//! Registry verbs as controllers use them: get, list, create, update of an object that was read, delete.
+//! Registry verbs as controllers use them: get, list, create, delete, and update of an object that was read.
 //!
-//! Every update states the revision that was read, so a controller never overwrites a change that it has not seen.
+//! Every update states the revision that was read, so a controller never overwrites a change that it has not read.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ impl Client {
         Self { registry, caller: Caller::server().managing(manager) }
     }
 
-    /// A client for upkeep of the server itself: objects that it needs to become ready or to stay known to other
-    /// servers ([`Caller::upkeep`]).
+    /// A client for the server's own upkeep ([`Caller::upkeep`]): writes of objects that it needs to become ready, or
+    /// to remain known to other servers.
     pub fn of_upkeep(registry: Arc<Registry>, manager: &'static str) -> Self {
         Self { registry, caller: Caller::upkeep().managing(manager) }
     }
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// Creates an object.
+    /// Creates an object and returns it as stored.
     ///
     /// # Errors
     /// Errors of the verb.
@@ -184,7 +184,8 @@ impl Client {
         Ok(stored(&written))
     }
 
-    /// Deletes all objects of a collection that no finalizer holds. Returns the objects that are left.
+    /// Deletes all objects of a collection. Returns the objects that remain, for example because a finalizer holds
+    /// them.
     ///
     /// # Errors
     /// Errors of the verbs. Objects deleted before an error stay deleted.
@@ -207,7 +208,7 @@ impl Client {
 
     async fn delete_entry(&self, target: &Target, entry: Arc<Entry>) -> Result<(), ApiError> {
         let target = target.clone().in_namespace(entry.namespace());
-        // All objects go, so no dependent needs to be kept for another owner.
+        // All objects of the collection are deleted, so no dependent is kept for another owner.
         let propagation_policy = Some(PropagationPolicy::Background);
         let options = DeleteOptions { propagation_policy, ..DeleteOptions::default() };
         match self.registry.delete(&target, entry.name(), &self.caller, &options).await {
@@ -216,7 +217,7 @@ impl Client {
         }
     }
 
-    /// Deletes an object if it has not changed since it was read. An object that is gone already is no error.
+    /// Deletes an object if it has not changed since it was read. It is no error if the object no longer exists.
     ///
     /// # Errors
     /// Errors of the verb: 409 when the object has changed.
@@ -249,8 +250,8 @@ pub(crate) fn collection(
     Ok(found.in_namespace(namespace))
 }
 
-/// Removes objects of a server that stops, within [`CLEAN_UP_TIME`]: an unreachable store must not keep a server from
-/// stopping. `left_behind` is the log message for a failure.
+/// Removes the objects of a server that stops, within [`CLEAN_UP_TIME`]: an unreachable store must not keep a server
+/// from stopping. `left_behind` is the log message for a failure.
 pub(crate) async fn clean_up(act: impl Future<Output = Result<(), ApiError>>, left_behind: &str) {
     match tokio::time::timeout(CLEAN_UP_TIME, act).await {
         Ok(Ok(())) => {}

@@ -2,7 +2,7 @@
 //! aggregated ones included.
 //!
 //! Only rules of roles without an `aggregationRule` are copied. So roles that select each other in a cycle end with the
-//! same rules; copying each role's last result would make them alternate forever.
+//! same rules. If each role copied the other's last result, the roles would alternate forever.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -30,10 +30,10 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Du
 pub struct ClusterRoleAggregation {
     registry: Arc<Registry>,
     client: Client,
-    /// The server's own client. The bootstrap uses it before authorizers may answer.
+    /// The server's own client. The bootstrap uses it at a time when no authorizer may answer yet.
     own: Client,
     roles: Target,
-    /// A single key for all roles. They are few, and each may be part of any other.
+    /// A queue with a single key for all roles. They are few, and each may be part of any other.
     queue: Queue<()>,
 }
 
@@ -65,8 +65,8 @@ impl ClusterRoleAggregation {
         }
     }
 
-    /// Fills all aggregated roles as a step of the bootstrap, nested ones included. No authorizer, webhook or policy is
-    /// called.
+    /// Fills all aggregated roles, nested ones included, as a step of the bootstrap. No authorizer, webhook or policy
+    /// is called.
     ///
     /// # Errors
     /// Errors of reading and writing roles.
@@ -96,7 +96,8 @@ impl ClusterRoleAggregation {
             (all, filled)
         });
         let (all, filled) = outcome(aggregated).await;
-        // One that can't be written, because its rules have become too large, keeps up no other.
+        // A role that can't be written, because its rules have become too large, does not keep the others from being
+        // written.
         let mut failed = Ok(());
         for (place, rules) in filled {
             if stated(&all[place]) != rules.as_slice() {

@@ -1,12 +1,13 @@
 //! Retries of a change after write conflicts.
 //!
-//! A change is computed from the object that was read. After a conflict it is read and computed again, a few times at
-//! once. A change that keeps losing goes back to its queue and its backoff.
+//! A change is computed from the object that was read. After a conflict, the object is read and the change computed
+//! again, a few times without a pause. After the last attempt the key goes back to its queue, which applies its
+//! backoff.
 
 use keelson_meta::ApiError;
 
-/// Runs a change until it meets no conflict, at most `attempts` times. Each attempt reads the object anew. An object
-/// that was created or deleted meanwhile counts as a conflict too.
+/// Runs a change until an attempt meets no conflict, at most `attempts` times. Each attempt reads the object again. An
+/// object that was created or deleted meanwhile counts as a conflict too.
 ///
 /// # Errors
 /// The last conflict, or any other error of an attempt.

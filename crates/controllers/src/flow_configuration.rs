@@ -1,7 +1,9 @@
-//! The flow schemas and priority levels that are stored, as each server follows them in its cache.
+//! The stored flow schemas and priority levels: each server reads them from its cache and applies them after each
+//! change.
 //!
-//! An object is read once for each change of it. A change of status alone changes nothing. After a change the configuration rests for as
-//! long as it took four times over, so that a client which writes without end takes a fifth of a processor at the most.
+//! An object is decoded once for each change of it. A change of its status alone does not apply the configuration
+//! again. After each application the next one waits for four times as long as it took. So a client that writes without
+//! pause costs at most a fifth of a processor.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,12 +17,12 @@ use keelson_meta::Revision;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// The least time between two changes of the configuration.
+/// The shortest time between two applications of the configuration.
 const REST: Duration = Duration::from_millis(20);
-/// The rest after a change, in times of what it took.
+/// The pause after an application, as a multiple of its duration.
 const REST_TIMES: u32 = 4;
 
-/// The objects of flow control that a server's cache has.
+/// The flow schemas and priority levels in a server's cache.
 pub struct FlowConfiguration {
     follower: Follower<FlowIndex>,
     cache: Arc<Cache>,
@@ -71,7 +73,7 @@ impl Index for FlowIndex {
     }
 }
 
-/// Puts a value; whether it differs from the one before.
+/// Inserts a value. Returns true if it differs from the previous one.
 fn put<T: PartialEq>(values: &mut HashMap<String, T>, key: String, value: T) -> bool {
     if values.get(&key) == Some(&value) {
         return false;
@@ -81,21 +83,22 @@ fn put<T: PartialEq>(values: &mut HashMap<String, T>, key: String, value: T) -> 
 }
 
 impl FlowConfiguration {
-    /// The objects that a cache holds below the prefixes of flow schemas and of priority levels. Takes about 30 us for each of them.
+    /// The objects that a cache holds below the prefixes of flow schemas and of priority levels. Costs about 30 us for
+    /// each object.
     ///
     /// # Errors
-    /// When the cache does not hold one of the collections.
+    /// The cache does not hold one of the collections.
     pub fn new(cache: &Arc<Cache>, [schemas, levels]: [&str; 2]) -> Result<Self, NotCached> {
         let follower = Follower::new(cache.clone(), [(Kind::Schema, schemas), (Kind::Level, levels)])?;
         Ok(Self { follower, cache: cache.clone(), applied: watch::Sender::new(Revision::ZERO) })
     }
 
-    /// The revision up to which objects are in effect.
+    /// The cache revision whose flow control objects have been applied.
     pub fn applied(&self) -> watch::Receiver<Revision> {
         self.applied.subscribe()
     }
 
-    /// Gives the configuration to `apply` now and after each change, until the server stops.
+    /// Calls `apply` with the configuration now and after each change, until the server stops.
     pub async fn run(
         self,
         stopping: CancellationToken,
@@ -114,7 +117,7 @@ impl FlowConfiguration {
                 let begun = Instant::now();
                 if let Some((schemas, levels)) = newer {
                     let apply = apply.clone();
-                    // Thousands of flow schemas take longer than a task may.
+                    // Applying thousands of flow schemas takes longer than an asynchronous task may hold its thread.
                     let _ = tokio::task::spawn_blocking(move || apply(schemas, levels)).await;
                 }
                 self.applied.send_replace(seen);

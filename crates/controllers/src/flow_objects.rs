@@ -1,9 +1,11 @@
-//! Keeps the mandatory and the suggested flow schemas and priority levels (KEP-1040, "Default Behavior").
+//! Creates and maintains the mandatory and the suggested flow schemas and priority levels (KEP-1040, "Default
+//! Behavior").
 //!
-//! Missing ones are created. The annotation `apf.kubernetes.io/autoupdate-spec` states whether the spec of an object is kept: `true` has it
-//! replaced by the suggested one, `false` leaves it to the operator. An object without the annotation gets it: `false` if its spec was ever
-//! changed. Mandatory objects are always kept, except the seats of the level `exempt`. Objects with the annotation `true` that are not
-//! suggested any more are deleted.
+//! Missing objects are created. The annotation `apf.kubernetes.io/autoupdate-spec` states who owns the spec of an
+//! object: with `true` the controller restores the suggested spec, with `false` the operator's spec stays. An object
+//! without the annotation gets one: `false` if its spec was ever changed, else `true`. Mandatory objects are always
+//! restored, except the seats of the level `exempt`. Objects with the annotation `true` that this release no longer
+//! suggests are deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{Client, Stored};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
-/// The manager of what is written, as upstream names it.
+/// The field manager, as upstream.
 const MANAGER: &str = "api-priority-and-fairness-config-producer-v1";
-/// The number of attempts to write an object that others change meanwhile.
+/// The number of attempts to write an object that other writers change.
 const ATTEMPTS: usize = 4;
 
 /// The controller.
@@ -31,15 +33,15 @@ pub struct FlowObjects {
 }
 
 impl FlowObjects {
-    /// The usual time between two looks at all objects, as upstream has it.
+    /// The default interval between checks of all objects, as upstream.
     pub const INTERVAL: Duration = Duration::from_secs(60);
 
-    /// A controller over a registry, with the time between two looks.
+    /// Creates a controller over a registry, with this interval between checks of all objects.
     pub fn new(registry: Arc<Registry>, interval: Duration) -> Self {
         Self { client: Client::of_upkeep(registry, MANAGER), interval }
     }
 
-    /// Looks at all objects after each interval, until the server stops. The bootstrap makes those that are missing at the start.
+    /// Checks all objects after each interval, until the server stops. The bootstrap creates missing objects at start.
     pub async fn run(self, stopping: CancellationToken) {
         let keeping = async {
             loop {
@@ -52,10 +54,10 @@ impl FlowObjects {
         let _: Option<()> = stopping.run_until_cancelled(keeping).await;
     }
 
-    /// Makes all objects as they have to be.
+    /// Creates, restores and deletes all flow control objects as needed.
     ///
     /// # Errors
-    /// Those of reading and writing them. The others are written all the same.
+    /// Errors of reading or writing an object. The other objects are written nevertheless.
     pub async fn keep(&self) -> Result<(), ApiError> {
         let levels = self.keep_all("prioritylevelconfigurations", defaults::priority_level_objects()).await;
         let schemas = self.keep_all("flowschemas", defaults::flow_schema_objects()).await;
@@ -103,14 +105,14 @@ fn annotation(object: &Object) -> Option<&str> {
     object.annotations().find(|(name, _)| *name == defaults::AUTO_UPDATE).map(|(_, value)| value)
 }
 
-/// The object as it has to be; `None` if it is.
+/// The object with the right annotation and spec; `None` if it needs no change.
 fn kept(object: &Object, suggested: &Value) -> Option<Object> {
     let is_mandatory = defaults::is_mandatory(object.name());
     let is_kept = is_mandatory
         || match annotation(object) {
             Some("true") => true,
             Some("false") => false,
-            // Its spec is that of its creation.
+            // Generation 1: the spec has not changed since the object was created.
             Some(_) | None => object.generation() == Some(1),
         };
     let mut kept = object.clone();

@@ -1,8 +1,8 @@
-//! Keeps the condition `Dangling` of flow schemas: true for a schema that names a priority level which does not exist.
+//! Keeps the condition `Dangling` of flow schemas: true for a schema that names a priority level that does not exist.
 //!
-//! In kube-apiserver every server writes it. Here the bootstrap writes missing conditions, and later one server of a
-//! store keeps them. Both write only changes, so servers of both kinds on one store don't alternate. Fields and texts
-//! are kube-apiserver's.
+//! In kube-apiserver every server writes this condition. Here the bootstrap writes missing conditions, and later one
+//! server of a store keeps them. kube-apiserver and keelson write only changes, so they don't alternate on one store.
+//! Fields and texts are kube-apiserver's.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ impl FlowSchemaStatus {
         }
     }
 
-    /// Enqueues the flow schemas whose condition is wrong after a level was created, changed or deleted.
+    /// Enqueues the flow schemas whose condition is wrong after this level was created, changed or deleted.
     async fn add_schemas_of(&self, level: &str) -> Result<(), ApiError> {
         let exists = self.client.get(&self.levels, level).await?.is_some();
         let all = self.client.list(&self.schemas, LabelSelector::everything()).await?;
@@ -143,7 +143,8 @@ impl FlowSchemaStatus {
         let document = json!({
             "apiVersion": format!("{GROUP}/{VERSION}"),
             "kind": "FlowSchema",
-            // A schema that was deleted and created again is checked by its own event.
+            // The uid limits the write to this object. A schema that was deleted and created again is checked after its
+            // own event.
             "metadata": { "name": name, "uid": object.uid() },
             "status": { "conditions": [condition] },
         });

@@ -1,7 +1,7 @@
 //! Follows a collection for a controller: first all objects, then each change.
 //!
-//! Built on a watch with initial events, which starts again with all objects after it ends. A controller sees each
-//! object's newest state at least once, and must not count events.
+//! This module uses a watch with initial events, and starts a new watch after one ends. A controller receives each
+//! object's newest state at least once, possibly several times.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -19,7 +19,8 @@ use tokio::sync::watch;
 const FOLLOW_AGAIN: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(10) };
 
 /// Calls `seen` for each object of a collection that the field selector matches, and for each later change and
-/// deletion. Repeats all objects after the watch ended. The callee reads the object's current state itself.
+/// deletion. After the watch ends, `seen` is called for all objects again. It may read the object's current state
+/// itself.
 pub async fn follow(
     registry: &Registry,
     caller: &Caller,
@@ -64,7 +65,7 @@ async fn follow_each(
     }
 }
 
-/// Calls `seen` after each change of a value. Never ends, even when the sender is gone.
+/// Calls `seen` after each change of a value. Never returns, even when the sender is dropped.
 pub(crate) async fn changes<T>(mut value: watch::Receiver<T>, seen: impl Fn()) -> Infallible {
     while value.changed().await.is_ok() {
         seen();

@@ -1,10 +1,10 @@
-//! Deletes objects whose owners are gone, and carries out a deletion's `propagationPolicy` for dependents: background,
-//! foreground or orphan.
+//! Deletes objects whose owners no longer exist, and applies the `propagationPolicy` of a deletion to the dependents:
+//! background, foreground or orphan.
 //!
-//! An index yields candidates ([`graph`]). Decisions use the newest state of an object and its owners, and each write
-//! requires that the object is still the same. So a stale index delays a decision but never makes a wrong one, and
-//! every step can be repeated after a failure or a restart. Separate workers handle objects of other servers
-//! ([`elsewhere`]) and leave them alone while these servers do not answer.
+//! An index finds the objects to check ([`graph`]). The collector then reads the newest state of an object and of its
+//! owners. Each write requires that the object has not changed since. So a stale index delays a deletion but never
+//! causes a wrong one, and every step can be repeated after a failure or a restart. Separate workers handle objects of
+//! other servers ([`elsewhere`]) and leave them alone while these servers do not answer.
 
 mod elsewhere;
 mod graph;
@@ -48,13 +48,14 @@ const AT_ONCE: usize = 32;
 const AT_ONCE_ELSEWHERE: usize = 64;
 /// The backoff for an object after a failure.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_mins(1) };
-/// The backoff for objects that need other servers. Its maximum bounds the delay after a server has come back.
+/// The backoff for objects that need other servers. Its maximum bounds the delay after such a server becomes available
+/// again.
 const BACKOFF_ELSEWHERE: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(15) };
-/// The time to gather events after a pass. Each wakeup costs as much as many events.
+/// The pause after a pass, which gathers events for the next. A wakeup costs as much as processing many events.
 const REST: Duration = Duration::from_millis(10);
-/// The number of passes without a pause after a quiet period: as many as a new resource needs.
+/// The number of passes without a pause after a quiet period: as many as a new resource causes.
 const LOOKS_AT_ONCE: u32 = 8;
-/// The length of a quiet period.
+/// The time without events that makes a quiet period.
 const SILENCE: Duration = Duration::from_millis(50);
 /// The backoff before the collections are loaded again, after a failure or missed events.
 const LOAD_AGAIN: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(10) };
@@ -70,20 +71,20 @@ pub struct GarbageCollection {
 /// The state of the owner that a reference names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// It exists, or its absence can't be proven.
+    /// The owner exists, or its absence can't be proven.
     Present,
-    /// It does not exist.
+    /// The owner does not exist.
     Gone,
-    /// It is being deleted and waits for its dependents.
+    /// The owner is being deleted and waits for its dependents.
     Waiting,
 }
 
 /// The kind of worker that processes an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Worker {
-    /// Sends no requests to other servers, and passes on objects that need them.
+    /// Sends no requests to other servers. Hands objects that need such requests to the other workers.
     Here,
-    /// May wait for other servers.
+    /// Sends requests to other servers, and may wait for them.
     Elsewhere,
 }
 
@@ -130,7 +131,7 @@ impl GarbageCollection {
         }
     }
 
-    /// Keeps the index as new as the cache, over all served resources.
+    /// Applies the cache's events to the index, for all served resources.
     async fn follow(&self) -> Infallible {
         let mut changes = self.objects.registry.surfaces().changes();
         let mut pace = Pace::new(LOAD_AGAIN);
@@ -160,7 +161,7 @@ impl GarbageCollection {
         }
     }
 
-    /// Takes in the next events: changes of objects, of served resources, or of other servers.
+    /// Processes the next events: changes of objects, of the served resources, or of objects on other servers.
     async fn follow_on(&self, surface: &mut Arc<Surface>, changes: &mut watch::Receiver<u64>) -> Result<(), TooOld> {
         tokio::select! {
             biased;
@@ -191,9 +192,9 @@ impl GarbageCollection {
     async fn turn(&self, id: ObjectId, worker: Worker) -> Outcome {
         match self.visit(&id, worker).await {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
-            // Another writer was faster. The new state is processed again.
+            // Another writer changed the object first. Its new state is processed again.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
-            // The condition of the server's APIServices reports that it is unavailable.
+            // The condition of the server's APIServices already reports that it is unavailable.
             Err(error @ ApiError::ServiceUnavailable { .. }) if worker == Worker::Elsewhere => {
                 tracing::debug!(key = %id.key, %error, "garbage collection waits for another server");
                 Outcome::Again
@@ -232,14 +233,14 @@ impl GarbageCollection {
         self.judge(&object, &metadata).await
     }
 
-    /// Returns true if the owner that a reference names is another server's.
+    /// Returns true if the owner that a reference names is an object of another server.
     fn is_elsewhere(&self, reference: &OwnerReference<'_>, dependent: &ObjectId) -> bool {
         let surface = self.objects.registry.surface();
         let place = find_owner(self.world(&surface), reference, dependent).map(Location::id);
         place.is_some_and(|id| matches!(id.collection, CollectionPlace::Elsewhere(_)))
     }
 
-    /// Removes the references to an object from its dependents, then the finalizer from the object.
+    /// Removes the owner references to an object from its dependents, then the finalizer from the object.
     async fn orphan_dependents(&self, owner: &Visited, dependents: Vec<Dependent>) -> Result<(), ApiError> {
         let uid = owner.metadata().uid.to_string();
         stream::iter(dependents)
@@ -264,8 +265,8 @@ impl GarbageCollection {
         }
     }
 
-    /// Returns true if an object with this uid may be an owner of another. Another server can claim any uid for its
-    /// objects, so the reference must also lead to the object's place.
+    /// Returns true if an object with this uid may be an owner of another. Another server can report any uid for its
+    /// objects, so the reference must also name the object's kind, namespace and name.
     fn may_be_owner(&self, dependent: &Metadata<'_>, id: &ObjectId, owner: &ObjectId, uid: &str) -> bool {
         let surface = self.objects.registry.surface();
         let leads = |reference: &OwnerReference<'_>| {
@@ -275,11 +276,11 @@ impl GarbageCollection {
         matches!(owner.collection, CollectionPlace::Here(_)) || dependent.owners().iter().any(leads)
     }
 
-    /// Enqueues the dependents of an object, and removes the finalizer once no blocking dependent is left. The index
-    /// enqueues the object again at that moment.
+    /// Enqueues the dependents of an object, and removes its finalizer if no blocking dependent is left. When the last
+    /// one is deleted, the index enqueues the object again.
     ///
-    /// Dependents that wait for dependents of their own, and the object itself, are skipped. So objects that block each
-    /// other in a cycle stay, as upstream, until a client releases one.
+    /// Dependents that wait for dependents of their own, and the object itself, are skipped. As upstream, objects that
+    /// block each other in a cycle therefore stay until a client removes a finalizer or reference.
     async fn delete_dependents(&self, owner: &Visited, dependents: Vec<Dependent>) -> Result<(), ApiError> {
         let blocked = dependents.iter().any(|dependent| dependent.blocks);
         {
@@ -292,7 +293,7 @@ impl GarbageCollection {
         if blocked { Ok(()) } else { self.objects.remove_finalizer(owner, FINALIZER_FOREGROUND).await }
     }
 
-    /// Decides by its owners: an object stays while one of them exists, and is deleted with the last.
+    /// Decides about an object by its owners: it stays while one of them exists, and is deleted once none does.
     async fn judge(&self, object: &Visited, metadata: &Metadata<'_>) -> Result<(), ApiError> {
         let mut present = false;
         let mut waiting = false;
@@ -327,8 +328,8 @@ impl GarbageCollection {
         self.delete(object, metadata, policy).await
     }
 
-    /// The propagation policy for an object whose owner waits for it: foreground if it has dependents. In a cycle every
-    /// object would wait for every other, so there the object stops blocking its owners.
+    /// The propagation policy for an object whose owner waits for it: foreground if it has dependents. In a cycle of
+    /// waiting objects, the object stops blocking its owners, since otherwise each would wait for the next.
     async fn policy_below_waiting(&self, object: &Visited) -> Result<Option<PropagationPolicy>, ApiError> {
         let dependents = self.dependents(object)?;
         let circular = {
@@ -341,7 +342,7 @@ impl GarbageCollection {
         Ok((!dependents.is_empty()).then_some(PropagationPolicy::Foreground))
     }
 
-    /// Reports an owner in a namespace for a dependent without one.
+    /// Reports a reference from an object without a namespace to an owner in a namespace.
     fn check_reach(&self, reference: &OwnerReference<'_>, object: &Visited, metadata: &Metadata<'_>) {
         let surface = self.objects.registry.surface();
         let world = self.world(&surface);
@@ -355,7 +356,7 @@ impl GarbageCollection {
         self.graph.lock().dependents(self.world(&surface), &owner.metadata().uid, &self.visits)
     }
 
-    /// Deletes an object if it is still in the state of the decision.
+    /// Deletes an object if it has not changed since the decision to delete it.
     async fn delete(
         &self,
         object: &Visited,
@@ -372,7 +373,7 @@ impl GarbageCollection {
         self.objects.delete(object, policy).await
     }
 
-    /// Looks up the owner at the place that the reference names, and compares its uid.
+    /// Reads the object that the reference names, and compares its uid with the reference's.
     async fn look_up(&self, reference: &OwnerReference<'_>, dependent: &ObjectId) -> Result<Owner, ApiError> {
         let id = {
             let surface = self.objects.registry.surface();

@@ -1,11 +1,12 @@
 //! The server's identity: a lease in `kube-system` that it renews while it runs (KEP-1965).
 //!
-//! A server registers before it takes requests, and writes only while its lease is valid: the fence compares the lease
-//! in every transaction. A server whose lease is gone or expired registers again, and the writes in between are
-//! refused. Of two processes with one name the later takes the lease, and the earlier stops for good. A server that
-//! stops deletes its lease. `servers` collects the leases of dead servers.
+//! A server registers before it accepts requests, and writes only while its lease is valid: every transaction compares
+//! the lease (the fence). If its lease is deleted or expires, its writes are refused until it has registered again. Of
+//! two processes with the same name, the later one takes the lease, and the earlier one stops writing for good. A
+//! server that stops deletes its lease. `servers` collects the leases of dead servers.
 //!
-//! A store that answers but refuses puts does not keep a server from starting. The server registers once there is room.
+//! A store that answers but refuses puts does not keep a server from starting. The server registers once the store
+//! accepts puts again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,19 +33,19 @@ pub const IDENTITY_LABEL: &str = "apiserver.kubernetes.io/identity";
 pub const IDENTITY_VALUE: &str = "kube-apiserver";
 /// The label's value for an aggregated server, which publishes its storage versions at the main server.
 pub const AGGREGATED_IDENTITY: &str = "keelson-apiserver";
-/// The label with a server's host name.
+/// The label with the name of the server's host.
 const HOST_LABEL: &str = "kubernetes.io/hostname";
 /// The annotation with the address for requests from other servers.
 pub(crate) const PEER_ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-address";
 /// The annotation with the address for clients, where it differs.
 pub(crate) const CLIENT_ADDRESS_ANNOTATION: &str = "keelson.io/advertise-address";
-/// The annotation of a server that publishes no storage versions. It voids versions published before.
+/// The annotation of a server that publishes no storage versions. Versions that it published before no longer count.
 pub const UNPUBLISHED_ANNOTATION: &str = "keelson.io/storage-versions-unpublished";
 /// The prefix of annotations that only the server itself writes.
 const OWN_ANNOTATIONS: &str = "keelson.io/";
 /// The delay before a failed registration or renewal is retried.
 const RETRY: Duration = Duration::from_secs(1);
-/// The number of immediate attempts to register when others write the same lease.
+/// The number of immediate attempts to register while other processes write the same lease.
 const TAKE_ATTEMPTS: usize = 4;
 
 /// Configuration of a server's identity.
@@ -58,9 +59,9 @@ pub struct IdentityConfig {
     pub address: SocketAddr,
     /// The address and port for other servers.
     pub peer_address: SocketAddr,
-    /// Further annotations of the lease. A change is written at once.
+    /// Further annotations of the lease. A changed value is written at once.
     pub annotations: watch::Receiver<BTreeMap<String, String>>,
-    /// The validity of the lease without a renewal, in whole seconds.
+    /// The time for which the lease is valid without a renewal, in whole seconds.
     pub duration: Duration,
     /// The interval between renewals.
     pub interval: Duration,
@@ -82,17 +83,18 @@ pub struct IdentityLease {
     holder: String,
     /// The store key of the lease.
     key: StoreKey,
-    /// The registration that the held lease belongs to.
+    /// The number of the registration that wrote the held lease.
     registration: u64,
     held: Option<Stored>,
 }
 
 impl IdentityLease {
-    /// Writes the lease of this server, replacing that of an earlier process of its name. If the store refuses puts,
-    /// [`run`](Self::run) registers later.
+    /// Writes the lease of this server, in place of the lease of an earlier process with its name. If the store refuses
+    /// puts, [`run`](Self::run) registers later.
     ///
     /// # Errors
-    /// 503 when the store does not answer. The lease is removed then if the store comes back in time.
+    /// 503 when the store does not answer. A lease that was nevertheless written is deleted if the store answers again
+    /// in time.
     pub async fn register(
         registry: Arc<Registry>,
         fence: Arc<Fence>,
@@ -128,7 +130,7 @@ impl IdentityLease {
     }
 
     /// Renews the lease until the server stops, and registers again after a loss. If another process of this name holds
-    /// the lease, closes the fence instead.
+    /// the lease, it closes the fence instead, so that this process writes no more.
     pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, Self> {
         Box::pin(self.run_until(stopping))
     }
@@ -169,7 +171,7 @@ impl IdentityLease {
         clean_up(released, "the identity lease was left behind; it ends by itself").await;
     }
 
-    /// Deletes a lease that a registration with an unknown outcome may have written.
+    /// Deletes a lease that a registration without a response may have written.
     async fn withdraw(&self) {
         let withdrawn = async {
             let leases = leases::collection(&self.client)?;
@@ -185,7 +187,8 @@ impl IdentityLease {
 
     async fn step(&mut self) -> Result<(), ApiError> {
         let Some(held) = self.held.clone() else {
-            // An earlier process of this name may have left a lease that could not be replaced at start.
+            // Before the first registration the lease may belong to an earlier process, if that lease could not be
+            // replaced at start.
             let namesake = if self.registration == 0 { Namesake::Replace } else { Namesake::GiveWay };
             return self.take(namesake).await;
         };
@@ -210,7 +213,8 @@ impl IdentityLease {
         }
     }
 
-    /// Reads the lease after a conflict: another writer changed it, or the answer to an earlier renewal was lost.
+    /// Reads the lease after a conflict: another writer changed it, or this server's earlier renewal succeeded but its
+    /// response was lost.
     async fn look(&mut self) -> Result<(), ApiError> {
         match self.client.get(&leases::collection(&self.client)?, &self.config.server_id).await? {
             Some(found) if leases::holder(&found.object) == self.holder => {
@@ -226,13 +230,13 @@ impl IdentityLease {
         self.fence.lose();
         self.held = None;
         tracing::error!(server_id = self.config.server_id, why, "this server lost its lease and registers again");
-        // ORDER: before the registration, since the published versions may have been collected.
+        // ORDER: before the registration, since other servers may have removed the published versions.
         self.client.registry().close_encodings().await;
         self.take(Namesake::GiveWay).await
     }
 
     async fn take(&mut self, namesake: Namesake) -> Result<(), ApiError> {
-        // A server of the same name may write the lease while it stops.
+        // An earlier process of this name may write the lease once more while it stops.
         match retry_conflicts(TAKE_ATTEMPTS, || self.try_take(namesake)).await? {
             Some(lease) => {
                 self.registration += 1;
@@ -251,7 +255,7 @@ impl IdentityLease {
             return self.client.create(&leases, lease).await.map(Some);
         };
         let holder = leases::holder(&found.object);
-        // Any other holder was written by hand and is replaced.
+        // A holder of another form was written by hand and is replaced.
         let is_namesake = holder != self.holder && holder.starts_with(&leases::holder_prefix(&self.config.server_id));
         if is_namesake && namesake == Namesake::GiveWay {
             return Ok(None);
@@ -263,7 +267,7 @@ impl IdentityLease {
         self.client.update(&leases, found.object).await.map(Some)
     }
 
-    /// Closes the fence for a process of the same name that started later.
+    /// Closes the fence, because a process of the same name started later.
     fn give_way(&mut self) {
         let IdentityConfig { server_id, .. } = &self.config;
         let why = format!(
@@ -310,8 +314,8 @@ impl IdentityLease {
         })
     }
 
-    /// ORDER: the lease is written before the fence accepts it, so a transaction behind the fence compares with the
-    /// written lease.
+    /// ORDER: the lease is written before the fence accepts it. A transaction that the fence lets through therefore
+    /// compares with a written lease.
     fn hold(&mut self, lease: Stored) {
         let until = leases::end(&lease.object).unwrap_or(SystemTime::UNIX_EPOCH);
         let (key, registration) = (self.key.clone(), self.registration);
@@ -323,13 +327,13 @@ impl IdentityLease {
 /// The treatment of another process of this server's name that holds the lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Namesake {
-    /// This process takes the lease. The other process is dead or gives way.
+    /// This process takes the lease. The other process is dead, or will stop writing.
     Replace,
-    /// The other process started later, so this one gives way.
+    /// The other process started later, so this one stops writing.
     GiveWay,
 }
 
-/// Returns true if the lease has these annotations and no outdated ones of the server's own.
+/// Returns true if the lease has these annotations, and no other ones with the server's own prefix.
 fn is_told(lease: &Object, annotations: &BTreeMap<String, String>) -> bool {
     let told: BTreeMap<&str, &str> = lease.annotations().collect();
     let is_stale = |name: &&str| name.starts_with(OWN_ANNOTATIONS) && !annotations.contains_key(*name);

@@ -1,9 +1,9 @@
-//! Keeps the service `kubernetes` in the namespace `default`, where pods find the API servers: the service, the
+//! Keeps the service `kubernetes` in the namespace `default`, at which pods find the API servers: the service, the
 //! ServiceCIDR, and the addresses of live servers.
 //!
 //! Every server writes the addresses and ports of all servers in the same order, so equal results cause no further
-//! write. A server that stops removes its own address. The address of a server in doubt stays if present, and is never
-//! added: two servers that see a death at different times don't undo each other's removal.
+//! write. A server that stops removes its own address. The address of a server in doubt stays if it is listed, but is
+//! never added. So two servers that see a death at different times don't undo each other's removal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -35,7 +35,7 @@ const PORT: u16 = 443;
 const SLICE_SERVICE: &str = "kubernetes.io/service-name";
 /// The label of a slice with its controller.
 const SLICE_MANAGER: &str = "endpointslice.kubernetes.io/managed-by";
-/// The controller of slices that kube-apiserver would not create: those for other ports.
+/// The controller named in slices that kube-apiserver would not create, which are those for further ports.
 const OURS: &str = "keelson";
 
 /// Keeps the objects.
@@ -61,7 +61,7 @@ impl KubernetesService {
     async fn run_until(self: Arc<Self>, stopping: CancellationToken) {
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // The bootstrap has done the first round.
+        // The bootstrap has already written the objects once.
         ticks.tick().await;
         loop {
             tokio::select! {
@@ -162,7 +162,7 @@ impl KubernetesService {
         self.write_slices(&addresses).await
     }
 
-    /// Writes one subset for each port, since all addresses of a subset share its ports.
+    /// Writes one subset for each port, since a subset's ports apply to all its addresses.
     async fn write_endpoints(
         &self,
         target: &Target,
@@ -180,7 +180,7 @@ impl KubernetesService {
         self.write(target, current, &wanted, &["subsets"]).await
     }
 
-    /// Writes one slice for each port and family, since a slice has one family and its ports hold for all its
+    /// Writes one slice for each port and address family, since a slice has one family and its ports apply to all its
     /// addresses.
     async fn write_slices(&self, servers: &BTreeSet<SocketAddr>) -> Result<(), ApiError> {
         let target = self.client.collection("discovery.k8s.io", "v1", "endpointslices", Some(NAMESPACE))?;
@@ -212,14 +212,14 @@ impl KubernetesService {
         let mut current = self.client.get(target, name).await?;
         if let Some(other) = current.take_if(|slice| slice.object.get(&["addressType"]) != Some(&wanted["addressType"]))
         {
-            // The family of a slice is immutable.
+            // The address family of a slice is immutable.
             self.client.delete(target, &other).await?;
         }
         self.write(target, current, wanted, &["endpoints", "ports"]).await
     }
 
-    /// Writes these fields of an object where they differ. A faster writer wrote the same, or the next round corrects
-    /// it.
+    /// Writes these fields of an object where they differ. Conflicts are ignored: the other writer wrote the same, or
+    /// the next round corrects it.
     async fn write(
         &self,
         target: &Target,
@@ -259,7 +259,7 @@ fn endpoint_port(port: u16) -> Value {
     json!({ "name": "https", "port": port, "protocol": "TCP" })
 }
 
-/// The addresses and ports in the endpoints.
+/// The addresses and ports that the endpoints list.
 fn stated(endpoints: &Object) -> BTreeSet<SocketAddr> {
     let list = |of: &Value, field: &str| of[field].as_array().cloned().unwrap_or_default();
     let subsets = endpoints.get(&["subsets"]).and_then(Value::as_array);
@@ -275,7 +275,7 @@ fn stated(endpoints: &Object) -> BTreeSet<SocketAddr> {
     found
 }
 
-/// The slice of a family and port. The first has the service's name, as in kube-apiserver.
+/// The slice for a port and address family. The first slice has the service's name, as in kube-apiserver.
 fn slice(place: usize, primary: Family, port: u16, addresses: &[IpAddr]) -> Value {
     let family = addresses.first().map_or(primary, |address| Family::of(*address)).name();
     let (name, labels) = match place {

@@ -1,8 +1,8 @@
 //! Leader election: of the servers on one store, one runs the controllers.
 //!
 //! A lease in `kube-system` names the leader, which renews it. A leader that fails to renew stops its controllers
-//! before another server may take the lease. One that stops releases the lease, so the next need not wait. The times
-//! are those of the reference controllers.
+//! before another server may take the lease. A leader that stops releases the lease, so the next leader need not wait.
+//! The times are those of the reference controllers.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -36,13 +36,13 @@ pub struct Leadership {
     server_id: String,
     /// The holder identity of this process in the lease.
     holder: String,
-    /// The leader when this process first looked.
+    /// The holder that the lease named when this process first read it.
     first_seen: OnceLock<String>,
 }
 
 impl Leadership {
-    /// Creates a candidate. `server_id` is stable over restarts, and `holder` names this process. A server that comes
-    /// back takes the lease of its earlier process at once: that process can't lead any longer, since the server has
+    /// Creates a candidate. `server_id` is the same after a restart, and `holder` names this process. A restarted
+    /// server takes the lease of its earlier process at once. That process can't lead any longer, since the server has
     /// registered again.
     pub fn new(registry: Arc<Registry>, server_id: impl Into<String>, holder: impl Into<String>) -> Self {
         let client = Client::of_upkeep(registry, MANAGER);
@@ -75,8 +75,8 @@ impl Leadership {
         }
     }
 
-    /// Returns the lease if it could be taken. Another's lease is free once it has not changed for its whole duration
-    /// by this server's own clock, since clocks differ.
+    /// Takes the lease if possible, and returns it. A lease of another server is free once it has not changed for its
+    /// whole duration by this server's own clock, since clocks differ.
     async fn try_acquire(&self, observed: &mut Option<(Stored, Instant)>) -> Result<Option<Stored>, ApiError> {
         let leases = leases::collection(&self.client)?;
         let now = self.client.now();
@@ -104,8 +104,8 @@ impl Leadership {
         holder == self.server_id || holder.starts_with(&leases::holder_prefix(&self.server_id))
     }
 
-    /// Renews the lease until cancelled, and then returns it if it is still held. Cancels `leading` when a renewal
-    /// misses its deadline.
+    /// Renews the lease until cancelled, and then returns it if this process still holds it. Cancels `leading` when a
+    /// renewal misses its deadline, or another process holds the lease.
     async fn keep(&self, mut lease: Stored, leading: &CancellationToken) -> Option<Stored> {
         let mut renewed = Instant::now();
         loop {
@@ -141,11 +141,11 @@ impl Leadership {
         clean_up(released, "the lead was not given up; it ends by itself").await;
     }
 
-    /// Changes the lease while this process holds it, also after a write by another client. Returns `None` once it is
-    /// lost.
+    /// Changes the lease while this process holds it, even if another client has written it. Returns `None` once
+    /// another process holds it.
     ///
-    /// A write whose answer was lost is repeated. Other servers count from the write that they saw, so counting from
-    /// the first attempt would be too early.
+    /// A write is repeated even if the conflict came from this process's own earlier write, whose response was lost.
+    /// Other servers count from the write that they saw, so counting from the first attempt would be too early.
     async fn rewrite(&self, lease: &Stored, change: impl Fn(&mut Object)) -> Result<Option<Stored>, ApiError> {
         let leases = leases::collection(&self.client)?;
         let mut next = lease.object.clone();

@@ -1,6 +1,6 @@
 //! Reads and writes Lease objects: holder, duration, times and store key.
 //!
-//! The times of a lease don't decide who holds it, since clocks differ. See `observed`.
+//! The times in a lease don't decide who holds it, since the servers' clocks differ. See `observed`.
 
 use std::time::{Duration, SystemTime};
 
@@ -46,7 +46,7 @@ pub(crate) fn duration(lease: &Object) -> Option<Duration> {
     lease.get(&["spec", "leaseDurationSeconds"])?.as_u64().map(Duration::from_secs)
 }
 
-/// The end of a lease by its holder's clock; `None` where the lease lacks a renewal time or duration.
+/// The time until which a lease is valid, by its holder's clock; `None` if the lease lacks a renewal time or duration.
 pub(crate) fn end(lease: &Object) -> Option<SystemTime> {
     parse_rfc3339(lease.get(&["spec", "renewTime"])?.as_str()?)?.checked_add(duration(lease)?)
 }

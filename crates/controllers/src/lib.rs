@@ -1,7 +1,8 @@
-//! Controllers inside the server. Each follows the API like any other client and drives objects to their desired state.
+//! Controllers inside the server. Each watches objects and writes changes through the verbs of the API, like any other
+//! client.
 //!
-//! They use the registry's verbs and read its cache, and nothing below. The client and the queue also serve controllers
-//! of other crates.
+//! Controllers use the registry's verbs and read its cache, but nothing below it. The client and the queue also serve
+//! controllers of other crates.
 
 mod authentication_info;
 mod bootstrap;

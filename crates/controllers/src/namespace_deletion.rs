@@ -1,8 +1,8 @@
-//! Empties namespaces in deletion, and removes their finalizer when nothing is left.
+//! Deletes the objects in namespaces that are being deleted, and removes the namespace's finalizer when none are left.
 //!
-//! The finalizer `kubernetes` in a namespace's `spec` means that content is left. A terminating namespace accepts no
-//! new objects, so a pass that finds nothing is final. Each namespace is a key of its own in the queue: held content in
-//! one delays no other. The namespace's conditions report the reason of a delay.
+//! The finalizer `kubernetes` in a namespace's `spec` means that objects are left. A terminating namespace accepts no
+//! new objects, so a pass that finds none is final. Each namespace is a key of its own in the queue, so a namespace
+//! whose objects can't be deleted delays no other. The conditions of the namespace report the reason of a delay.
 
 mod conditions;
 mod contents;
@@ -25,9 +25,9 @@ pub use contents::{Content, Elsewhere, Left};
 
 /// The number of namespaces emptied concurrently.
 const AT_ONCE: usize = 8;
-/// The backoff of a namespace whose content is held.
+/// The backoff of a namespace with objects that can't be deleted yet.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(8) };
-/// The time limit of a turn for one kind on another server. It bounds the delay for other namespaces.
+/// The time limit for one kind on another server in one pass. It bounds the delay for other namespaces.
 const ELSEWHERE_TIME: Duration = Duration::from_secs(10);
 /// The controller's service account.
 const ACCOUNT: &str = "namespace-controller";
@@ -39,9 +39,9 @@ pub struct NamespaceDeletion {
     /// The identity that removes the finalizer.
     releasing: Caller,
     namespaces: Target,
-    /// Content outside of the served collections.
+    /// Objects outside of the served collections.
     others: Vec<Box<dyn Content>>,
-    /// Content on other servers.
+    /// Objects on other servers.
     elsewhere: Option<Arc<dyn Elsewhere>>,
     /// The names of namespaces in deletion.
     queue: Queue<String>,
@@ -60,14 +60,14 @@ impl NamespaceDeletion {
         Ok(Self { registry, client, releasing, namespaces, others: Vec::new(), elsewhere: None, queue })
     }
 
-    /// Adds further content to empty.
+    /// Adds further objects to delete.
     #[must_use]
     pub fn also(mut self, content: Box<dyn Content>) -> Self {
         self.others.push(content);
         self
     }
 
-    /// Adds content on other servers to empty.
+    /// Adds objects on other servers to delete.
     #[must_use]
     pub fn also_elsewhere(mut self, elsewhere: Arc<dyn Elsewhere>) -> Self {
         self.elsewhere = Some(elsewhere);
@@ -107,8 +107,8 @@ impl NamespaceDeletion {
         }
     }
 
-    /// Deletes the content of a namespace, reports the rest, and removes the finalizer if nothing is left. Returns true
-    /// when nothing more is to be done.
+    /// Deletes the objects in a namespace, reports those that are left, and removes the finalizer if there are none.
+    /// Returns true when the namespace needs no further pass.
     async fn empty_and_release(&self, name: &str) -> Result<bool, ApiError> {
         let Some(Stored { object: namespace, .. }) = self.client.get(&self.namespaces, name).await? else {
             return Ok(true);
@@ -134,8 +134,8 @@ impl NamespaceDeletion {
         Ok(true)
     }
 
-    /// Deletes everything in the namespace, pods first. A failure for one kind does not stop the others. Other servers
-    /// come last and concurrently, so one that does not answer delays nothing else.
+    /// Deletes all objects in the namespace, pods first. A failure for one kind does not stop the others. Other servers
+    /// come last and concurrently, so a server that does not answer delays nothing else.
     async fn empty(&self, namespace: &str) -> Findings {
         let mut findings = Findings::default();
         let served = contents::of_surface(&self.registry.surface(), &self.client);
@@ -143,8 +143,8 @@ impl NamespaceDeletion {
             findings.add_outcome(content.resource(), content.empty(namespace).await);
         }
         if let Some(elsewhere) = &self.elsewhere {
-            // ORDER: undiscovered versions are read first. Kinds that are discovered meanwhile are emptied in the next
-            // turn.
+            // ORDER: the list of unknown versions is read first. A kind that becomes known meanwhile is emptied in the
+            // next pass.
             findings.add_undiscovered(elsewhere.undiscovered());
             let contents = elsewhere.contents();
             let emptied = contents.iter().map(|content| async {

@@ -1,6 +1,7 @@
-//! Objects that every namespace has: the service account `default`, and the config map with the server's certificates.
+//! Creates the objects that every namespace has: the service account `default`, and the config map with the server's
+//! certificates.
 //!
-//! They are created with the namespace, and restored after a deletion or change.
+//! The objects are created with the namespace, and restored after a deletion or change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +103,7 @@ impl NamespaceObjects {
         let of_namespaces = async {
             let mut content = self.content.clone();
             loop {
-                // A change of the desired content restarts the watch, which repeats all namespaces.
+                // After a change of the desired content, the watch starts again and reports all namespaces.
                 tokio::select! {
                     never = follow(registry, caller, &namespaces, FieldSelector::default(), &add) => match never {},
                     () = content.changed() => {}

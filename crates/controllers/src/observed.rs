@@ -1,8 +1,9 @@
-//! Observed changes of leases and records of other servers. A server uses only these, since clocks differ.
+//! Observes when the leases and records of other servers change. A server decides about other servers only by these
+//! observations, since clocks differ.
 //!
-//! As in the leader election of Kubernetes' clients, a lease is valid while it changes within its duration by the
-//! observer's monotonic clock. Its renewal time is ignored. Pauses of the observer or the store don't count towards the
-//! duration.
+//! As in the leader election of Kubernetes' clients, a lease is valid while it changes within its duration, measured by
+//! the observer's monotonic clock. Its renewal time is ignored. Times in which the observer or the store paused don't
+//! count towards the duration.
 
 use std::collections::HashMap;
 use std::mem;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 /// The observations of leases so far.
 #[derive(Debug)]
 pub struct Observations {
-    /// The longest time between two looks that still counts. A longer one is a pause.
+    /// The longest time between two reads that still counts. After a longer one, observation starts again.
     longest_pause: Duration,
     known: HashMap<String, Observation>,
     looked: Option<Instant>,
@@ -23,9 +24,9 @@ pub struct Observations {
 /// The observations of one lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The observed time without a change.
+    /// The observed time since the last change.
     pub unchanged: Duration,
-    /// True if the lease was ever seen to appear or change.
+    /// True if the lease was seen to appear or to change.
     pub moved: bool,
 }
 
@@ -37,12 +38,12 @@ struct Observation {
 }
 
 impl Observations {
-    /// Creates observations for an observer that looks at least every `longest_pause`.
+    /// Creates observations for an observer that reads the leases at least every `longest_pause`.
     pub fn new(longest_pause: Duration) -> Self {
         Self { longest_pause, known: HashMap::new(), looked: None }
     }
 
-    /// Records the current leases by name and revision. Returns the observations of each.
+    /// Records the current leases by name and revision. Returns an observation for each, in the same order.
     pub fn look<'n>(&mut self, leases: impl IntoIterator<Item = (&'n str, Revision)>) -> Vec<Seen> {
         let now = Instant::now();
         let paused = self.looked.replace(now).is_none_or(|looked| now - looked > self.longest_pause);
@@ -71,7 +72,7 @@ mod tests {
         Observations::new(Duration::from_secs(25))
     }
 
-    /// Records leases of these names and revisions. Compares for each whether it has moved, and the seconds without a
+    /// Records leases with these names and revisions. For each, compares the flag `moved` and the seconds without a
     /// change.
     fn check(observations: &mut Observations, leases: &[(&str, u64)], expect: &[(bool, u64)]) {
         let seen = observations.look(leases.iter().map(|(name, revision)| (*name, Revision::new(*revision))));

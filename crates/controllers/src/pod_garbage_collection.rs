@@ -1,8 +1,8 @@
 //! Deletes pods that no kubelet ends: pods on missing nodes, terminating pods on nodes out of service, and the oldest
-//! of too many ended pods.
+//! ended pods above a limit.
 //!
-//! A missing node may only be unseen yet, so it gets time to appear. Decisions use the cache, and each deletion
-//! requires that the pod is still the same. A pass reads each pod once.
+//! A node that is missing from the cache may only be late, so it gets time to appear. Decisions use the cache, and each
+//! deletion requires that the pod has not changed. A pass reads each pod once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const AT_ONCE: usize = 32;
 const NODE: &str = "spec.nodeName";
 /// The field with a pod's phase.
 const PHASE: &str = "status.phase";
-/// The taint of nodes that will not come back, set by an operator (KEP-2268).
+/// The taint that an operator sets on nodes that will not come back (KEP-2268).
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// Reason and message for a pod on a missing node.
 const NODE_GONE: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exists");
@@ -45,7 +45,7 @@ pub struct PodGarbageCollection {
     nodes: Target,
 }
 
-/// The missing nodes, with the time of first notice.
+/// The missing nodes, each with the time when it was first missing.
 type Missing = HashMap<String, Instant>;
 
 impl PodGarbageCollection {
@@ -105,7 +105,7 @@ impl PodGarbageCollection {
             .await
     }
 
-    /// Updates the missing nodes, and keeps the time of first notice.
+    /// Updates the missing nodes, and keeps the time when each was first missing.
     fn note_missing(&self, missing: &mut Missing, pods: &[Arc<Entry>], nodes: &HashMap<String, bool>) {
         let named = pods.iter().map(|pod| pod.field_named(NODE));
         let missed: HashSet<&str> = named.filter(|node| !node.is_empty() && !nodes.contains_key(*node)).collect();
@@ -163,7 +163,7 @@ impl PodGarbageCollection {
     }
 
     async fn list(&self, target: &Target) -> Result<Vec<Arc<Entry>>, ApiError> {
-        // Any revision of the cache is new enough.
+        // A list at any revision of the cache will do.
         let options = ListOptions { resource_version_raw: "0".to_owned(), ..ListOptions::default() };
         self.registry.list(target, &self.caller, &options).await?.items.into_entries().await
     }

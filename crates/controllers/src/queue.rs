@@ -1,8 +1,9 @@
-//! A work queue of keys. Each key is queued at most once, and one worker at a time has it.
+//! A work queue of keys. Each key is queued at most once, and at most one worker works on it at a time.
 //!
-//! Every repetition has a backoff. A key waits longer after each failure. A key that is added within a turn extends
-//! that turn's chain, and long chains wait as failures do. So keys that add each other can't keep a thread busy. A key
-//! that changes constantly has a limited number of turns a second. A waiting key delays no other.
+//! After a failure, a key waits before its next turn, longer after each further failure. A key that is added during a
+//! turn continues the chain of that turn, and in a long chain keys wait as after failures. So keys that add each other
+//! can't keep a thread busy. A key that changes constantly gets a limited number of turns a second. A waiting key
+//! delays no other.
 
 mod chain;
 mod meter;
@@ -26,19 +27,19 @@ pub(crate) use chain::unchained;
 use chain::{FREE_LINKS, as_link, current_link};
 pub use meter::QueueMeter;
 
-/// The turns of a key in quick succession before it has to wait.
+/// The number of turns that a key gets in quick succession before it must wait.
 const BURST: u32 = 20;
-/// The wait after these turns. A key that changes constantly has four turns a second.
+/// The wait of a key after these turns. A key that changes constantly gets four turns a second.
 const PACE: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_millis(250) };
-/// The idle time after which a key's turns count from the start.
+/// The time without a turn after which a key's turns are counted from zero again.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// The end of a turn.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing is left to do.
     Done,
-    /// The key has to be worked on again, after a backoff.
+    /// The key needs another turn, after a backoff.
     Again,
 }
 
@@ -54,9 +55,9 @@ pub struct Queue<K> {
 struct State<K> {
     known: HashMap<K, Item>,
     ready: VecDeque<K>,
-    /// Waiting keys by due time. The number separates keys with equal times.
+    /// Waiting keys by the time when they are due. The number distinguishes keys with equal times.
     later: BTreeMap<(Instant, u64), K>,
-    /// Idle keys in the order of their last turns, until those no longer count.
+    /// Idle keys in the order of their last turns, kept for as long as these turns count.
     resting: VecDeque<(Instant, u64, K)>,
     count: u64,
     jitter: Jitter,
@@ -65,27 +66,27 @@ struct State<K> {
 
 struct Item {
     stands: Stands,
-    /// The turns in a row that have failed.
+    /// The number of failed turns in a row.
     attempts: u32,
-    /// The length of the chain that led to this turn.
+    /// The length of the chain that leads to the key's turn.
     link: u32,
-    /// The turns in a row, each less than [`QUIET`] after the one before.
+    /// The number of turns in a row, each less than [`QUIET`] after the one before.
     turns: u32,
     last: Option<Instant>,
-    /// The time since when it is ready.
+    /// The time since when the key is ready for a worker.
     ready_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
 enum Stands {
     Ready,
-    /// With its place in [`State::later`].
+    /// The key's place in [`State::later`].
     Later(Instant, u64),
     Running {
-        /// The chain length with which it was added again during its turn.
+        /// The chain length of an addition during the turn, if the key was added.
         again: Option<u32>,
     },
-    /// With its number in [`State::resting`].
+    /// The key's number in [`State::resting`].
     Resting(u64),
 }
 
@@ -105,8 +106,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         Self { state: Mutex::new(state), changed: Notify::new(), backoff, meter }
     }
 
-    /// Adds a key to be worked on soon, even if it waits after a failure. A call within a turn, of any queue, extends
-    /// the chain of that turn.
+    /// Adds a key, which gets a turn soon even if it waits after a failure. A call during a turn, of any queue,
+    /// continues the chain of that turn.
     pub fn add(&self, key: K) {
         let link = current_link();
         let mut state = self.state.lock();
@@ -124,7 +125,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.changed.notify_one();
     }
 
-    /// Works on up to `at_once` keys concurrently until dropped.
+    /// Works on up to `at_once` keys concurrently. Never returns.
     pub async fn run<W: Future<Output = Outcome>>(&self, at_once: usize, work: impl Fn(K) -> W) -> Infallible {
         let mut running = FuturesUnordered::new();
         loop {
@@ -139,12 +140,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                     });
                 }
             }
-            // Work that never waits must yield the thread now and then.
+            // Work that never waits would hold the thread. This yields to other tasks now and then.
             consume_budget().await;
         }
     }
 
-    /// The next ready key with its chain length. Cancel safe.
+    /// Waits for the next ready key, and returns it with its chain length. Cancel safe.
     async fn next(&self) -> (K, u32) {
         loop {
             let due = match self.state.lock().take() {
@@ -192,7 +193,7 @@ impl<K> Drop for Queue<K> {
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
-    /// Takes a ready key with its chain length, or returns the time when the next is due.
+    /// Takes a ready key with its chain length, or returns the time when the next key is due.
     fn take(&mut self) -> Result<(K, u32), Option<Instant>> {
         let now = Instant::now();
         self.forget_rested(now);
@@ -217,7 +218,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         Ok((key, link))
     }
 
-    /// Schedules a key that neither runs nor is ready. An earlier schedule is kept.
+    /// Schedules a key that is neither running nor ready. If it is already scheduled earlier, that time is kept.
     fn schedule(&mut self, key: K, link: u32, backoff: Backoff) {
         let now = Instant::now();
         let Some(item) = self.known.get_mut(&key) else { return };
@@ -252,7 +253,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Keeps a key's count of turns for [`QUIET`].
+    /// Marks a key as idle and keeps its number of turns for [`QUIET`].
     fn rest(&mut self, key: K) {
         self.count += 1;
         if let Some(item) = self.known.get_mut(&key) {
@@ -274,7 +275,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 
 impl Item {
     fn new() -> Self {
-        // The caller sets the real place.
+        // The caller replaces this place.
         Self { stands: Stands::Resting(0), attempts: 0, link: 0, turns: 0, last: None, ready_since: None }
     }
 
@@ -290,7 +291,7 @@ impl Item {
         self.last = Some(now);
     }
 
-    /// The wait of a key for its turns so far.
+    /// The time that a key must wait because of its turns so far.
     fn pace(&self, now: Instant) -> Duration {
         let is_soon = self.last.is_some_and(|last| now.saturating_duration_since(last) < QUIET);
         if is_soon && self.turns >= BURST { PACE.after(self.turns - BURST) } else { Duration::ZERO }

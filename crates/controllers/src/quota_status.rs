@@ -1,11 +1,11 @@
-//! Keeps the status of quotas: the limits in force, and the usage counted from existing objects.
+//! Keeps the status of quotas up to date: the limits in force, and the usage counted from existing objects.
 //!
-//! Writes add their usage in their own transaction. This controller gives usage back: after deletions and reductions it
-//! counts again. A count is written only if the quota has not changed since the count began, so no usage added
-//! meanwhile is lost.
+//! A write that increases the usage adds to it in its own transaction. This controller counts again after deletions and
+//! reductions, which lowers the usage. A count is written only if the quota has not changed since the count began, so
+//! no usage added meanwhile is lost.
 //!
-//! The quotas of a namespace are counted together, and each object is read once for all of them. So a namespace with many quotas and
-//! objects takes one of the workers, and others have the rest.
+//! All quotas of a namespace are counted together, and each object is read once for all of them. So a namespace with
+//! many quotas and objects occupies one worker, and the other workers serve other namespaces.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::convert::Infallible;
@@ -27,25 +27,25 @@ use crate::client::{CONTROLLER_MANAGER, Client};
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 
-/// How many namespaces are counted at once.
+/// The number of namespaces counted concurrently.
 const AT_ONCE: usize = 4;
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(5) };
-/// How long objects are counted before others get the thread, in microseconds.
+/// The time for which a task counts objects before it yields the thread, in microseconds.
 const COUNTED_AT_ONCE: usize = 3000;
-/// How long it takes to read an object, and to count it for one quota, in microseconds.
+/// The time to read an object, and the time to count it for one quota, in microseconds.
 const READ: usize = 30;
 const COUNT: usize = 1;
-/// How many events of a resource are looked at before the next one's.
+/// The number of events of one resource that are read in one batch.
 const EVENTS_AT_ONCE: usize = 1000;
-/// How many quotas are read at once.
+/// The number of events of quotas that are read in one batch.
 const QUOTAS_AT_ONCE: usize = 100;
-/// How long it rests between two looks.
+/// The pause between two passes over the events.
 const REST: Duration = Duration::from_millis(50);
 /// The longest wait for a write before the next pass.
 const QUIET: Duration = Duration::from_secs(30);
 /// The interval between checks for a resource that is not served yet.
 const UNSERVED: Duration = Duration::from_millis(500);
-/// The longest delay for a count that hardly changes anything.
+/// The longest delay of a count that is unlikely to change the usage.
 const LATER: Duration = Duration::from_secs(5);
 /// The longest wait for the cache to catch up with the store.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -57,28 +57,29 @@ type Resource = (String, String);
 pub struct QuotaStatus {
     registry: Arc<Registry>,
     client: Client,
-    /// Namespaces.
+    /// The namespaces to count.
     queue: Queue<String>,
-    /// The names of the quotas that are to be counted, by namespace.
+    /// The names of the quotas to count, by namespace.
     waiting: Mutex<HashMap<String, BTreeSet<String>>>,
 }
 
-/// The followed collection of a resource.
+/// A collection whose events are read, and the position in its history.
 struct Followed {
     collection: Arc<Collection>,
     cursor: WatchCursor,
 }
 
-/// The quotas by counted resource.
+/// The known quotas, and the resources that each counts.
 #[derive(Default)]
 struct Wanted {
-    /// The quotas, from the first look on.
+    /// The collection of quotas; `None` before the first pass.
     quotas: Option<Followed>,
-    /// Of each quota the resources that it counts.
+    /// The resources that each quota counts, by the key of the quota.
     known: HashMap<Arc<str>, Vec<Resource>>,
-    /// By resource and namespace, the keys of quotas.
+    /// The keys of the quotas that count a resource, by resource and namespace.
     by_resource: HashMap<Resource, HashMap<String, HashSet<Arc<str>>>>,
-    /// The generation of the surface by which resources are followed; `None` if they have to be gone through.
+    /// The generation of the surface whose resources are followed; `None` if the followed resources must be determined
+    /// again.
     followed_at: Option<u64>,
     is_all_served: bool,
 }
@@ -110,7 +111,7 @@ impl QuotaStatus {
         }
     }
 
-    /// Has a quota counted, by its key `<namespace>/<name>`.
+    /// Enqueues a quota, by its key `<namespace>/<name>`, to be counted.
     fn add(&self, key: &str) {
         let Some((namespace, name)) = key.split_once('/') else { return };
         self.waiting.lock().entry(namespace.to_owned()).or_default().insert(name.to_owned());
@@ -127,13 +128,14 @@ impl QuotaStatus {
         Outcome::Again
     }
 
-    /// Counts quotas of a namespace. Returns the names of those that have to be counted again.
+    /// Counts quotas of a namespace. Returns the names of those that must be counted again.
     async fn count(&self, namespace: &str, names: BTreeSet<String>) -> Vec<String> {
         let mut left = Vec::new();
         let mut again = |name: String, error: ApiError| match error {
             ApiError::NotFound { .. } => {}
             ApiError::Conflict { .. } => left.push(name),
-            // A quota with more names than fit into its status too. It is counted again when it, or what it counts, has changed.
+            // For example a quota whose names don't fit into its status too. It is counted again after a change of the
+            // quota or of the objects that it counts.
             error if is_too_large(&error) => {
                 let key = format!("{namespace}/{name}");
                 warn_repeated!(&key; key, %error, "the status of a quota is too large to be stored, so it does not hold");
@@ -153,8 +155,8 @@ impl QuotaStatus {
                 Err(error) => again(name, error),
             }
         }
-        // ORDER: the cache has all that was taken of the quotas up to this revision before they are counted. What is taken later changes
-        // a quota, and its count is not written.
+        // ORDER: before the count, the cache must contain every write that has added usage to the quotas up to this
+        // revision. Usage added later changes the quota, so the count is not written.
         let newest = quotas.iter().map(|(_, stored)| stored.revision).max().unwrap_or(Revision::ZERO);
         if let Err(behind) = self.registry.cache().wait_for(newest, PATIENCE).await {
             let error = |()| ApiError::Internal(format!("the cache is only at {}", behind.current));
@@ -171,7 +173,7 @@ impl QuotaStatus {
         left
     }
 
-    /// Writes the status of a quota, unless it says the same already.
+    /// Writes the status of a quota if it has changed.
     async fn write(&self, target: &Target, mut quota: Object, used: &Amounts) -> Result<(), ApiError> {
         let hard = quota.get(&["spec", "hard"]).cloned().unwrap_or_else(|| json!({}));
         let status = json!({ "hard": hard, "used": used.to_value() });
@@ -182,7 +184,7 @@ impl QuotaStatus {
         self.client.update(&target.clone().below("status"), quota).await.map(|_| ())
     }
 
-    /// What the objects of a namespace use of each of some quotas.
+    /// The usage by the objects of a namespace for each of these quotas.
     async fn used(&self, quotas: &[QuotaUse], namespace: &str) -> Vec<Amounts> {
         let mut used = vec![Amounts::default(); quotas.len()];
         let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
@@ -198,7 +200,7 @@ impl QuotaStatus {
             for place in places {
                 let quota = &quotas[place];
                 quota.begin(&mut used[place], &group, &plural);
-                // A quota may have tens of thousands of names.
+                // A quota may have tens of thousands of names, so each one yields.
                 tokio::task::yield_now().await;
                 if quota.needs_number_only(&group, &plural) {
                     quota.add_number(&mut used[place], &group, &plural, number);
@@ -222,14 +224,14 @@ impl QuotaStatus {
         used
     }
 
-    /// The objects of a served resource with namespaces.
+    /// The stored objects of a resource; `None` if it is not served or not namespaced.
     fn collection(&self, group: &str, plural: &str) -> Option<Arc<Collection>> {
         let surface = self.registry.surface();
         let served = surface.resource(group, plural).filter(|served| served.is_namespaced())?;
         served.stored().map(|stored| stored.cached.clone())
     }
 
-    /// Enqueues quotas when the objects that they count change.
+    /// Enqueues quotas when the objects that they count change. Never returns.
     async fn follow_resources(&self) -> Infallible {
         let (mut followed, mut wanted) = (HashMap::new(), Wanted::default());
         let (mut late, mut flushed) = (HashSet::new(), Instant::now());
@@ -246,14 +248,15 @@ impl QuotaStatus {
                 (true, false) => LATER,
                 (true, true) => QUIET,
             };
-            // Without any write for that long there is nothing to process.
+            // Waits for the next write. Without any write in this time there is nothing to process.
             let _waited = self.registry.cache().wait_for(seen.next(), quiet).await;
         }
     }
 
-    /// Looks at what has changed, and says whether all that is counted is served.
+    /// Enqueues the quotas affected by new events. Returns true if all counted resources are served.
     ///
-    /// Cost: that of the changes. All resources of all quotas are gone through only after one of them, or what is served, has changed.
+    /// Cost: proportional to the new events. After a change of a quota's resources or of the served resources, also
+    /// proportional to all resources that quotas count.
     fn look(
         &self,
         followed: &mut HashMap<Resource, Followed>,
@@ -269,7 +272,7 @@ impl QuotaStatus {
         followed.retain(|resource, known| {
             let Some(namespaces) = wanted.by_resource.get(resource) else { return false };
             let Ok((now, later)) = known.touched() else {
-                // It is followed anew at the next look.
+                // Events were missed. The next pass follows the resource again.
                 wanted.followed_at = None;
                 return false;
             };
@@ -282,7 +285,8 @@ impl QuotaStatus {
         wanted.is_all_served
     }
 
-    /// Follows the resources that are served and counted, and counts those that have come or gone. Returns true if all are served.
+    /// Follows the counted resources that are served, and enqueues the quotas of resources that appeared or
+    /// disappeared. Returns true if all counted resources are served.
     fn follow_served(&self, followed: &mut HashMap<Resource, Followed>, wanted: &Wanted) -> bool {
         let mut is_all_served = true;
         for (resource, namespaces) in &wanted.by_resource {
@@ -304,7 +308,7 @@ impl QuotaStatus {
         is_all_served
     }
 
-    /// Reads which quotas count what, as far as that has changed. Returns true if it has.
+    /// Reads the quotas that changed since the last pass. Returns true if any counts other resources than before.
     fn read_quotas(&self, wanted: &mut Wanted) -> Result<bool, ApiError> {
         let collection = self.client.collection("", "v1", "resourcequotas", None)?.collection()?.clone();
         let known = wanted.quotas.take().filter(|known| Arc::ptr_eq(&known.collection, &collection));
@@ -320,7 +324,7 @@ impl QuotaStatus {
         };
         let mut changed = false;
         loop {
-            // A history that has forgotten them is read again as a whole.
+            // If events were missed, all quotas are read again.
             let Ok(batch) = known.cursor.try_next(QUOTAS_AT_ONCE) else { return self.read_quotas(wanted) };
             for event in &batch.events {
                 match (&event.current, &event.previous) {
@@ -338,14 +342,14 @@ impl QuotaStatus {
 }
 
 impl Followed {
-    /// Follows a collection from now on.
+    /// Follows a collection from its current revision on.
     fn from_now(collection: Arc<Collection>) -> Result<Self, ApiError> {
         let cursor = collection.watch(collection.snapshot().revision, Scope::All);
         let cursor = cursor.map_err(|_| ApiError::Internal("the history of a resource is too short".to_owned()))?;
         Ok(Self { collection, cursor })
     }
 
-    /// The namespaces in which less is used since the last look, and those in which something else has changed.
+    /// The namespaces in which the usage may have decreased since the last pass, and those with any other change.
     fn touched(&mut self) -> Result<(HashSet<String>, HashSet<String>), TooOld> {
         let (mut now, mut later) = (HashSet::new(), HashSet::new());
         loop {
@@ -366,7 +370,7 @@ impl Followed {
 }
 
 impl Wanted {
-    /// Takes up a quota as it is now. Returns true if it counts other resources than before.
+    /// Records a quota in its current state. Returns true if it counts other resources than before.
     fn put(&mut self, entry: &Entry) -> bool {
         let resources = quota_use(&entry.object.decode(entry.revision)).resources();
         if self.known.get(&entry.key).is_some_and(|known| *known == resources) {
@@ -382,7 +386,7 @@ impl Wanted {
         true
     }
 
-    /// Forgets a quota. Returns true if it was known.
+    /// Removes a quota. Returns true if it was known.
     fn remove(&mut self, key: &str, namespace: &str) -> bool {
         let Some(resources) = self.known.remove(key) else { return false };
         for resource in &resources {
@@ -401,7 +405,7 @@ impl Wanted {
 }
 
 /// Returns true if a change may reduce the usage, as far as the entry shows without decoding the object. Increases were
-/// added by the write itself.
+/// already added by the write itself.
 fn gives_back(before: Option<&Arc<Entry>>, after: Option<&Arc<Entry>>) -> bool {
     let phase = |entry: &Arc<Entry>| entry.field_named("status.phase").to_owned();
     match (before, after) {

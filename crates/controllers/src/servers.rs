@@ -1,6 +1,7 @@
-//! The servers of a store as seen by one of them: their identity leases, and the observed changes of these.
+//! The servers of a store as one of them observes them: their identity leases, and the observed changes of these
+//! leases.
 //!
-//! Clocks are never compared. A server that has just started reports the others as unknown.
+//! Clocks of different servers are never compared. A server that has just started reports the others as unknown.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,18 +25,18 @@ use crate::observed::{Observations, Seen};
 
 /// The number of missed renewals after which clients are no longer sent to a server.
 const MISSED_RENEWALS: u32 = 3;
-/// The number of intervals after which a renewal is late. The extra half allows for the time between two looks.
+/// The number of renewal intervals after which a renewal is late. The extra half allows for the time between two reads.
 const LATE_AFTER: f32 = 1.5;
-/// The longest time between two looks at the leases that is no pause. Looks are 10 seconds apart.
+/// The longest time between two reads of the leases that is not a pause. Reads are 10 seconds apart.
 const LONGEST_PAUSE: Duration = Duration::from_secs(25);
-/// The longest interval between searches for dead servers' leases. Shorter than a pause, since otherwise no lease would
-/// be seen to stand still.
+/// The longest interval between searches for leases of dead servers. It must be shorter than a pause: after a pause
+/// observation starts again, so no lease would ever be seen unchanged for long enough.
 const COLLECTION_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The registered servers.
 pub struct RegisteredServers {
     client: Client,
-    /// This server's own address, if others can reach it. It counts as live.
+    /// This server's own address, if other hosts can reach it. It always counts as live.
     own: Option<SocketAddr>,
     /// The renewal interval of each server.
     interval: Duration,
@@ -57,7 +58,7 @@ pub struct RegisteredServer {
     pub annotations: BTreeMap<String, String>,
     /// The revision of the lease's last write.
     pub revision: Revision,
-    /// The observed state of the server.
+    /// The state of the server as observed.
     pub life: Life,
 }
 
@@ -68,7 +69,7 @@ pub enum Life {
     Live,
     /// Its lease was seen to change, but the next renewal is late.
     Late,
-    /// Its lease was not seen to change, but the observation is too short.
+    /// Its lease was not seen to change, but has not been observed for long enough.
     Unknown,
     /// Its lease was not renewed in time.
     Dead,
@@ -85,7 +86,7 @@ impl Life {
         }
     }
 
-    /// Returns true if it was seen running and may still be.
+    /// Returns true if the server was seen running and may still be.
     pub const fn was_seen(self) -> bool {
         matches!(self, Self::Live | Self::Late)
     }
@@ -96,13 +97,13 @@ impl Life {
 pub(crate) struct Addresses {
     /// Addresses of live servers.
     pub(crate) live: Vec<SocketAddr>,
-    /// Addresses of servers in doubt. They are kept where they are in use, and never added.
+    /// Addresses of servers that may be dead. Addresses in use are kept, others are never added.
     pub(crate) doubtful: Vec<SocketAddr>,
 }
 
 impl RegisteredServers {
-    /// Creates the view of servers that renew their leases every `interval`. `own` is this server's address, if others
-    /// can reach it.
+    /// Creates the view of servers that renew their leases every `interval`. `own` is this server's address, if other
+    /// hosts can reach it.
     pub fn new(registry: Arc<Registry>, own: Option<SocketAddr>, interval: Duration) -> Self {
         let seen = Mutex::new(Observations::new(LONGEST_PAUSE));
         let client = Client::of_server(registry, SERVER_MANAGER);
@@ -126,7 +127,7 @@ impl RegisteredServers {
     pub(crate) async fn addresses(&self) -> Result<Addresses, ApiError> {
         let mut found = Addresses { live: self.own.into_iter().collect(), doubtful: Vec::new() };
         for server in self.all().await? {
-            // A loopback address is no use to other hosts.
+            // Other hosts can't use a loopback address.
             let Some(address) = server.address.filter(|address| !address.ip().is_loopback()) else { continue };
             match server.life {
                 Life::Live => found.live.push(address),
@@ -137,7 +138,7 @@ impl RegisteredServers {
         Ok(found)
     }
 
-    /// The leases of main and aggregated servers, with their observations.
+    /// The leases of main and aggregated servers, each with its observation.
     async fn look(&self) -> Result<Vec<(Stored, Seen)>, ApiError> {
         let identities =
             LabelSelector::everything().and_label_in(IDENTITY_LABEL, [IDENTITY_VALUE, AGGREGATED_IDENTITY]);
@@ -173,8 +174,8 @@ pub struct IdentityCollection {
 }
 
 impl IdentityCollection {
-    /// Creates a controller for leases of this duration. The observations in `servers` are shared and survive its
-    /// turns.
+    /// Creates a controller for leases of this duration. The observations in `servers` are shared with other users, and
+    /// remain when this controller stops.
     pub fn new(registry: Arc<Registry>, servers: Arc<RegisteredServers>, duration: Duration) -> Self {
         Self {
             client: Client::of_server(registry, SERVER_MANAGER),
@@ -205,11 +206,11 @@ impl IdentityCollection {
     async fn collect(&self) -> Result<(), ApiError> {
         let collection = leases::collection(&self.client)?;
         for (lease, seen) in self.servers.look().await? {
-            // A lease without a duration is not a server's.
+            // A lease without a duration was not written by a server.
             if leases::duration(&lease.object).is_some_and(|duration| seen.unchanged < duration) {
                 continue;
             }
-            // Conditional on the revision: a server that came back meanwhile keeps its lease.
+            // The delete requires the revision that was read, so a server that came back meanwhile keeps its lease.
             match self.client.delete(&collection, &lease).await {
                 Ok(()) => tracing::warn!(server_id = lease.object.name(), "collected the lease of a dead server"),
                 Err(ApiError::Conflict { .. }) => {}

@@ -1,9 +1,10 @@
-//! Storage versions (KEP-2339): objects with the version in which each server stores a resource, and whether all agree.
+//! Storage versions (KEP-2339): an object for each resource states the version in which each server stores it, and
+//! whether all servers agree.
 //!
-//! Every server publishes the versions that it encodes, decodes and serves before it writes (`publication`). One server
-//! removes entries of dead servers (`collection`) and rewrites objects stored in another version than the agreed one
-//! (`migration`). `agreement` computes the objects' content and knows no store. `states` keeps a summary for users who
-//! upgrade servers.
+//! Before it writes, every server publishes the versions that it encodes, decodes and serves (`publication`). One
+//! server removes the entries of dead servers (`collection`), and rewrites objects that are stored in another version
+//! than the agreed one (`migration`). `agreement` computes the status of an object and accesses no store. `states`
+//! keeps a summary for users who upgrade servers.
 
 mod agreement;
 mod collection;
@@ -16,7 +17,7 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::Target;
 use keelson_storage::Compare;
 
-/// Migrations by servers that request the migration objects from another server.
+/// The parts of migrations that aggregated servers use, which request the migration objects from the main server.
 pub mod migrations {
     pub use super::migration::objects::{
         AUTOMATIC_LABEL, End, has_ended, is_running, say_ended, say_progress, say_running, stated_total, subject,

@@ -1,7 +1,7 @@
-//! The controllers that run in this server: the flag `--controllers`, as in kube-controller-manager.
+//! Selects the controllers that run in this server, by the flag `--controllers` as in kube-controller-manager.
 //!
-//! `*` stands for the controllers that are on by default. The controller that deletes pods is off: clusters with nodes
-//! have a kube-controller-manager for it, and servers without nodes, as in tests, would lose pods.
+//! `*` stands for the controllers that are on by default. The controller that deletes pods is off by default: clusters
+//! with nodes run it in kube-controller-manager, and servers without nodes, as in tests, would lose pods.
 
 use std::fmt;
 use std::str::FromStr;
@@ -78,7 +78,7 @@ impl Switches {
         Ok(Self { settings: settings.into_iter().map(str::parse).collect::<Result<_, _>>()? })
     }
 
-    /// Returns true if a controller runs. The first setting that names it counts.
+    /// Returns true if a controller runs. The first setting that names it decides.
     pub fn is_on(&self, controller: Controller) -> bool {
         let named = self.settings.iter().find_map(|setting| match setting {
             Switch::On(named) if *named == controller => Some(true),

@@ -1,6 +1,6 @@
 //! Amounts of resources by name: requests, limits and usage.
 //!
-//! As upstream, a sum has a binary suffix if its first amount does.
+//! As upstream, a sum is written with a binary suffix if its first amount is.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ const KIBI: i128 = 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     quantity: Quantity,
-    /// True for a binary suffix.
+    /// True if the amount is written with a binary suffix.
     is_binary: bool,
 }
 
@@ -105,7 +105,7 @@ impl Amounts {
         *sum = sum.plus(amount);
     }
 
-    /// Adds others to these.
+    /// Adds all amounts of `others` to these.
     pub fn add_all(&mut self, others: &Self) {
         for (name, amount) in &others.0 {
             self.add(name, *amount);

@@ -1,4 +1,4 @@
-//! Digits of base64 (RFC 4648), for parsers that report the place of a fault as Go does.
+//! Digits of base64 (RFC 4648), for parsers that report the offset of a fault as Go does.
 //!
 //! Other code uses the library for base64.
 

@@ -1,7 +1,7 @@
-//! Wall-clock time, and the two text forms of the API.
+//! Wall-clock time, and its two text formats in the API.
 //!
-//! Code that needs the time of day takes a [`Clock`], so that tests and simulations control it. Timers and timeouts use
-//! the async runtime's clock instead.
+//! Code that needs the time of day uses a [`Clock`], so that tests and simulations control the time. Timers and
+//! timeouts use the clock of the async runtime instead.
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -31,7 +31,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only on request.
+/// A clock that changes only when a test sets it.
 #[derive(Debug)]
 pub struct ManualClock(Mutex<SystemTime>);
 
@@ -83,7 +83,7 @@ pub fn push_rfc3339_micro(time: SystemTime, out: &mut Vec<u8>) {
     out.push(b'Z');
 }
 
-/// Parses an RFC 3339 time with any offset and precision. `None` if it is invalid.
+/// Parses an RFC 3339 time with any offset and precision. `None` for an invalid time.
 ///
 /// As in Go's layout, letters are upper case, and `T` is the only separator.
 pub fn parse_rfc3339(text: &str) -> Option<SystemTime> {
@@ -93,8 +93,8 @@ pub fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     OffsetDateTime::parse(text, &Rfc3339).ok().map(SystemTime::from)
 }
 
-/// Date and time in seconds, and the microseconds. Times outside the years 0 to 9999 are clamped, since the format has
-/// four digits for the year.
+/// Returns date and time in seconds, and the microseconds. Times outside the years 0 to 9999 are clamped, since the
+/// format has four digits for the year.
 fn civil(time: SystemTime) -> ([u8; 19], u32) {
     let (seconds, micros) = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_micros()),
@@ -111,11 +111,11 @@ fn civil(time: SystemTime) -> ([u8; 19], u32) {
 }
 
 thread_local! {
-    /// The second formatted last. On a busy server nearly all times are in the same one.
+    /// The second that was formatted last. On a busy server, most times to format are in the same second.
     static LATEST: Cell<(i64, [u8; 19])> = const { Cell::new((0, *b"1970-01-01T00:00:00")) };
 }
 
-/// Date and time of a second within the range of the format.
+/// The date and time of a second. The second must be within the range of the format.
 fn civil_second(seconds: i64) -> [u8; 19] {
     let date = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = date.to_calendar_date();
@@ -139,7 +139,7 @@ fn digits<const COUNT: usize>(mut number: u32) -> [u8; COUNT] {
     text
 }
 
-/// Splits a distance before 1970 into whole seconds (rounded down, so away from 1970) and microseconds.
+/// Splits a distance before 1970 into whole seconds, rounded away from 1970, and microseconds.
 fn before_epoch(distance: Duration) -> (i64, u32) {
     let whole = i64::try_from(distance.as_secs()).unwrap_or(i64::MAX);
     match distance.subsec_micros() {

@@ -1,6 +1,6 @@
-//! Status conditions: one of each type, with the time when its status last changed.
+//! Status conditions. An object has one of each type, with the time when its status last changed.
 //!
-//! Setting an unchanged status keeps the time. This module must not know the types.
+//! Setting a condition to its present status keeps the time. This module must not know the types of conditions.
 
 use std::time::SystemTime;
 

@@ -1,15 +1,15 @@
-//! Makes control characters in foreign texts visible.
+//! Makes control characters visible in texts of other parties.
 //!
 //! Terminals interpret control characters: an object, a webhook or an aggregated server could move the cursor, change
-//! the window title or hide text. Bidirectional controls reorder the displayed text. Both are replaced in every text
-//! that a command prints and in every `Status`.
+//! the window title or hide text. Bidirectional controls reorder the displayed text. Both kinds are replaced in every
+//! text that a command prints and in every `Status`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text with visible control characters: ESC becomes `^[`, as kubectl shows it, and U+202E becomes `<U+202E>`.
+/// Replaces control characters by visible ones: ESC becomes `^[`, as kubectl shows it, and U+202E becomes `<U+202E>`.
 ///
-/// Line feeds and tabs are kept. Borrowed if nothing is replaced. O(n).
+/// Keeps line feeds and tabs. The result is borrowed if nothing is replaced. O(n).
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|character| acts(character) && !is_layout(character)) {
         return Cow::Borrowed(text);
@@ -30,9 +30,10 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The JSON text with its control characters as JSON escapes. It decodes to the same value.
+/// Replaces control characters in a JSON text by JSON escapes. The result decodes to the same value.
 ///
-/// `json` must be well-formed, so such characters are in strings only. Line feeds and tabs are kept for indentation.
+/// `json` must be well-formed, so that such characters can only be in strings. Line feeds and tabs are kept for
+/// indentation.
 pub fn escaped_json(json: &str) -> Cow<'_, str> {
     if !json.chars().any(|character| acts(character) && !is_layout(character)) {
         return Cow::Borrowed(json);

@@ -1,7 +1,7 @@
-//! Every failure of a request, and the only place that turns it into a [`Status`].
+//! Every way in which a request can fail. This is the only module that turns a failure into a [`Status`].
 //!
 //! Other code reports failures as [`ApiError`] and never builds a failure `Status`. Texts, reasons and codes are
-//! upstream's, since clients match on them. Details for operators belong in the log.
+//! upstream's, since clients match on them. Details for operators belong in the log, not here.
 
 mod answer;
 
@@ -14,10 +14,11 @@ use crate::gvk::{GroupKind, GroupResource};
 use crate::revision::Revision;
 use crate::status::{Status, StatusCause};
 
-/// The duration of a request from which its error has no `Retry-After`, so that clients do not repeat it automatically.
+/// If a request took at least this long, its error has no `Retry-After`, so that clients do not repeat it
+/// automatically.
 const LONG_WAIT: Duration = Duration::from_secs(8);
 
-/// Media types as a message lists them.
+/// Media types that a message lists.
 pub type MediaTypes = &'static [&'static str];
 
 /// A request that failed.
@@ -29,9 +30,9 @@ pub enum ApiError {
     Unauthorized,
     /// 403: the user lacks a permission.
     Forbidden(Box<ForbiddenDetail>),
-    /// 403: refused by a rule of the server, not for a missing permission.
+    /// 403: a rule of the server refuses the request. The user has the permission.
     Refused {
-        /// The resource of the request.
+        /// The resource in the request.
         resource: GroupResource,
         /// The object's name, or empty.
         name: String,
@@ -58,7 +59,7 @@ pub enum ApiError {
         /// The verb.
         verb: String,
     },
-    /// 406: the server supports none of the accepted formats.
+    /// 406: the server supports none of the formats that the client accepts.
     NotAcceptable {
         /// The variant of the text, and the supported formats.
         accepted: NotAcceptableForm,
@@ -72,27 +73,27 @@ pub enum ApiError {
         /// True if the existing object is being deleted.
         is_going: bool,
     },
-    /// 409: the object differs from the request's expectation.
+    /// 409: the object is not in the state that the request expects.
     Conflict {
         /// The collection.
         resource: GroupResource,
         /// The object's name.
         name: String,
-        /// The difference.
+        /// The difference from the expected state.
         message: Box<ConflictKind>,
     },
-    /// 409: an apply changes fields of other owners.
+    /// 409: an apply would change fields that other managers own.
     ApplyConflict {
         /// The fields and their owners.
         message: String,
         /// A cause for each field.
         causes: Vec<StatusCause>,
     },
-    /// 410: the required history was compacted.
+    /// 410: the history that the request needs was compacted.
     Expired {
         /// The kind of history.
         message: ExpiredKind,
-        /// A token for an inconsistent continuation of the list.
+        /// A token with which the list can continue at a newer revision.
         continue_token: Option<String>,
     },
     /// 413: the body is too large.
@@ -142,13 +143,13 @@ pub enum ApiError {
     },
     /// 422: a `test` of a JSON patch failed, or the patch cannot be applied.
     JsonPatchTestFailed,
-    /// 504: the requested revision is in the future.
+    /// 504: the requested revision is newer than the server's.
     RevisionTooLarge {
         /// The requested revision.
         requested: Revision,
         /// The server's revision.
         current: Revision,
-        /// True to suggest a retry soon.
+        /// True to suggest a retry after a short time.
         retry: bool,
     },
     /// 429: the server is overloaded or not ready yet.
@@ -156,7 +157,7 @@ pub enum ApiError {
         /// The time until a retry, in seconds.
         retry_after_seconds: u32,
     },
-    /// 429: a user, or all users together, exceed a limit of a shared resource.
+    /// 429: one user, or all users together, exceed the limit of a shared resource.
     ShareExceeded {
         /// The exhausted resource and its limit.
         message: String,
@@ -181,18 +182,18 @@ pub enum ApiError {
     },
     /// 504: the request timed out. It may still take effect.
     Timeout(String),
-    /// 503: this server, or one it depends on, is temporarily unavailable.
+    /// 503: this server, or a server that it needs, is temporarily unavailable.
     ServiceUnavailable {
         /// The reason.
         message: String,
         /// The time until a retry in seconds, if known.
         retry_after_seconds: Option<u32>,
     },
-    /// 507: the store is full. There is no `Retry-After`, since an operator has to free space.
+    /// 507: the store is full. There is no `Retry-After`, since an operator must free space.
     InsufficientStorage(String),
-    /// 500 without a reason: an object to create has a resourceVersion.
+    /// 500 without a reason: an object in a create has a resourceVersion.
     RevisionOnCreate,
-    /// 409: every generated name tried was taken.
+    /// 409: every name that the server generated is taken.
     GenerateNameExhausted {
         /// The collection.
         resource: GroupResource,
@@ -208,13 +209,13 @@ pub enum ApiError {
         /// The objects and the reasons.
         causes: Vec<StatusCause>,
     },
-    /// The status returned by another party, such as a webhook.
+    /// A status that another party returned, such as a webhook.
     Answered(Box<Status>),
     /// 500: an internal error.
     Internal(String),
 }
 
-/// A denied action.
+/// An action that the user has no permission for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForbiddenDetail {
     /// The user's name.
@@ -235,20 +236,22 @@ pub struct ForbiddenDetail {
     pub reason: String,
 }
 
-/// The texts of a 406.
+/// The variants of the text of a 406.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAcceptableForm {
     /// Resource endpoints: the code and the supported representations.
     Router(MediaTypes),
     /// Discovery endpoints: the supported media types.
     MediaTypes(MediaTypes),
-    /// The client requested metadata of one object, and the response is a list, of this type in upstream's code.
+    /// The client requested the metadata of one object, but the response is a list. The text is its type in upstream's
+    /// code.
     MetadataOfList(String),
-    /// The client requested metadata of a list, and the response is one object, of this type in upstream's code.
+    /// The client requested the metadata of a list, but the response is one object. The text is its type in upstream's
+    /// code.
     MetadataListOfObject(String),
 }
 
-/// The difference between an object and the request's expectation.
+/// The difference between an object and the state that the request expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConflictKind {
     /// Its resourceVersion differs from that of the sent object.
@@ -275,12 +278,12 @@ pub enum ConflictKind {
     Other(String),
 }
 
-/// The compacted history.
+/// The history that was compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiredKind {
-    /// The revision of a continue token. The list can continue inconsistently with the token in the response.
+    /// The revision of a continue token. The response has a token with which the list can continue at a newer revision.
     ContinueToken,
-    /// The revision of a continue token. The list cannot continue.
+    /// The revision of a continue token. The list can't continue.
     ContinueTokenNoRest,
     /// The revision of a list at a resourceVersion.
     ListRevision,
@@ -306,8 +309,8 @@ impl ApiError {
         Self::Conflict { resource, name: name.into(), message: Box::new(message) }
     }
 
-    /// The error for clients. Texts that an attacker can make long are truncated. Faults of an object are bounded
-    /// individually and kept.
+    /// Converts the error to the body for clients. Texts that an attacker can make long are truncated. The faults of an
+    /// object have a limit of their own and are kept.
     pub fn status(&self) -> Status {
         let mut status = self.whole_status();
         if !matches!(self, Self::Invalid { .. }) {
@@ -388,8 +391,9 @@ impl ApiError {
         }
     }
 
-    /// The error as the response to a request of this duration. A 503 after a long wait has no `Retry-After`, because
-    /// Kubernetes clients would repeat it ten times, and a wait of ten seconds would become one of minutes.
+    /// Returns the error as the response to a request that took this long. A 503 after a long wait gets no
+    /// `Retry-After`: Kubernetes clients would repeat the request ten times, and a wait of ten seconds would become one
+    /// of minutes.
     #[must_use]
     pub fn after_waiting(self, waited: Duration) -> Self {
         match self {

@@ -31,14 +31,14 @@ pub enum FieldErrorKind {
         /// The value given.
         value: Value,
     },
-    /// The value violates a rule and is not shown, as it adds nothing.
+    /// The value violates a rule. The text does not repeat the value, as that would say nothing new.
     InvalidUnshown,
     /// The value is a duplicate.
     Duplicate {
         /// The value given.
         value: Value,
     },
-    /// The value is a duplicate and is not shown, as it adds nothing.
+    /// The value is a duplicate. The text does not repeat the value, as that would say nothing new.
     DuplicateUnshown,
     /// The value is not one of the supported ones.
     NotSupported {
@@ -54,7 +54,7 @@ pub enum FieldErrorKind {
     },
     /// The field is not allowed here.
     Forbidden,
-    /// The value is too long. It is not repeated, as it may be huge.
+    /// The value is too long. The text does not repeat the value, as it may be huge.
     TooLong,
     /// The field has too many items.
     TooMany {
@@ -96,7 +96,7 @@ impl FieldError {
         Self::new(field, FieldErrorKind::Invalid { value: value.into() }, detail)
     }
 
-    /// A value that violates a rule and is not shown.
+    /// A value that violates a rule. The text does not repeat it.
     pub fn invalid_unshown(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::InvalidUnshown, detail)
     }
@@ -106,7 +106,7 @@ impl FieldError {
         Self::new(field, FieldErrorKind::Duplicate { value: value.into() }, "")
     }
 
-    /// A duplicate value that is not shown.
+    /// A duplicate value. The text does not repeat it.
     pub fn duplicate_unshown(field: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::DuplicateUnshown, "")
     }
@@ -213,7 +213,7 @@ impl FieldErrorKind {
 
     fn value_text(&self) -> Option<String> {
         match self {
-            // Such values have types of their own in upstream's code and are shown as JSON, even texts.
+            // Such values have types of their own in upstream's code, so even texts are shown as JSON.
             Self::NotSupported { value, .. } => Some(go_format::json(value)),
             Self::Invalid { value }
             | Self::Duplicate { value }
@@ -242,19 +242,19 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// The maximum number of faults collected for one object. Further ones are rarely of a new kind.
+/// The maximum number of faults that are collected for one object. Further faults are rarely of a new kind.
 pub const FAULTS_MAX: usize = 2000;
-/// The approximate maximum size of collected faults in bytes, more than a response has.
+/// The approximate maximum size of collected faults in bytes. It is larger than the limit of a response.
 pub const FAULTS_BYTES_MAX: usize = 1024 * 1024;
 /// The maximum number of faults in a response.
 pub(crate) const TOLD_MAX: usize = 1000;
-/// The maximum size of faults in a response in bytes. The first is always included.
+/// The maximum size of the faults in a response, in bytes. The first fault is always included.
 pub(crate) const TOLD_BYTES_MAX: usize = 512 * 1024;
 
-/// The causes and the text of an object's faults. Repeated faults have a cause each.
+/// Returns the causes and the text for the faults of an object. Each repetition of a fault has its own cause.
 ///
-/// A single fault is the text itself, several are `[a, b]`, and equal ones appear once. Faults beyond the limits are
-/// replaced by their number.
+/// The text of a single fault is that of the fault, the text of several is `[a, b]`. Equal faults appear in it once.
+/// Faults beyond the limits are replaced by their number.
 pub fn told(errors: &[FieldError]) -> (Vec<StatusCause>, String) {
     let (mut causes, mut seen, mut text, mut bytes) = (Vec::new(), HashSet::new(), String::new(), 0);
     let mut several = false;

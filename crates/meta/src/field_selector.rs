@@ -1,11 +1,11 @@
 //! Field selectors: `metadata.name=a,spec.nodeName!=b`.
 //!
-//! Terms keep the client's field names. The selectable fields of a kind are defined with its resource. In values, `\`,
-//! `,` and `=` are escaped with a backslash.
+//! Terms keep the client's names of fields. Each resource defines which fields are selectable. In values, a backslash
+//! escapes `\`, `,` and `=`.
 
 use std::fmt;
 
-/// A conjunction of terms. The empty selector matches every object.
+/// A conjunction of terms: all must hold. The empty selector matches every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector(Vec<FieldTerm>);
 
@@ -29,7 +29,7 @@ pub enum FieldOperator {
     NotEqual,
 }
 
-/// The operators in the order of matching, longer ones before their prefixes.
+/// The operators in the order in which they are tried: a longer one before its prefix.
 const OPERATORS: [(&str, FieldOperator); 3] =
     [("!=", FieldOperator::NotEqual), ("==", FieldOperator::Equal), ("=", FieldOperator::Equal)];
 
@@ -47,7 +47,7 @@ impl FieldSelector {
     /// Parses a selector.
     ///
     /// # Errors
-    /// The text for the client.
+    /// The text of the error for the client.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts: Vec<&str> = split_terms(text).into_iter().filter(|part| !part.is_empty()).collect();
         parts.sort_unstable();
@@ -64,13 +64,14 @@ impl FieldSelector {
         &self.0
     }
 
-    /// The value that the selector requires for the field, if any.
+    /// The value that the selector requires for the field; `None` if it requires none.
     pub fn require_exact(&self, field: &str) -> Option<&str> {
         let exact = self.0.iter().find(|term| term.field == field && term.op == FieldOperator::Equal)?;
         Some(&exact.value)
     }
 
-    /// Returns true if the selector matches an object with the fields of `get`. An absent field is empty.
+    /// Returns true if the selector matches an object. `get` returns the object's fields. An absent field counts as
+    /// empty.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|term| term.matches(get(&term.field)))
     }
@@ -84,7 +85,7 @@ impl FieldSelector {
 }
 
 impl FieldTerm {
-    /// Returns true if the term holds for a field with this value. An absent field is empty.
+    /// Returns true if the term holds for a field with this value. An absent field counts as empty.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let equal = value.unwrap_or_default() == self.value;
         match self.op {
@@ -167,7 +168,7 @@ fn unescape(value: &str) -> Result<String, String> {
                 Some(other) => return Err(invalid_escape(&format!("\\{other}"))),
                 None => return Err(invalid_escape("\\")),
             },
-            // Upstream prints the character as its number.
+            // As upstream, which prints the character as its number.
             ',' | '=' => {
                 return Err(format!("invalid field selector: unescaped character in value: {}", u32::from(c)));
             }

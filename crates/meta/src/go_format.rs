@@ -1,5 +1,5 @@
-//! Formats texts as Go does, because clients read (and match on) messages that upstream formats with Go's `%q`,
-//! `encoding/json` and `strconv`.
+//! Formats texts as Go does. Upstream formats messages with Go's `%q`, `encoding/json` and `strconv`, and clients read
+//! them and match on them.
 
 use crate::json::{Value, ValueKind};
 use std::fmt::Write;
@@ -25,7 +25,7 @@ pub fn quote_list(texts: &[impl AsRef<str>]) -> String {
     format!("[{}]", quoted.join(" "))
 }
 
-/// The one-letter escape of a character, or that of a quote or backslash.
+/// The escape of a character as a backslash and one character, if Go has one.
 pub fn short_escape(c: char) -> Option<&'static str> {
     Some(match c {
         '"' => "\\\"",
@@ -56,8 +56,8 @@ pub fn is_print(c: char) -> bool {
     match c {
         ' '..='~' => true,
         c if c.is_ascii() => false,
-        // Rust's debug form escapes the same categories as Go. The leading letter prevents escapes of combining marks,
-        // which it adds only at the start of a text.
+        // Rust's debug form escapes the same categories as Go. It also escapes combining marks, but only at the start
+        // of a text, which the leading letter prevents.
         c => {
             let pair: String = ['a', c].iter().collect();
             pair.escape_debug().eq(pair.chars())
@@ -71,7 +71,7 @@ pub fn json(value: &Value) -> String {
     let mut out = String::with_capacity(plain.len());
     for c in plain.chars() {
         match c {
-            // These occur only inside strings, so the complete text can be escaped.
+            // These characters occur only inside strings, so the complete text can be escaped.
             '<' => out.push_str("\\u003c"),
             '>' => out.push_str("\\u003e"),
             '&' => out.push_str("\\u0026"),
@@ -102,7 +102,8 @@ pub fn parse_uint(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| number_error("ParseUint", text, "value out of range"))
 }
 
-/// Parses a boolean query parameter: absent, `false` and `0` are false, other values (even empty ones) are true.
+/// Parses a boolean query parameter. It is false if it is absent, `false` or `0`. Any other value is true, even an
+/// empty one.
 pub fn parse_bool(text: &str) -> bool {
     !(text == "0" || text.eq_ignore_ascii_case("false"))
 }
@@ -113,7 +114,7 @@ pub fn type_error(field: &str, found: &ValueKind, go_type: &str) -> String {
     format!("json: cannot unmarshal {} into Go struct field {field} of type {go_type}", self::found(found, go_type))
 }
 
-/// Go's name for a JSON value that does not fit this type.
+/// Go's name for the JSON value in the message that it does not fit this type.
 pub fn found(found: &ValueKind, go_type: &str) -> String {
     match found {
         ValueKind::Boolean => "bool".to_owned(),
@@ -140,8 +141,8 @@ pub fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A number that is not an integer, or too large for one, in the form of `encoding/json`: without an exponent from 1e-6
-/// up to 1e21.
+/// Formats a number that is not an integer, or is too large for one, as `encoding/json` does: without an exponent from
+/// 1e-6 up to 1e21.
 pub fn float(number: f64) -> String {
     let size = number.abs();
     if size == 0.0 || (1e-6..1e21).contains(&size) {

@@ -1,12 +1,12 @@
 //! Names of kinds and resources: group, version, kind, resource.
 //!
-//! Each combination has its own type, so that a mix-up does not compile. This module has their text forms and must not
-//! know which exist.
+//! Each combination has its own type, so that mixing them up does not compile. This module has their text forms. It
+//! must not know which kinds and resources exist.
 
 use std::fmt;
 
-/// This server's own API group, in which it announces its parameters. Definitions and aggregated servers may not use
-/// it.
+/// The API group of this server itself, to which its parameters belong. Definitions and aggregated servers must not use
+/// this group.
 pub const SERVER_GROUP: &str = "keelson.io";
 
 /// A version of an API group.
@@ -59,7 +59,7 @@ pub struct GroupVersionResource {
 }
 
 impl GroupVersion {
-    /// Parses an `apiVersion`: `v1` is the core group, `apps/v1` the group `apps`.
+    /// Parses an `apiVersion`: `v1` is a version of the core group, `apps/v1` of the group `apps`.
     ///
     /// # Errors
     /// `None` for more than one slash.

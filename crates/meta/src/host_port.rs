@@ -1,6 +1,6 @@
 //! Hosts with ports, as in URLs and tables.
 //!
-//! An IPv6 address is in brackets, since its colons would be confused with the one before the port.
+//! An IPv6 address is in brackets, since its colons could be confused with the colon before the port.
 
 use std::fmt::Display;
 

@@ -1,13 +1,13 @@
-//! The tree of a JSON document: the form of objects while the server processes them.
+//! A tree of JSON values. Objects have this form while the server processes them.
 //!
-//! It has the interface of `serde_json`'s tree and replaces it, since writes spend much of their time in trees. Names
-//! and short texts are inline ([`Text`]), the fields of an object in one allocation that is searched in order
-//! ([`Map`]), and a value takes 32 bytes instead of 72. Numbers are `serde_json`'s.
+//! The tree has the interface of `serde_json`'s tree and replaces it, since writes spend much of their time in trees.
+//! Names and short texts are inline ([`Text`]). The fields of an object are in one allocation, which is searched in
+//! order ([`Map`]). A value takes 32 bytes instead of 72. Numbers are those of `serde_json`.
 //!
-//! This module must not know the meaning of fields. `codec` parses bytes. Through serde a tree can be built from a
-//! small text or any type.
+//! This module must not know the meaning of fields. `codec` parses bytes. With serde, a tree can be built from a short
+//! text or from any type.
 //!
-//! All operations except `sort_keys` keep the order of fields. Equality ignores it.
+//! All operations except those that sort keep the order of fields. Equality ignores the order.
 
 mod convert;
 mod equal;
@@ -32,11 +32,11 @@ pub use size::{about_bytes, about_bytes_of_members};
 pub use to_value::to_value;
 pub use value_kind::ValueKind;
 
-/// The integer that Go writes for an integral float, if it fits.
+/// Converts an integral float to the integer that Go writes for it, if it fits.
 #[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
 pub fn integral(number: f64) -> Option<i64> {
-    /// The limit of exact integers in floats. For larger ones Go writes the shortest digits that parse to the same
-    /// float.
+    /// The limit up to which a float represents every integer exactly. For larger floats Go writes the shortest digits
+    /// that parse to the same float.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() != 0.0 || !number.is_finite() {
         return None;
@@ -77,7 +77,7 @@ impl Value {
         }
     }
 
-    /// Converts integral floats to integers if they fit, as a round trip through Go's JSON does.
+    /// Converts integral floats to integers if they fit. Encoding and decoding with Go's JSON has the same effect.
     pub fn make_floats_whole(&mut self) {
         match self {
             Self::Number(number) if number.is_f64() => {
@@ -91,7 +91,7 @@ impl Value {
         }
     }
 
-    /// The field or element at this index. `None` if it does not exist, or for another type.
+    /// The field or element at this index. `None` if it does not exist, or if the value is of another type.
     #[inline]
     pub fn get(&self, place: impl ValueIndex) -> Option<&Value> {
         place.of(self)
@@ -103,7 +103,7 @@ impl Value {
         place.of_mut(self)
     }
 
-    /// The value at a JSON pointer (RFC 6901). The empty one is the value itself.
+    /// The value at a JSON pointer (RFC 6901). The empty pointer is the value itself.
     pub fn pointer(&self, pointer: &str) -> Option<&Value> {
         index::steps(pointer)?.try_fold(self, |value, step| match value {
             Value::Object(fields) => fields.get(&step),
@@ -145,13 +145,13 @@ impl Value {
         if let Value::Number(number) = self { Some(number) } else { None }
     }
 
-    /// The value of a number in the range of the type.
+    /// The value of a number, if it is an integer in the range of the type.
     #[inline]
     pub fn as_i64(&self) -> Option<i64> {
         self.as_number()?.as_i64()
     }
 
-    /// The value of a number in the range of the type.
+    /// The value of a number, if it is an integer in the range of the type.
     #[inline]
     pub fn as_u64(&self) -> Option<u64> {
         self.as_number()?.as_u64()

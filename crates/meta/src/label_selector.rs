@@ -1,7 +1,7 @@
 //! Label selectors: `app=web,tier in (a,b),!legacy`.
 //!
-//! [`LabelSelector`] has the semantics, `parse` the grammar, `structured` the form in objects. The grammar and its
-//! messages are upstream's, including oddities: `in` and `notin` are names except in the place of an operator, and
+//! [`LabelSelector`] has the semantics, `parse` the grammar, and `structured` the form in objects. The grammar and its
+//! messages are upstream's, including oddities: `in` and `notin` are keys except where an operator is expected, and the
 //! values of a set may be empty.
 
 mod by_key;
@@ -16,14 +16,14 @@ use by_key::ByKey;
 
 use crate::object::Object;
 
-/// The number of requirements up to which they are evaluated one by one, which is faster than joining them.
+/// The number of requirements up to which each is evaluated separately. That is faster than joining them by key.
 const FEW_REQUIREMENTS: usize = 8;
 
-/// A conjunction of requirements, sorted by key. The empty selector matches every object.
+/// A conjunction of requirements, sorted by key: all must hold. The empty selector matches every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
-    /// The requirements joined by key, if there are many.
+    /// The requirements joined by key. `None` if there are few.
     by_key: Option<Arc<ByKey>>,
 }
 
@@ -67,7 +67,7 @@ impl LabelSelector {
     /// Parses a selector.
     ///
     /// # Errors
-    /// The text for the client.
+    /// The text of the error for the client.
     pub fn parse(text: &str) -> Result<Self, String> {
         Ok(Self::sorted(parse::requirements(text)?))
     }
@@ -92,11 +92,11 @@ impl LabelSelector {
         &self.requirements
     }
 
-    /// Returns true if the selector matches an object with these labels. `get` returns one and `all` returns all of
-    /// them.
+    /// Returns true if the selector matches an object with these labels. `get` returns the value of one label, and
+    /// `all` returns all labels.
     ///
-    /// Cost: one lookup for each of a few requirements. For many, one lookup for each label, whatever the number of
-    /// requirements.
+    /// Cost: for few requirements, one lookup for each of them. For many, one lookup for each label of the object,
+    /// whatever the number of requirements.
     pub fn matches_labels<'a, L: Iterator<Item = (&'a str, &'a str)>>(
         &self,
         get: impl Fn(&str) -> Option<&'a str>,
@@ -113,7 +113,7 @@ impl LabelSelector {
         self.matches(|wanted| object.labels().find(|(name, _)| *name == wanted).map(|(_, value)| value))
     }
 
-    /// Returns true if the selector matches an object with the labels of `get`.
+    /// Returns true if the selector matches an object. `get` returns the object's labels.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(get(&requirement.key)))
     }
@@ -130,7 +130,7 @@ impl Requirement {
         self.operator
     }
 
-    /// The values of the condition, sorted: none for presence and absence, several only for sets.
+    /// The values of the condition, sorted. Conditions on presence and absence have none, and only sets have several.
     pub fn values(&self) -> impl Iterator<Item = &str> {
         self.values.iter().map(String::as_str)
     }
@@ -149,7 +149,7 @@ impl Requirement {
         }
     }
 
-    /// The label's value and the bound as integers. `None` if either is not one.
+    /// The label's value and the bound as integers. `None` if either is not an integer.
     fn compare(&self, label: Option<&str>) -> Option<(i64, i64)> {
         Some((label?.parse().ok()?, self.values.first()?.parse().ok()?))
     }

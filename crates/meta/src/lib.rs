@@ -1,7 +1,7 @@
-//! The vocabulary of the Kubernetes API, as pure data and rules.
+//! The basic types of the Kubernetes API, as pure data and rules.
 //!
-//! It has names of groups, versions, kinds and resources, object metadata, `Status`, request options and their rules,
-//! selectors, and name rules. The crate does no IO and must not know HTTP or storage.
+//! The crate has names of groups, versions, kinds and resources, object metadata, `Status`, request options with their
+//! rules, selectors, and the rules for names. It does no IO and must not know HTTP or storage.
 
 pub mod amounts;
 pub mod base64_digit;

@@ -1,6 +1,7 @@
-//! The head of a list: kind, revision, token and remaining count, for every kind of list and format.
+//! The head of a list: kind, revision, continue token and remaining count. It is the same for every kind of list and
+//! every format.
 //!
-//! JSON, protobuf and tables each encode this value.
+//! The encoders of JSON, protobuf and tables each write this value.
 
 use crate::revision::Revision;
 

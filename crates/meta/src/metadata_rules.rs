@@ -1,7 +1,7 @@
-//! The rules for `metadata`.
+//! The validation rules for `metadata`.
 //!
-//! Types are already validated by a walk over the schema. All faults are reported at once, in upstream's order. Labels
-//! and annotations, which upstream visits in random order, are reported in the order of the document.
+//! Types are validated before, by a walk over the schema. All faults are reported at once, in upstream's order.
+//! Upstream visits labels and annotations in random order; here their faults have the order of the document.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::names::{NameRule, label_key_faults, label_value_faults};
 use crate::object::Object;
 use crate::options::field_manager_errors;
 
-/// The limit of all annotations of an object, keys and values together, in bytes.
+/// The maximum size of all annotations of an object in bytes, keys and values together.
 pub const ANNOTATIONS_MAX: usize = 256 * 1024;
 /// The maximum length of `subresource` in a managedFields entry, in bytes.
 const SUBRESOURCE_MAX: usize = 256;
@@ -25,7 +25,7 @@ pub const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
 /// Finalizers of built-in kinds that need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", FINALIZER_ORPHAN, FINALIZER_FOREGROUND];
 
-/// The faults in the metadata of a new object of a built-in kind. Its name must already be generated.
+/// The faults in the metadata of a new object of a built-in kind. A name must already have been generated.
 pub fn validate_metadata(object: &Object, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
     let mut errors = validate_custom_metadata(object, namespaced, rule);
     errors.extend(standard_finalizer_errors(object));
@@ -48,9 +48,9 @@ pub fn validate_custom_metadata(object: &Object, namespaced: bool, rule: NameRul
     errors
 }
 
-/// The faults in the metadata that an update of a built-in kind sets. Upstream validates it a second time with the old
-/// object, and reports such faults twice. `is_right` states that [`validate_custom_metadata`] found none, which leaves
-/// only the finalizers. `free_finalizers` allows any qualified name for them.
+/// The faults in the metadata that an update sets. For a built-in kind, upstream validates the metadata a second time
+/// with the old object, and reports such faults twice. If `is_right` is true, [`validate_custom_metadata`] found no
+/// fault, so that only the finalizers are checked. `free_finalizers` allows any qualified name for them.
 pub fn validate_changed_metadata(object: &Object, is_right: bool, free_finalizers: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !is_right {
@@ -115,7 +115,7 @@ pub fn annotation_errors(object: &Object) -> Vec<FieldError> {
     let mut total = 0;
     for (key, value) in object.annotations() {
         total += key.len() + value.len();
-        // Keys are label keys whose domain may have upper-case letters.
+        // Keys follow the rule for label keys, except that the domain may have upper-case letters.
         let is_lower_case = key.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
         let lower_case = if is_lower_case { Cow::Borrowed(key) } else { Cow::Owned(key.to_lowercase()) };
         if errors.len() >= FAULTS_MAX {
@@ -148,7 +148,8 @@ fn finalizer_errors(object: &Object) -> Vec<FieldError> {
     errors
 }
 
-/// Warnings about new finalizers of a custom resource: a name without a path may conflict with other uses.
+/// Warnings about new finalizers of a custom resource: a finalizer whose name has no path may conflict with other users
+/// of the name.
 pub fn finalizer_warnings(old: Option<&Object>, object: &Object) -> Vec<String> {
     let known = old.map(Object::finalizers).unwrap_or_default();
     let is_told = |finalizer: &&str| {
@@ -175,8 +176,8 @@ fn standard_finalizer_errors(object: &Object) -> Vec<FieldError> {
         .collect()
 }
 
-/// The maximum number of references in all messages about a second controller. Each message lists all of them, and one
-/// message is always reported.
+/// The maximum number of references in all messages about a second controller together. Each message lists all
+/// references. The first message is reported even if it exceeds the limit.
 const MOST_OWNERS_NAMED: usize = 4096;
 
 fn owner_errors(object: &Object) -> Vec<FieldError> {
@@ -225,7 +226,7 @@ fn owner_reference_errors(field: &str, reference: &Map) -> Vec<FieldError> {
             errors.push(FieldError::invalid(format!("{field}.{part}"), "", "must not be empty"));
         }
     }
-    // Events expire by themselves, so they can't own objects.
+    // Events expire, so they can't own objects.
     if api_version == "v1" && text(reference, "kind") == "Event" {
         let detail = "/v1, Kind=Event is disallowed from being an owner";
         errors.push(FieldError::invalid(field, owner_value(reference), detail));
@@ -233,7 +234,7 @@ fn owner_reference_errors(field: &str, reference: &Map) -> Vec<FieldError> {
     errors
 }
 
-/// The reference in the form of upstream's type.
+/// The reference with the fields of upstream's type.
 fn owner_value(reference: &Map) -> Value {
     let mut value = json!({
         "apiVersion": text(reference, "apiVersion"),

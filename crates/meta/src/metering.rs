@@ -1,7 +1,7 @@
-//! Metrics at the place of counting: histograms, and the series of a family by labels.
+//! The types with which code counts metrics: histograms, counters, and the series of a family by labels.
 //!
-//! An observation costs two atomic additions and no lock. Callers look a series up once and keep it if possible. Names
-//! of families, help and format are in the code that writes metrics.
+//! An observation costs two atomic additions and no lock. Callers look a series up once and keep it if possible. The
+//! code that writes metrics has the names and help texts of families.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -11,31 +11,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// The maximum number of series of a family. Requests with further labels are not counted.
+/// The maximum number of series in a family. Requests that would need another series are not counted.
 pub const MOST_SERIES: usize = 5_000;
 /// Nanoseconds in a second: the scale of durations.
 const NANOS: f64 = 1e9;
 /// Nanoseconds in a microsecond.
 const MICRO: u64 = 1_000;
 
-/// The upper ends of buckets, and the scale of the values. Values are integers in a small unit: nanoseconds or bytes.
+/// The upper bounds of a histogram's buckets, and the scale of its values. Values are integers in a small unit:
+/// nanoseconds or bytes.
 #[derive(Debug)]
 pub struct Buckets {
-    /// In the unit of the constructor.
+    /// The upper bounds, in the unit that the constructor states.
     ends: &'static [u64],
-    /// The number of small units in the unit of `ends`.
+    /// The number of small units in one unit of `ends`.
     factor: u64,
-    /// The number of small units in the unit of the metric.
+    /// The number of small units in one unit of the metric.
     scale: f64,
 }
 
 impl Buckets {
-    /// Buckets of durations with ends in microseconds.
+    /// Buckets of durations whose upper bounds are in microseconds.
     pub const fn of_durations(ends: &'static [u64]) -> Self {
         Self { ends, factor: MICRO, scale: NANOS }
     }
 
-    /// Buckets of durations with ends in nanoseconds.
+    /// Buckets of durations whose upper bounds are in nanoseconds.
     pub const fn of_short_durations(ends: &'static [u64]) -> Self {
         Self { ends, factor: 1, scale: NANOS }
     }
@@ -50,7 +51,7 @@ impl Buckets {
 #[derive(Debug)]
 pub struct AtomicHistogram {
     buckets: &'static Buckets,
-    /// The observations in each bucket, and those above all.
+    /// The number of observations in each bucket, and above the last one.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
@@ -80,8 +81,9 @@ impl AtomicHistogram {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// The sum of several histograms with equal buckets: the sum of observations in the unit of the metric, and the end
-    /// and count of each bucket. Counts are not cumulative, and the last bucket has no end. `None` without histograms.
+    /// Adds up histograms with equal buckets. Returns the sum of all observations in the unit of the metric, and the
+    /// upper bound and count of each bucket. Counts are not cumulative, and the last bucket is unbounded. `None` if
+    /// there are no histograms.
     pub fn total(all: &[&Self]) -> Option<(f64, Vec<(f64, u64)>)> {
         let Buckets { ends, factor, scale } = all.first()?.buckets;
         let end = |end: &u64| (*end * factor) as f64 / scale;
@@ -136,7 +138,8 @@ impl<K: Eq + Hash + Ord + Clone, M> Series<K, M> {
         Self { series: RwLock::default(), new }
     }
 
-    /// The series of these labels. `None` if there are too many. `own` creates unknown labels.
+    /// Returns the series with these labels. Creates it if it is new; `own` then returns the labels to store. `None` if
+    /// the family has too many series.
     pub fn of<Q: Eq + Hash + ?Sized>(&self, labels: &Q, own: impl FnOnce() -> K) -> Option<Arc<M>>
     where
         K: Borrow<Q>,

@@ -1,7 +1,7 @@
-//! The rules for names, label keys and label values, and the generation of names.
+//! The rules for names, label keys and label values. Also generates names.
 //!
-//! Each rule returns all faults as texts for the client, and none for a valid text. Regular expressions occur only in
-//! messages: the checks are written by hand, as they run for every object.
+//! Each rule returns all faults as texts for the client; a valid text has none. Regular expressions occur only in
+//! messages. The checks are written by hand, as they run for every object.
 
 use std::net::IpAddr;
 
@@ -31,22 +31,22 @@ const LABEL_VALUE_TEXT: &str = "a valid label must be an empty string or consist
 /// The rule for the names of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NameRule {
-    /// A DNS subdomain (RFC 1123): labels separated by dots, at most 253 bytes. The rule of most kinds.
+    /// A DNS subdomain (RFC 1123): labels separated by dots, at most 253 bytes. For most kinds.
     DnsSubdomain,
-    /// A DNS label (RFC 1123): no dots, at most 63 bytes. Namespaces.
+    /// A DNS label (RFC 1123): no dots, at most 63 bytes. For namespaces.
     DnsLabel,
-    /// A DNS label that starts with a letter (RFC 1035). Services.
+    /// A DNS label that starts with a letter (RFC 1035). For services.
     Dns1035Label,
-    /// One segment of a URL path. RBAC and other kinds with free names.
+    /// One segment of a URL path. For RBAC and other kinds that allow nearly any name.
     PathSegment,
-    /// An IP address in its canonical form. `IPAddress` objects.
+    /// An IP address in its canonical form. For `IPAddress` objects.
     IpAddress,
-    /// A group, a dot and the plural name of a resource. `StorageVersion` objects.
+    /// A group, a dot and the plural name of a resource. For `StorageVersion` objects.
     GroupResource,
 }
 
 impl NameRule {
-    /// The faults of this name. Random characters are appended to a `prefix`, so it may end in a dash.
+    /// The faults of this name. With `prefix`, random characters will be appended to the name, so it may end in a dash.
     pub fn check(self, name: &str, prefix: bool) -> Vec<String> {
         let masked = if prefix { mask_trailing_dash(name) } else { name.to_owned() };
         match self {
@@ -60,7 +60,7 @@ impl NameRule {
     }
 }
 
-/// A name from a `generateName`: as much of the base as fits, and five random characters.
+/// Generates a name from a `generateName`: as much of the base as fits, and five random characters.
 pub fn generate_name(base: &str, random: &dyn Random) -> String {
     let mut end = base.len().min(GENERATED_NAME_MAX - SUFFIX_LENGTH);
     while !base.is_char_boundary(end) {
@@ -73,7 +73,7 @@ pub fn generate_name(base: &str, random: &dyn Random) -> String {
 pub fn dns_label_faults(text: &str) -> Vec<String> {
     let mut faults = too_many_characters(text, LABEL_MAX);
     if !is_dns_label(text) {
-        // The length is checked before, so a subdomain that is not a label has dots.
+        // The length has been checked, so a subdomain that is not a label must have dots.
         faults.push(if is_subdomain(text) {
             "must not contain dots".to_owned()
         } else {
@@ -110,8 +110,8 @@ pub fn path_segment_faults(text: &str, prefix: bool) -> Vec<String> {
     forbidden.map(|part| format!("may not contain '{part}'")).collect()
 }
 
-/// The faults of a label key, also for annotation keys and finalizers: an optional DNS subdomain with a slash, and a
-/// name.
+/// The faults of a label key: an optional DNS subdomain with a slash, and a name. Annotation keys and finalizers have
+/// the same form.
 pub fn label_key_faults(key: &str) -> Vec<String> {
     let examples = ["MyName", "my.name", "123-abc"];
     let mut faults = Vec::new();

@@ -1,7 +1,7 @@
 //! A Kubernetes object as a JSON tree, with typed access to its metadata.
 //!
-//! Accessors are lenient: a field of the wrong type counts as absent. Types are validated once by a walk over the
-//! schema, when an object enters the server.
+//! Accessors are lenient: a field of the wrong type counts as absent. The types are validated once, by a walk over the
+//! schema, when a client sends the object.
 
 use crate::json::{Map, Value};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::gvk::GroupVersionKind;
 pub struct Object(pub Map);
 
 impl Object {
-    /// The object of a JSON object. `None` for other values.
+    /// Creates an object from a JSON object. `None` for other values.
     pub fn from_value(value: Value) -> Option<Self> {
         match value {
             Value::Object(map) => Some(Self(map)),

@@ -1,8 +1,8 @@
-//! The options of a request: query parameters (and the body of a deletion) as typed values, validated by upstream's
-//! rules.
+//! The options of a request as typed values, parsed from query parameters (for a deletion also from the body) and
+//! validated by upstream's rules.
 //!
-//! Every `parse` returns valid options or the error for the client. Unknown keys are ignored. Of a repeated key the
-//! first value counts, unless the option is a list.
+//! Every `parse` returns valid options, or the error for the client. Unknown keys are ignored. If a key is repeated,
+//! the first value counts, unless the option is a list.
 
 mod delete;
 mod list;
@@ -19,7 +19,7 @@ use crate::error::ApiError;
 use crate::field_error::FieldError;
 use crate::gvk::GroupKind;
 
-/// The error for invalid options. `Ok` without faults.
+/// Returns the error for these faults in the options; `Ok` if there are none.
 fn check(kind: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
     if errors.is_empty() {
         return Ok(());

@@ -1,7 +1,7 @@
 //! The total requests and limits of a pod.
 //!
-//! Regular containers are added up. Init containers count if they need more than the later ones. Resources stated for
-//! the pod itself replace the sum. The rules are upstream's.
+//! The amounts of regular containers are added up. Init containers count if they need more than the containers that run
+//! after them. Resources that the pod itself states replace the sum. The rules are upstream's.
 
 mod quality_of_service;
 
@@ -33,12 +33,12 @@ fn items<'v>(spec: &'v Map, field: &str) -> &'v [Value] {
     spec.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The stated resources of a container, or of a pod itself.
+/// The resources that a container states, or those that a pod itself states.
 pub fn stated(of: &Value, side: Side) -> Amounts {
     Amounts::read(of.get("resources").and_then(|resources| resources.get(side.field())))
 }
 
-/// Returns true for an init container that keeps running.
+/// Returns true for an init container that keeps running, which is a sidecar.
 fn is_sidecar(container: &Value) -> bool {
     container.get("restartPolicy").and_then(Value::as_str) == Some("Always")
 }
@@ -79,7 +79,7 @@ pub fn of_pod(spec: &Value, side: Side) -> Amounts {
         }
     }
     for (name, amount) in Amounts::read(spec.get("overhead")).0 {
-        // An overhead adds no limit to an unlimited resource.
+        // The overhead is not added to a limit that is absent: the resource stays unlimited.
         if side == Side::Requests || sum.get(&name).is_some_and(|limit| !limit.is_zero()) {
             sum.add(&name, amount);
         }

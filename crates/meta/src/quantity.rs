@@ -1,7 +1,8 @@
 //! Parses and formats resource quantities as Kubernetes does: `0.5` becomes `500m`, `1024Mi` becomes `1Gi`, `1500m`
 //! stays.
 //!
-//! A quantity with more digits or a larger exponent than 128 bits can represent is validated but kept in its notation.
+//! A quantity with more digits or a larger exponent than 128 bits can represent is validated, but its notation is not
+//! changed.
 
 use std::fmt;
 
@@ -15,18 +16,18 @@ const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 /// Binary suffixes and their powers of two.
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
-/// The smallest power of ten that a quantity resolves.
+/// The power of ten of the smallest unit. Smaller fractions are rounded.
 const NANO: i32 = -9;
-/// The number of decimal digits that always fit in 64 bits. A shorter canonical text is kept.
+/// The number of decimal digits that always fit in 64 bits. A shorter text that is already canonical is not changed.
 const FAST_DIGITS: i32 = 18;
-/// The number of digits or powers of ten beyond which a quantity is not rewritten.
+/// The number of digits or powers of ten beyond which the notation of a quantity is not changed.
 const MOST_DIGITS: usize = 28;
 
-/// An amount in nano units, for comparisons and sums. Amounts beyond 128 bits saturate.
+/// An amount in billionths of a unit, for comparisons and sums. Amounts beyond 128 bits saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
-/// The number of nano units in a unit.
+/// The number of billionths in a unit.
 const UNIT: i128 = 1_000_000_000;
 
 impl Quantity {
@@ -62,7 +63,7 @@ impl Quantity {
         self.0 % UNIT == 0
     }
 
-    /// The number of units, rounded away from zero, as Kubernetes converts a quantity to a number.
+    /// The number of units, rounded away from zero. Kubernetes converts quantities to numbers in this way.
     pub fn rounded_up(self) -> i128 {
         self.0 / UNIT + if self.0 % UNIT == 0 { 0 } else { self.0.signum() }
     }
@@ -90,14 +91,14 @@ impl Quantity {
     }
 }
 
-/// Formats with decimal suffixes, as sums of quantities are shown.
+/// Formats with decimal suffixes, as Kubernetes writes sums of quantities.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&decimal(self.0, NANO, false).unwrap_or_else(|| self.rounded_up().to_string()))
     }
 }
 
-/// `value * 10^power` units in nano units.
+/// Converts `value * 10^power` units to billionths of a unit.
 fn shift(value: i128, power: i32) -> i128 {
     let power = power.saturating_sub(NANO);
     let factor = 10i128.checked_pow(power.unsigned_abs());
@@ -109,7 +110,7 @@ fn shift(value: i128, power: i32) -> i128 {
     }
 }
 
-/// The notation of a quantity, kept when it is written.
+/// The notation of a quantity, which is kept when the quantity is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// With a power of ten after `e`.
@@ -128,10 +129,10 @@ struct Components<'a> {
     suffix: &'a str,
 }
 
-/// The quantity as Kubernetes writes it. `None` if it is unchanged.
+/// Returns the quantity as Kubernetes writes it. `None` if that is the same text.
 ///
 /// # Errors
-/// Upstream's message.
+/// The quantity is invalid, with upstream's message.
 pub fn canonical(text: &str) -> Result<Option<String>, String> {
     // White space around a quantity is ignored.
     let trimmed = text.trim();
@@ -158,7 +159,7 @@ pub fn canonical(text: &str) -> Result<Option<String>, String> {
     Ok(write(value, parts.fraction.len(), form).filter(|written| written != text))
 }
 
-/// Returns true if upstream keeps the text as canonical. Not all such texts are: `05` is kept too.
+/// Returns true if upstream treats the text as canonical. Some such texts are not canonical in fact: `05` is kept too.
 fn is_kept(parts: &Components<'_>, form: Form, digits: &str, value: i128) -> bool {
     let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
     let places = i32::try_from(parts.fraction.len()).unwrap_or(i32::MAX);
@@ -178,18 +179,18 @@ fn is_kept(parts: &Components<'_>, form: Form, digits: &str, value: i128) -> boo
     }
 }
 
-/// The nano units of a thousandth of a unit.
+/// The number of billionths in a thousandth of a unit.
 const MILLI: i128 = UNIT / 1000;
 
-/// The quantity rounded away from zero to whole thousandths of a unit. `None` if it needs no rounding, or is invalid.
+/// Rounds the quantity away from zero to whole thousandths of a unit. `None` if it needs no rounding, or is invalid.
 pub fn rounded_to_millis(text: &str) -> Option<String> {
-    // Nearly all quantities are digits with a suffix of milli or larger.
+    // Nearly all quantities are digits with a suffix of `m` or larger, and need no rounding.
     if !text.bytes().any(|byte| matches!(byte, b'.' | b'n' | b'u' | b'e' | b'E')) {
         return None;
     }
     let text = text.trim();
     let Quantity(nanos) = Quantity::parse(text)?;
-    // A saturated amount is not small.
+    // An amount that has saturated is not known exactly, but is too large to need rounding.
     if nanos % MILLI == 0 || nanos.unsigned_abs() >= i128::MAX.unsigned_abs() {
         return None;
     }
@@ -205,7 +206,7 @@ fn split(text: &str) -> Result<Components<'_>, String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let stripped = unsigned.trim_start_matches('0');
     let (whole, rest) = take(stripped, |b| b.is_ascii_digit());
-    // A text that starts with neither a digit nor a point is zero with a suffix.
+    // If a text starts with neither a digit nor a point, its number is zero.
     let whole = if whole.is_empty() { "0" } else { whole };
     let (fraction, rest) = match rest.strip_prefix('.') {
         Some(rest) => take(rest, |b| b.is_ascii_digit()),
@@ -251,7 +252,7 @@ fn binary(digits: i128, places: i32, power: u32) -> Option<String> {
     let scaled = digits.checked_mul(1i128.checked_shl(power)?)?;
     let unit = 10i128.pow(u32::try_from(places).ok()?);
     let whole = scaled / unit;
-    // Small and fractional amounts would lose precision or be confusing with binary suffixes.
+    // With a binary suffix, small amounts would be confusing and fractions would lose precision.
     if whole.abs() < 1024 || scaled % unit != 0 {
         return decimal(scaled, -places, false);
     }
@@ -265,7 +266,7 @@ fn binary(digits: i128, places: i32, power: u32) -> Option<String> {
     Some(format!("{value}{suffix}"))
 }
 
-/// Formats `value * 10^scale` exactly, with the largest power of ten that is a multiple of three.
+/// Formats `value * 10^scale` exactly, with the largest possible power of ten that is a multiple of three.
 fn decimal(value: i128, scale: i32, exponent_form: bool) -> Option<String> {
     let (mut value, mut scale) = round_up(value, scale)?;
     if value == 0 {
@@ -412,8 +413,8 @@ mod tests {
         fn writing_is_stable(digits in "[1-9][0-9]{0,10}", fraction in "([.][0-9]{1,9})?", suffix in "(|n|u|m|k|M|G|T|Ki|Mi|Gi|e3|e-3)") {
             let text = format!("{digits}{fraction}{suffix}");
             if let Some(written) = canonical(&text).unwrap() {
-                // As upstream, a value that is not a multiple of 1024 is written without its suffix, and is decimal
-                // from then on.
+                // As upstream, a value that is not a multiple of 1024 is written without its suffix. From then on it is
+                // decimal.
                 prop_assume!(!suffix.ends_with('i') || written.ends_with('i'));
                 prop_assert_eq!(canonical(&written).unwrap(), None, "{} was written {}", text, written);
             }

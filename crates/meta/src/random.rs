@@ -1,13 +1,14 @@
-//! Randomness behind a trait, and the two random texts of the API: UIDs and generated name suffixes.
+//! Randomness as a trait, and the two random texts in the API: UIDs, and the suffixes of generated names.
 //!
-//! No other code uses a random number generator, so a seeded one makes a whole server repeatable.
+//! No other code uses a random number generator, so a generator with a fixed seed makes a whole server reproducible.
 
 use std::sync::{Mutex, PoisonError};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// The characters of a generated suffix: no vowels and no look-alikes, so that no words appear by accident.
+/// The characters of a generated suffix: no vowels and no characters that look alike, so that no words appear by
+/// accident.
 const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The length of the suffix of a `generateName`, in characters.
@@ -18,7 +19,7 @@ pub trait Random: Send + Sync + 'static {
     /// Fills the buffer with random bytes.
     fn fill(&self, buffer: &mut [u8]);
 
-    /// A random number of the full range.
+    /// A random number in the full range.
     fn u64(&self) -> u64 {
         let mut bytes = [0; 8];
         self.fill(&mut bytes);
@@ -35,7 +36,8 @@ pub trait Random: Send + Sync + 'static {
 
     /// The five characters appended to a `generateName`.
     fn name_suffix(&self) -> String {
-        // Bytes past the last whole multiple of the alphabet are drawn again, for a uniform distribution.
+        // Bytes beyond the last whole multiple of the alphabet are drawn again, so that all characters are equally
+        // likely.
         let usable = u8::MAX - (u8::MAX % SUFFIX_ALPHABET.len() as u8);
         let mut suffix = String::with_capacity(SUFFIX_LENGTH);
         let mut bytes = [0; 8];
@@ -59,7 +61,7 @@ impl Random for SystemRandom {
     }
 }
 
-/// A generator whose output is fixed by its seed, for tests and simulations.
+/// A generator whose seed determines its output, for tests and simulations.
 #[derive(Debug)]
 pub struct SeededRandom(Mutex<StdRng>);
 

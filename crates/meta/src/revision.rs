@@ -1,12 +1,12 @@
 //! The store's global write counter, which clients see as `resourceVersion`.
 //!
-//! It has its own type, since versions, generations and counts are numbers too. The options of lists define the meaning
-//! of zero in a request.
+//! The counter has its own type, since versions, generations and counts are numbers too. The options of lists define
+//! what zero means in a request.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A point in the store's history. Revisions only grow. 0 is before the first write.
+/// A point in the store's history. Revisions only increase. 0 is the revision before the first write.
 ///
 /// Clients see it as `resourceVersion`: decimal, no leading zeros, ordered as an integer (KEP-5504).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,7 @@
-//! A sharded copy-on-write map, for values with a new version at each small change.
+//! A sharded copy-on-write map, for values of which each small change makes a new version.
 //!
-//! A clone shares all shards, a change copies one shard, and a comparison skips shared shards. A change of one entry
-//! among thousands therefore costs the size of a shard.
+//! A clone shares all shards with the original. A change copies one shard, and a comparison skips the shards that both
+//! maps share. So changing one entry among thousands costs a copy of one shard.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher as _, Hash};
@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// The number of shards. With some thousand entries a shard has less than a hundred, and a clone costs one reference
-/// count for each.
+/// The number of shards. With a few thousand entries, a shard has less than a hundred. A clone increments one reference
+/// count for each shard.
 const PARTS: usize = 64;
 
-/// A map in shards that its clones share.
+/// A map that is divided into shards, which its clones share.
 #[derive(Clone, Debug)]
 pub struct SharedMap<K, V> {
     hasher: DefaultHashBuilder,
@@ -105,9 +105,9 @@ impl<K: Hash + Eq + Clone, V: Clone> SharedMap<K, V> {
         Some(value)
     }
 
-    /// The keys with different values, or with a value in only one of the maps, in no order.
+    /// The keys whose values differ, or that only one of the maps has, in no order.
     ///
-    /// Cost: a visit of the entries in shards that are not shared.
+    /// Cost: a visit of the entries in all shards that the maps do not share.
     pub fn changed<'s>(
         &'s self,
         before: &'s Self,
@@ -121,7 +121,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SharedMap<K, V> {
     }
 }
 
-/// The shard of a hash: bits that the tables do not use first.
+/// The shard of a hash. It depends on other bits than those that the hash tables use first.
 fn part(hash: u64) -> usize {
     (hash >> 32) as usize % PARTS
 }

@@ -1,11 +1,11 @@
 //! `Status`, the body of every response that is not an object or a list.
 //!
-//! Pure data with the exact wire form: field order, and the fields omitted when empty. Only [`crate::error`] turns
-//! errors into a `Status`.
+//! A `Status` is pure data with the exact form of the API: the order of fields, and which fields are omitted when
+//! empty. Only [`crate::error`] turns errors into a `Status`.
 
 use serde::{Deserialize, Serialize};
 
-/// The wire form of the outcome of a request.
+/// The outcome of a request, in the form in which the API encodes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -27,10 +27,10 @@ pub struct Status {
     /// A reason for programs, such as `NotFound`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The subject of the outcome.
+    /// The object, resource or field that the outcome is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<StatusDetails>,
-    /// The HTTP code. 0, which is omitted, in a success.
+    /// The HTTP code. 0 in a success, where it is omitted.
     #[serde(default, skip_serializing_if = "is_zero_code")]
     pub code: u16,
 }
@@ -60,7 +60,7 @@ pub struct StatusMetadata {
     pub remaining_item_count: Option<i64>,
 }
 
-/// The subject of a `Status`. Empty fields are omitted.
+/// The object, resource or fields that a `Status` is about. Empty fields are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {
@@ -79,12 +79,12 @@ pub struct StatusDetails {
     /// The faults of an invalid object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<StatusCause>,
-    /// The time until a retry in seconds. 0 for no advice.
+    /// The time until a retry in seconds. 0 without advice.
     #[serde(skip_serializing_if = "is_zero_seconds")]
     pub retry_after_seconds: u32,
 }
 
-/// One fault among several.
+/// One of several faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StatusCause {

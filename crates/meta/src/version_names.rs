@@ -1,6 +1,6 @@
 //! The order of version names: `v2` before `v1` before `v1beta1`, as in discovery.
 //!
-//! This module must not know the contents of versions.
+//! This module must not know what the versions contain.
 
 use std::cmp::Ordering;
 

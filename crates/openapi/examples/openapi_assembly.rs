@@ -1,8 +1,8 @@
-//! Measures an OpenAPI change among 3,000 custom group versions:
-//! `cargo run --release -p keelson-openapi --example openapi_assembly`.
+//! Measures a change of OpenAPI documents among 3,000 custom group versions: `cargo run --release -p keelson-openapi
+//! --example openapi_assembly`.
 //!
-//! Each has one resource, beside the built-in ones. A change renders one document of version 3 for the index. The large
-//! document of version 2 is assembled on demand.
+//! Each group version has one resource, in addition to the built-in ones. A change renders one document of version 3
+//! for the index. The large document of version 2 is assembled on demand.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use keelson_resources::Verb;
 use keelson_schema::{SchemaDocument, Schemas};
 
 const MANY: usize = 3000;
-/// The number of measurements, of which the median is printed.
+/// The number of measurements. Their median is printed.
 const RUNS: usize = 11;
 
 /// A schema of 0.3 KB.

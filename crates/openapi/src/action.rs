@@ -1,6 +1,6 @@
-//! The action of an operation, and its consequences: method, id, parameters, body and responses.
+//! The actions of operations. An action determines the operation's method, id, parameters, body and responses.
 //!
-//! Both versions of OpenAPI describe operations by this table. Their syntax is in `v2` and `v3`.
+//! Both versions of OpenAPI use this table. Their syntax is in `v2` and `v3`.
 
 use crate::parameters::{self, Parameter};
 
@@ -31,12 +31,12 @@ pub(crate) enum Body {
     Options,
 }
 
-/// The origin of the objects, which determines their formats.
+/// The origin of the objects in an operation, which determines their media types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     BuiltIn,
     Custom,
-    /// The server itself: its version is not an object.
+    /// The server itself, for example its version, which is not an object.
     Server,
 }
 
@@ -51,7 +51,7 @@ const STREAM: &str = "application/json;stream=watch";
 const YAML: &str = "application/yaml";
 
 impl Action {
-    /// The key of the operation on its path.
+    /// The key of the operation on its path, which is the HTTP method.
     pub(crate) const fn method(self) -> &'static str {
         match self {
             Self::Discover | Self::Get | Self::List | Self::Watch | Self::WatchList => "get",
@@ -87,7 +87,7 @@ impl Action {
         }
     }
 
-    /// The status codes of its responses, without errors.
+    /// The status codes of successful responses, with their descriptions.
     pub(crate) const fn codes(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Discover | Self::Get | Self::List | Self::DeleteCollection | Self::Watch | Self::WatchList => {
@@ -130,7 +130,7 @@ impl Action {
     pub(crate) fn parameters(self, origin: Origin) -> Vec<&'static [Parameter]> {
         match self {
             Self::Get if origin == Origin::Custom => vec![parameters::READ],
-            // The parameters of watches are on their path, which has no other operation.
+            // No parameters: those of watches are listed on their path, which has no other operation.
             Self::Discover | Self::Get | Self::Watch | Self::WatchList => vec![],
             Self::List => vec![parameters::LIST, parameters::query_of_lists()],
             Self::Post | Self::Put => vec![parameters::WRITE],

@@ -1,8 +1,9 @@
-//! The part of the version 2 document for one part of the API, and its packed form for custom parts.
+//! The paths and definitions that one part of the API adds to the version 2 document, and their compressed form for
+//! custom parts.
 //!
 //! There may be thousands of custom parts, and a change of one must not render the others again. Their additions are
-//! therefore kept compressed, at about a tenth of the size. Unpacking takes much less time than rendering. Packed bytes
-//! never leave the process.
+//! therefore kept compressed, at about a tenth of the size. Decompressing an addition takes much less time than
+//! rendering it. Compressed additions never leave the process.
 
 use std::io::{Read as _, Write as _};
 
@@ -10,12 +11,12 @@ use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 
-/// The compression level of additions: the lowest, which suffices for repetitive text.
+/// The compression level of additions: the lowest, which is enough for repetitive text.
 const LEVEL: u32 = 1;
 /// The size of a length prefix in bytes.
 const LENGTH_BYTES: usize = 4;
 
-/// The addition of a part to the version 2 document.
+/// The content that a part of the API adds to the version 2 document.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Addition {
     /// Its paths, each as a member of the enclosing object.

@@ -1,7 +1,8 @@
 //! The definitions of a custom kind and of its list kind.
 //!
-//! They have the form of built-in kinds: the fields of every object, whatever the schema states for them, with
-//! references to the shared definitions of metadata. Texts are those of kube-apiserver, which `kubectl explain` shows.
+//! The definitions have the form of those of built-in kinds: the fields that every object has, whatever the schema
+//! states for them, with references to the shared definitions of metadata. Texts are those of kube-apiserver, which
+//! `kubectl explain` shows.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub struct CustomKind {
     pub list_kind: String,
     /// The selectable fields of this version, such as `spec.colour`.
     pub selectable_fields: Vec<String>,
-    /// Its schema. Without one it is published as an object of any fields.
+    /// Its schema. A kind without one is published as an object with any fields.
     pub schema: Option<Arc<dyn SchemaDocument>>,
 }
 
@@ -34,8 +35,8 @@ const EMBEDDED_KIND: &str = "kind is a string value representing the type of thi
 /// The shared definitions that these refer to.
 pub(crate) const SHARED: [&str; 2] = ["ObjectMeta", "ListMeta"];
 
-/// The name of a custom kind's definition: the reversed group, the version and the kind. A group may be chosen so that
-/// a built-in definition has this name. As in kube-apiserver, the custom kind then gets a numeric suffix.
+/// The name of a custom kind's definition: the reversed group, the version and the kind. A user may choose the group so
+/// that a built-in definition has this name. As in kube-apiserver, the custom kind then gets a numeric suffix.
 pub(crate) fn definition_name(kind: &GroupVersionKind, schemas: &Schemas) -> String {
     let group: Vec<&str> = kind.group.rsplit('.').collect();
     let name = format!("{}.{}.{}", group.join("."), kind.version, kind.kind);
@@ -77,7 +78,7 @@ fn object(custom: &CustomKind, dialect: Dialect, schemas: &Schemas) -> Map {
     let document = custom.schema.as_ref().and_then(|schema| schema.read());
     let known =
         document.as_ref().and_then(Value::as_object).filter(|document| !published::takes_any(document, dialect));
-    // kubectl would treat any named fields as the only ones.
+    // No field is named here, since kubectl would treat the named fields as the only ones.
     let Some(document) = known else { return map(json!({ "type": "object" })) };
     let mut definition = published::schema(document, dialect);
     own_fields(&mut definition, OBJECT_METADATA, "ObjectMeta", dialect, schemas);
@@ -100,7 +101,7 @@ fn list(resource: &ResourceDescription, lists: &GroupVersionKind, dialect: Diale
     definition
 }
 
-/// Sets the fields of every object.
+/// Sets the fields that every object has.
 fn own_fields(definition: &mut Map, about_metadata: &str, metadata: &str, dialect: Dialect, schemas: &Schemas) {
     let status = schemas.definition(&format!("{META}Status"));
     let text = |name| {

@@ -1,4 +1,4 @@
-//! The definitions that operations need, and the kinds of a definition.
+//! Finds the definitions that operations need, and the kinds of each definition.
 //!
 //! Documents are self-contained, so each repeats exactly the definitions that it refers to.
 
@@ -49,7 +49,7 @@ fn gvk(group: &str, version: &str, kind: &str) -> GroupVersionKind {
     GroupVersionKind { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
 }
 
-/// The shared definitions of these names, and those that they refer to, directly or indirectly.
+/// The shared definitions with these names, and all that they refer to, directly or indirectly.
 pub(crate) fn needed<'s>(names: &[String], schemas: &'s Schemas) -> BTreeSet<&'s str> {
     let mut waiting: Vec<SchemaRef<'s>> = names.iter().filter_map(|name| schemas.definition(name)).collect();
     let mut found = BTreeSet::new();

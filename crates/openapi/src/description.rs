@@ -1,7 +1,7 @@
-//! The input of OpenAPI: the resources and verbs of each group version.
+//! The input of OpenAPI documents: the resources and verbs of each group version.
 //!
-//! Values are owned, so that built-in and custom resources have one form and a description outlives its source. Schemas
-//! of built-in kinds are found by kind and not included.
+//! Descriptions own their values. So built-in and custom resources have one form, and a description outlives its
+//! source. The schema of a built-in kind is not included, since it can be found by kind.
 
 use std::sync::Arc;
 
@@ -71,8 +71,8 @@ impl VersionDescription {
         all
     }
 
-    /// Returns true if it has built-in resources. As in kube-apiserver, other versions are described only by their
-    /// resources, without the pages of groups and versions.
+    /// Returns true if it has built-in resources. As in kube-apiserver, for other versions only the resources are
+    /// described, without the pages that list groups and versions.
     pub(crate) fn is_builtin(&self) -> bool {
         self.resources.iter().any(|resource| resource.custom.is_none())
     }
@@ -87,8 +87,8 @@ impl VersionDescription {
 }
 
 impl ResourceDescription {
-    /// A resource of this server in one of its versions. Subresources of kubelets and pods are left out, since this
-    /// server does not answer them.
+    /// The description of a resource of this server in one of its versions. Subresources of kubelets and pods are left
+    /// out, since this server does not answer them.
     pub fn of(resource: &Resource, served: &ServedVersion) -> Self {
         let ServedVersion { name: version, .. } = served;
         let answered = served.subresources.iter().filter(|subresource| !subresource.is_proxied());
@@ -108,13 +108,13 @@ impl ResourceDescription {
         }
     }
 
-    /// Sets the response to a delete: the deleted object, or a `Status`.
+    /// Sets whether a delete returns the deleted object or a `Status`.
     #[must_use]
     pub fn returning_deleted(self, returns_deleted: bool) -> Self {
         Self { returns_deleted, ..self }
     }
 
-    /// A custom resource in one of its versions, with its schema.
+    /// The description of a custom resource in one of its versions, with its schema.
     pub fn of_custom(resource: &Resource, served: &ServedVersion, schema: Option<&Arc<dyn SchemaDocument>>) -> Self {
         let in_version = |versions: &Vec<_>| versions.contains(&served.name);
         let fields = resource.selectable_fields.iter();

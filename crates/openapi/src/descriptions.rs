@@ -1,7 +1,9 @@
-//! All documents of one set of group versions: assembled once for each change, then shared by all requests.
+//! All OpenAPI documents for one set of group versions. They are assembled once for each change, and all requests share
+//! them.
 //!
-//! Assembling is a sort. A document is built on demand from its fragments and then kept as bytes. Building the version
-//! 2 document takes longer than a request may block a thread, so callers check [`Descriptions::is_ready`] first.
+//! Assembling only sorts the fragments. A document is built on demand from its fragments, and then kept as bytes.
+//! Building the version 2 document takes longer than a request may block a thread, so callers check
+//! [`Descriptions::is_ready`] first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -44,7 +46,7 @@ pub enum Wanted {
 #[derive(Debug)]
 pub struct Descriptions {
     shared: Arc<SharedDefinitions>,
-    /// Sorted by distinct paths.
+    /// Sorted by path, each path once.
     fragments: Vec<Arc<Fragment>>,
     /// Documents of other servers, by path.
     foreign: BTreeMap<String, Arc<ForeignDocument>>,
@@ -56,7 +58,7 @@ pub struct Descriptions {
 }
 
 impl Descriptions {
-    /// The documents of these fragments, in any order.
+    /// Assembles the documents of these fragments, which may have any order.
     pub fn assemble(shared: &Arc<SharedDefinitions>, fragments: &[Arc<Fragment>]) -> Self {
         let mut fragments = fragments.to_vec();
         fragments.sort_by(|a, b| a.path().cmp(b.path()));
@@ -73,8 +75,8 @@ impl Descriptions {
         }
     }
 
-    /// Returns the documents with those of other servers in version 3 and version 2, which replace own parts with the
-    /// same path.
+    /// Returns the documents together with those of other servers, in version 3 and version 2. They replace this
+    /// server's own parts with the same path.
     #[must_use]
     pub fn with_foreign(
         mut self,
@@ -82,7 +84,7 @@ impl Descriptions {
         paths: impl IntoIterator<Item = Arc<ForeignPaths>>,
     ) -> Self {
         self.foreign = documents.into_iter().map(|document| (document.path().to_owned(), document)).collect();
-        // With a trailing slash, parts are sorted as their paths are.
+        // The trailing slash makes parts sort in the order of their paths.
         self.foreign_paths = paths.into_iter().map(|paths| (format!("{}/", paths.path()), paths)).collect();
         self.fragments.retain(|fragment| {
             !self.foreign.contains_key(fragment.path())
@@ -91,9 +93,9 @@ impl Descriptions {
         self
     }
 
-    /// A document, built on demand. `None` for an unknown part of the API.
+    /// Returns a document, which is built on demand. `None` for an unknown part of the API.
     ///
-    /// Cost: none for a [ready](Self::is_ready) document. Version 2 is built from all parts.
+    /// Cost: none if the document is [ready](Self::is_ready). Version 2 is built from all parts of the API.
     pub fn document(&self, wanted: &Wanted) -> Option<Arc<Document>> {
         match wanted {
             Wanted::V2(DocumentEncoding::Json) => Some(self.v2_json.get_or_init(|| self.v2(Rendering::V2Json)).clone()),
@@ -112,7 +114,7 @@ impl Descriptions {
         }
     }
 
-    /// Returns true if a document exists, or is small enough to be built at once.
+    /// Returns true if the document is already built, or is small enough to be built at once.
     pub fn is_ready(&self, wanted: &Wanted) -> bool {
         match wanted {
             Wanted::V2(DocumentEncoding::Json) => self.v2_json.get().is_some(),
@@ -163,7 +165,8 @@ impl Descriptions {
         let mut entries: Vec<_> = Vec::with_capacity(2 * self.fragments.len());
         entries.extend(self.parts().into_iter().map(|(scope, piece)| piece.entry(scope, &self.shared)));
         entries.extend(self.foreign.values().map(|foreign| foreign.entry()));
-        // A line begins with the quoted path. The quote sorts before every character that continues a longer path.
+        // A line begins with the path in quotes. The quote sorts before every character that may continue a longer
+        // path.
         entries.sort_by(|a, b| a.line.cmp(&b.line));
         let mut bytes = br#"{"paths":{"#.to_vec();
         join(&mut bytes, entries.iter().map(|entry| &*entry.line));
@@ -172,7 +175,7 @@ impl Descriptions {
         Arc::new(Document::hashed(bytes, document::hash(&digests)))
     }
 
-    /// The names of custom kinds' definitions, which those of other servers must not replace.
+    /// The names of custom kinds' definitions. Definitions of other servers must not replace these.
     fn custom_definitions<'d>(
         &self,
         parts: &[(DocumentScope<'d>, &Piece)],
@@ -185,7 +188,7 @@ impl Descriptions {
 
     fn v2(&self, rendering: Rendering) -> Arc<Document> {
         let mut parts = self.parts();
-        // All paths of a part have it as a prefix, so sorting parts sorts all paths.
+        // All paths of a part begin with the part's own path, so sorting the parts sorts all paths.
         parts.sort_by_cached_key(|(scope, _)| format!("{}/", scope.path()));
         let mut definitions = ForeignDefinitions::default();
         let custom = self.custom_definitions(&parts);
@@ -205,7 +208,7 @@ impl Descriptions {
                 let names = definitions.take(part, &own);
                 v2::join_paths(&mut paths, &part.rendered(&names, rendering), rendering);
             }
-            // Only the output is held, not thousands of parts.
+            // Parts are unpacked one at a time, so that only the output is held in memory.
             let addition = piece.addition(scope, &self.shared, rendering);
             v2::join_paths(&mut paths, &addition.paths, rendering);
             shared.extend(addition.shared_definitions.iter().copied());

@@ -1,7 +1,7 @@
-//! A stored document: its bytes, their hash, and their compressed form.
+//! A document: its bytes, their hash, and their compressed form.
 //!
-//! The hash identifies the content, equally on every server. For documents that may exist in thousands, only the
-//! compressed form is kept, which most clients request. It is unpacked for the others.
+//! The hash identifies the content, and is the same on every server. Of documents that may exist in thousands, only the
+//! compressed form is kept. Most clients request that form; for others it is decompressed.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha512};
 
 use crate::protobuf;
 
-/// The compression level of packed documents, which are packed once for each change and sent many times.
+/// The compression level of packed documents. They are compressed once for each change and sent many times.
 const LEVEL: u32 = 3;
 
 /// A document with the hash of its content.
@@ -39,12 +39,12 @@ impl Document {
         Self::hashed(bytes, hash)
     }
 
-    /// A document whose hash derives from those of its parts.
+    /// Creates a document with a hash that was computed from the hashes of its parts.
     pub(crate) fn hashed(bytes: Vec<u8>, hash: String) -> Self {
         Self { content: Content::Plain { bytes: bytes.into(), compressed: OnceLock::new() }, hash }
     }
 
-    /// A document kept in gzip format.
+    /// Creates a document that is kept in gzip format.
     pub(crate) fn packed(bytes: &[u8]) -> Self {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
         encoder.write_all(bytes).expect("memory can be written to");
@@ -52,7 +52,7 @@ impl Document {
         Self { content: Content::Packed { gzip: gzip.into(), length: bytes.len() }, hash: hash(bytes) }
     }
 
-    /// The version 3 JSON as protobuf, with the same hash and storage. `None` for invalid JSON.
+    /// Converts a version 3 document from JSON to protobuf, with the same hash and storage. `None` for invalid JSON.
     pub(crate) fn as_protobuf(&self) -> Option<Self> {
         let json: Value = serde_json::from_slice(&self.bytes()).ok()?;
         let bytes = protobuf::v3_document(&json);
@@ -85,7 +85,7 @@ impl Document {
         }
     }
 
-    /// The content in gzip format. `compress` is called at most once, and not for packed content.
+    /// The content in gzip format. `compress` is called at most once, and never if the content is kept in gzip format.
     pub fn compressed(&self, compress: impl FnOnce(&[u8]) -> Bytes) -> Bytes {
         match &self.content {
             Content::Plain { bytes, compressed } => compressed.get_or_init(|| compress(bytes)).clone(),

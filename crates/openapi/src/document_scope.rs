@@ -1,6 +1,6 @@
-//! The parts of the API: group versions, and the pages that list the served API.
+//! The parts of the API that have a document: group versions, and the pages that list the served API.
 //!
-//! Each has its own version 3 document, and an addition to version 2.
+//! Each part has its own version 3 document, and adds paths and definitions to the version 2 document.
 
 use keelson_meta::json::{Value, json};
 use keelson_schema::Schemas;
@@ -42,7 +42,7 @@ impl<'d> DocumentScope<'d> {
         }
     }
 
-    /// Returns true for a built-in part. There may be thousands of others.
+    /// Returns true for a built-in part. There may be thousands of other parts.
     pub(crate) fn is_builtin(self) -> bool {
         match self {
             Self::CoreVersions | Self::Groups | Self::Group(_) | Self::CodeVersion => true,
@@ -68,7 +68,7 @@ impl<'d> DocumentScope<'d> {
         items
     }
 
-    /// Its own definitions, by name. All others are shared by all documents.
+    /// Its own definitions, by name. It shares all other definitions with other documents.
     ///
     /// Cost: parsing the schemas of its custom kinds.
     pub(crate) fn own_definitions(self, dialect: Dialect, schemas: &Schemas) -> Vec<(String, Value)> {

@@ -1,6 +1,6 @@
-//! The document of a part of the API that another server serves and describes.
+//! The document of a part of the API that another server serves.
 //!
-//! It is published unchanged, identified by the hash of its content, equally on all servers.
+//! The document is published unchanged. The hash of its content identifies it, and is the same on all servers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,14 +21,15 @@ pub struct ForeignDocument {
 }
 
 impl ForeignDocument {
-    /// The document of the part of the API at a path such as `apis/apps/v1`.
+    /// Creates the document of the part of the API with a path such as `apis/apps/v1`.
     pub fn new(path: &str, content: Vec<u8>) -> Arc<Self> {
         Self::of(path, Arc::new(Document::new(content)))
     }
 
-    /// A version 2 document of a server without version 3, converted for each of these parts of the API.
+    /// Converts the version 2 document of a server that has no version 3: one document for each of these parts of the
+    /// API.
     ///
-    /// Cost: proportional to the document, so it must not run in a request.
+    /// Cost: proportional to the document, so this must not run in a request.
     pub fn of_v2(v2: &Value, paths: &[String]) -> Vec<Arc<Self>> {
         let document = Arc::new(Document::new(from_v2::document(v2).to_string().into_bytes()));
         paths.iter().map(|path| Self::of(path, document.clone())).collect()

@@ -1,7 +1,7 @@
-//! The OpenAPI v2 paths and definitions of an aggregated server, merged into the common document.
+//! The OpenAPI v2 paths and definitions of an aggregated server, which are merged into the common document.
 //!
-//! As upstream, a definition whose name is taken by a different one is renamed to `NAME_v2`. Other content is
-//! unchanged, so its references may be dangling.
+//! As upstream, a definition is renamed to `NAME_v2` if a different definition has its name. Other content is not
+//! changed, so it may contain references to definitions that don't exist.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::shared::{Rendering, SharedDefinitions};
 
 const DEFINITIONS: &str = "#/definitions/";
 const PARAMETERS: &str = "#/parameters/";
-/// The extension with a definition's kinds. Definitions that differ only in it are merged.
+/// The extension that lists a definition's kinds. Definitions that differ only in this extension are merged.
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
 /// The paths of one group version, with all definitions of their document.
@@ -26,7 +26,7 @@ pub struct ForeignPaths {
 }
 
 impl ForeignPaths {
-    /// The paths in a document for each of these parts of the API, such as `apis/apps/v1`.
+    /// The paths of each of these parts of the API in a document. A part is named by its path, such as `apis/apps/v1`.
     ///
     /// # Errors
     /// An invalid version 2 document.
@@ -82,7 +82,8 @@ impl ForeignPaths {
     }
 }
 
-/// Replaces references to parameters by the parameters, since their names are local to the document.
+/// Replaces references to parameters by the parameters themselves, since the names of parameters are only valid within
+/// one document.
 fn state_parameters(value: &mut Value, parameters: &Map) {
     let items = value.as_object_mut().into_iter().flat_map(Map::values_mut);
     for operation in items {
@@ -102,7 +103,7 @@ fn state_parameters(value: &mut Value, parameters: &Map) {
     }
 }
 
-/// The new names of the definitions of one document, without unchanged ones.
+/// The new names of the definitions of one document. Definitions that keep their names are left out.
 #[derive(Debug, Default)]
 pub(crate) struct Names(HashMap<String, String>);
 
@@ -129,10 +130,10 @@ impl Names {
     }
 }
 
-/// The definitions that other servers add to this one's.
+/// The definitions that aggregated servers add to this server's.
 #[derive(Default)]
 pub(crate) struct ForeignDefinitions<'d> {
-    /// The names of this server's definitions that equal those of others.
+    /// The names of this server's definitions that aggregated servers have too, with equal content.
     shared: Vec<String>,
     /// By the name under which they are added.
     added: BTreeMap<String, (&'d Value, Arc<Names>)>,
@@ -141,8 +142,8 @@ pub(crate) struct ForeignDefinitions<'d> {
 }
 
 impl<'d> ForeignDefinitions<'d> {
-    /// Merges the definitions of a document and returns their names. `own` returns this server's definitions in JSON,
-    /// built-in or custom.
+    /// Merges the definitions of a document and returns their new names. `own` returns this server's definitions as
+    /// JSON, built-in or custom.
     pub(crate) fn take(&mut self, paths: &'d ForeignPaths, own: &impl Fn(&str) -> Option<Value>) -> Arc<Names> {
         let document = Arc::as_ptr(&paths.definitions);
         if let Some(names) = self.documents.get(&document) {
@@ -182,7 +183,7 @@ impl<'d> ForeignDefinitions<'d> {
         names
     }
 
-    /// The names of this server's definitions that other servers refer to.
+    /// The names of this server's definitions that aggregated servers refer to.
     pub(crate) fn shared(&self) -> &[String] {
         &self.shared
     }

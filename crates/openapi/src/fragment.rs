@@ -1,6 +1,6 @@
-//! One version of a group with its rendered parts.
+//! One version of a group, and its rendered parts of documents.
 //!
-//! A fragment is shared by all sets of descriptions that contain it. When one of thousands of versions changes, the
+//! All sets of documents that contain the version share its fragment. When one of thousands of versions changes, the
 //! others keep their rendered parts.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct Fragment {
     description: VersionDescription,
     path: String,
     pub(crate) version: Piece,
-    /// The page of the whole group, equal for all its versions. That of the first version is used.
+    /// The page of the whole group. It is equal for all versions, and that of the first version is used.
     pub(crate) group: Piece,
 }
 

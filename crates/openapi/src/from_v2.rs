@@ -1,13 +1,13 @@
-//! Converts version 2 documents to version 3 as upstream does, for servers without version 3. Parts without an
+//! Converts version 2 documents to version 3 as upstream does, for servers that have no version 3. Parts without an
 //! equivalent are dropped.
 //!
-//! References with siblings are wrapped in an `allOf`, since version 3 ignores siblings of a reference.
+//! A reference with other members beside it is wrapped in `allOf`, since version 3 ignores members beside a reference.
 
 use keelson_meta::json::{Map, Value, json};
 
 /// The members of a path that are operations.
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
-/// The old and new places of referenced parts.
+/// The places of parts that references name, in version 2 and in version 3.
 const MOVED: [(&str, &str); 3] = [
     ("#/definitions/", "#/components/schemas/"),
     ("#/parameters/", "#/components/parameters/"),
@@ -41,7 +41,7 @@ fn list<'v>(items: impl IntoIterator<Item = &'v Value>, convert: impl Fn(&Value)
     Value::Array(items.into_iter().map(convert).collect())
 }
 
-/// Copies these members and extensions, and converts a reference.
+/// Copies the members with these names, and extensions, and converts a reference.
 fn copied(value: &Value, names: &[&str]) -> Map {
     let members = value.as_object().into_iter().flat_map(Map::iter);
     let kept = members.filter(|(name, _)| names.contains(&&**name) || name.starts_with("x-"));

@@ -1,4 +1,4 @@
-//! Writes large JSON objects member by member, so that a document is never a whole tree.
+//! Writes large JSON objects member by member, so that no value tree of a whole document is built.
 //!
 //! Members can be written separately and joined later.
 

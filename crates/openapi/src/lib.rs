@@ -1,12 +1,12 @@
-//! OpenAPI: the requests that this server accepts, in the forms that clients read.
+//! OpenAPI: documents that describe the requests of this server, in the formats that clients read.
 //!
-//! Version 3 has an index and a document for each group version. Version 2 is one document, as JSON and as protobuf.
-//! All are rendered from one model of operations, which derives from descriptions of resources, and from the compiled
-//! schemas.
+//! Version 3 has an index, and a document for each group version. Version 2 is one document, as JSON and as protobuf.
+//! All are rendered from one model of operations. The model is derived from descriptions of resources and from the
+//! compiled schemas.
 //!
 //! Documents are assembled from fragments, one for each group version, which keep their rendered parts. When one of
-//! thousands changes, the others are only copied. A document is built on demand and then kept as bytes. The crate must
-//! not know the existing resources: the composition of a server supplies them.
+//! thousands changes, the rendered parts of the others are copied. A document is built on demand and then kept as
+//! bytes. The crate must not know which resources exist: the server passes their descriptions.
 
 mod action;
 mod addition;

@@ -1,6 +1,6 @@
-//! The operations of a group version, derived from its description: one model for every form of OpenAPI.
+//! The operations of a group version, derived from its description. All forms of OpenAPI are rendered from this model.
 //!
-//! It must not know the syntax of operations. Generated clients rely on the ids and tags.
+//! The model must not know the syntax of OpenAPI. Generated clients rely on the ids and tags.
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value, json};
@@ -23,7 +23,7 @@ pub(crate) struct PathItem {
 }
 
 impl PathItem {
-    /// The path in a dialect, given by functions for operations and parameters.
+    /// Renders the path. The functions render an operation and a parameter.
     pub(crate) fn described(
         &self,
         operation: impl Fn(&Operation) -> Value,
@@ -48,11 +48,11 @@ pub(crate) struct Operation {
     pub(crate) tag: String,
     /// `None` without a resource.
     pub(crate) kind: Option<GroupVersionKind>,
-    /// Lists of parameters. The operation has all of them.
+    /// Lists of parameters. The operation has the parameters of all of them.
     pub(crate) parameters: Vec<&'static [Parameter]>,
-    /// True for a resource that can be watched, so that its lists can be streams.
+    /// True if the resource can be watched, so that its lists can be streams.
     pub(crate) is_watched: bool,
-    /// The name of the request body's definition. `None` without a body, or for any form.
+    /// The name of the request body's definition. `None` if there is no body, or if it may have any form.
     pub(crate) body: Option<String>,
     /// The name of the response body's definition.
     pub(crate) answer: Option<String>,
@@ -67,7 +67,7 @@ impl Operation {
     /// The media types of its responses.
     pub(crate) fn produces(&self) -> &'static [&'static str] {
         match self.action {
-            // Its lists have the formats of its objects.
+            // Without watches, lists have the media types of objects.
             Action::List if !self.is_watched => Action::Get.produces(self.origin),
             action => action.produces(self.origin),
         }
@@ -106,7 +106,7 @@ pub(crate) fn paths(version: &VersionDescription, schemas: &Schemas) -> Vec<Path
 /// The group in the ids of operations, such as `RbacAuthorization`.
 pub(crate) fn title(group: &str) -> String {
     let stem = if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) };
-    // Ids are identifiers in generated clients, which allow no hyphens.
+    // Ids become identifiers in generated clients, which can't contain hyphens.
     stem.split(['.', '-']).map(capitalized).collect()
 }
 
@@ -148,7 +148,7 @@ struct Naming<'a> {
     schemas: &'a Schemas,
 }
 
-/// A resource with the common parts of its operations.
+/// A resource, and what all its operations share.
 struct Subject<'n> {
     resource: &'n ResourceDescription,
     /// The path before the plural.
@@ -209,7 +209,7 @@ impl<'a> Naming<'a> {
             let described = |action| {
                 let mut operation = self.operation(action, &scoped, resource, &resource.kind);
                 if action == Action::Get {
-                    // Subresources have none of these.
+                    // These parameters don't apply to subresources.
                     operation.parameters.push(parameters::query_of_objects());
                 }
                 operation
@@ -228,7 +228,7 @@ impl<'a> Naming<'a> {
         items
     }
 
-    /// The deprecated paths, on which a GET is a watch.
+    /// The deprecated paths where a GET is a watch.
     fn watch_paths(&self, subject: &Subject<'_>) -> Vec<PathItem> {
         let (kind, plural) = (&subject.resource.kind, &subject.resource.plural);
         let scoped = subject.scoped_kind();
@@ -284,8 +284,8 @@ impl<'a> Naming<'a> {
             id: format!("{verb}{}{collection}{words}", self.infix),
             description: format!("{sentence} {}", kind.kind),
             tag: self.tag.clone(),
-            // For the scale of a custom object upstream names the resource's kind, for a built-in one that of the
-            // scale.
+            // For the scale subresource of a custom object, upstream names the kind of the resource; for that of a
+            // built-in object, the kind `Scale`.
             kind: Some(if origin == Origin::Custom { resource.kind.clone() } else { kind.clone() }),
             parameters: action.parameters(origin),
             is_watched: resource.allows(Verb::Watch),

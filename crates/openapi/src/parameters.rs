@@ -1,6 +1,7 @@
-//! The parameters of requests, as tables: name, place, type and description, and the actions that have them.
+//! The parameters of requests, in tables: name, place, type and description, and the actions that have them.
 //!
-//! Only supported parameters are listed. The crate that parses the `keelson.io/` parameters announces them.
+//! Only parameters that the server supports are listed. Parameters with the prefix `keelson.io/` come from the crate
+//! that parses them.
 
 use std::sync::LazyLock;
 
@@ -78,7 +79,7 @@ pub(crate) const LIST: &[Parameter] = &[
     ),
 ];
 
-/// The parameters of a delete of a collection that select its objects.
+/// The parameters with which a delete of a collection selects objects.
 pub(crate) const SELECTION: &[Parameter] = &[
     CONTINUE,
     FIELD_SELECTOR,
@@ -120,7 +121,7 @@ pub(crate) const DELETE: &[Parameter] = &[
     ),
 ];
 
-/// The query parameters of lists, watches and reads in addition to those of Kubernetes.
+/// The query parameters of lists, watches and reads that Kubernetes does not have.
 static QUERY_OF_LISTS: LazyLock<Box<[Parameter]>> = LazyLock::new(|| query_of(&[Request::List, Request::Watch]));
 static QUERY_OF_OBJECTS: LazyLock<Box<[Parameter]>> = LazyLock::new(|| query_of(&[Request::Get]));
 
@@ -139,17 +140,17 @@ fn query_of(requests: &[Request]) -> Box<[Parameter]> {
     taken.map(described).collect()
 }
 
-/// The query parameters of lists in addition to those of Kubernetes.
+/// The query parameters of lists that Kubernetes does not have.
 pub(crate) fn query_of_lists() -> &'static [Parameter] {
     &QUERY_OF_LISTS
 }
 
-/// The query parameters of reads in addition to those of Kubernetes.
+/// The query parameters of reads that Kubernetes does not have.
 pub(crate) fn query_of_objects() -> &'static [Parameter] {
     &QUERY_OF_OBJECTS
 }
 
-/// All parameters. Some are in several lists.
+/// All parameters. A parameter that is in several lists is repeated.
 pub(crate) fn all() -> impl Iterator<Item = &'static Parameter> {
     const OWN: &[&[Parameter]] = &[&[NAME, NAMESPACE, PRETTY], READ, LIST, SELECTION, WRITE, PATCH, DELETE];
     OWN.iter().copied().flatten().chain(query_of_lists())

@@ -1,9 +1,9 @@
-//! The rendered parts of one part of the API: its version 3 document, its line in the index, and its addition to
+//! The rendered content of one part of the API: its version 3 document, its line in the index, and its addition to
 //! version 2.
 //!
-//! Each is built on demand and kept, so a change of one part among thousands renders only that one. The index needs
-//! only the hash of a document. For custom group versions all parts are kept compressed, and documents only after the
-//! first request.
+//! Each of them is built on demand and then kept, so a change of one part among thousands renders only that part. The
+//! index needs only the hash of a document. For custom group versions everything is kept compressed, and a document is
+//! kept only after its first request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -52,7 +52,7 @@ impl Piece {
         self.document.get_or_init(make).clone()
     }
 
-    /// The version 3 document as protobuf, with the hash of the JSON.
+    /// The version 3 document as protobuf, with the hash of the JSON document.
     pub(crate) fn protobuf(&self, scope: DocumentScope<'_>, shared: &SharedDefinitions) -> Arc<Document> {
         let make = || {
             let json = self.document(scope, shared);

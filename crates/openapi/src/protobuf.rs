@@ -1,7 +1,7 @@
-//! OpenAPI 2 as protobuf: the messages of gnostic's `openapi.v2` package, with field numbers in the tables below.
+//! OpenAPI 2 as protobuf: the messages of gnostic's `openapi.v2` package. The tables below have their field numbers.
 //!
-//! It converts the JSON of a piece, independent of its source. gnostic stores "any" values as YAML text, of which JSON
-//! is a subset.
+//! The module converts the JSON of a path or definition, whatever its source. gnostic stores values of any type as YAML
+//! text; JSON is valid YAML.
 
 mod v3;
 
@@ -56,7 +56,7 @@ const PATHS_PATH: u32 = 2;
 /// `Any.yaml`.
 const ANY_YAML: u32 = 2;
 
-/// A message: its fields, and the number of the list of `x-` extensions.
+/// A message: its fields, and the number of the field for `x-` extensions.
 struct Message {
     fields: &'static [(&'static str, u32, FieldForm)],
     extensions: u32,
@@ -85,7 +85,7 @@ enum FieldForm {
     Members(&'static FieldForm),
     /// A parameter, or a reference to one.
     Parameter,
-    /// A parameter. Its place determines the message.
+    /// A parameter that is no reference. Its place (`in`) determines the message.
     StatedParameter,
     /// `SecurityDefinitionsItem` with an API key, the only kind in use.
     SecurityDefinition,
@@ -294,7 +294,7 @@ impl FieldForm {
     }
 }
 
-/// `AdditionalPropertiesItem`, a choice of two, so that false is written too.
+/// `AdditionalPropertiesItem`, a choice of two messages. Therefore false is written too.
 fn schema_or_flag(value: &Value, schema: impl Fn(&Value) -> Vec<u8>) -> Vec<u8> {
     const SCHEMA_MEMBER: u32 = 1;
     const FLAG_MEMBER: u32 = 2;
@@ -323,7 +323,7 @@ fn or_reference(value: &Value, content: impl FnOnce(&Value) -> Vec<u8>) -> Vec<u
     choice
 }
 
-/// `DefaultType`, a choice of three scalars, which are written even if zero.
+/// `DefaultType`, a choice of three scalars. Therefore zero values are written too.
 fn default_type(value: &Value) -> Vec<u8> {
     const NUMBER: u32 = 1;
     const FLAG: u32 = 2;
@@ -341,7 +341,7 @@ fn default_type(value: &Value) -> Vec<u8> {
     choice
 }
 
-/// `Parameter`: a body parameter, or another one with a message for each place.
+/// `Parameter`: a body parameter, or a parameter of another place. Each place has its own message.
 fn stated_parameter(value: &Value) -> Vec<u8> {
     const BODY: u32 = 1;
     const NON_BODY: u32 = 2;

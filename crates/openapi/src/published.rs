@@ -1,8 +1,7 @@
-//! The published form of a structural schema: nearly unchanged in version 3, and without unsupported parts in version
-//! 2.
+//! The published form of a structural schema: nearly unchanged in version 3, without unsupported parts in version 2.
 //!
-//! Version 2 has no alternatives and no nullable values, and kubectl treats the named fields as the only ones. A
-//! nullable value therefore has no type there, and one that preserves unknown fields has no named fields. All this is
+//! Version 2 has no alternatives and no nullable values, and kubectl treats the named fields as the only ones. So in
+//! version 2 a nullable value has no type, and an object that preserves unknown fields names no fields. All this is
 //! upstream's behaviour.
 
 use keelson_meta::json::{Map, Value, json};
@@ -10,7 +9,7 @@ use keelson_meta::json::{Map, Value, json};
 use crate::custom;
 use crate::schema::Dialect;
 
-/// Keywords published unchanged.
+/// Keywords that are published unchanged.
 const STATED: &[&str] = &[
     "description",
     "title",
@@ -42,22 +41,22 @@ const STATED: &[&str] = &[
     "x-kubernetes-validations",
 ];
 
-/// Keywords unsupported in version 2.
+/// Keywords that version 2 does not support.
 const STATED_IN_V3: &[&str] = &["allOf", "anyOf", "default", "not", "nullable", "oneOf"];
 
-/// Keywords whose value is one of the field.
+/// Keywords whose value is a value of the field itself.
 const VALUES: [&str; 2] = ["default", "example"];
 
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 const PRESERVES: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Returns true if an object is published without fields.
+/// Returns true if an object is published without its fields.
 pub(crate) fn takes_any(document: &Map, dialect: Dialect) -> bool {
     dialect == Dialect::V2 && is(document, PRESERVES)
 }
 
-/// A schema with all its parts.
+/// Converts a schema with all its parts.
 pub(crate) fn schema(stated: &Map, dialect: Dialect) -> Map {
     let mut out = Map::new();
     for (keyword, value) in stated {
@@ -70,7 +69,7 @@ pub(crate) fn schema(stated: &Map, dialect: Dialect) -> Map {
                 let fields = fields.map(|(name, field)| (name.to_owned(), below(field, dialect)));
                 out.insert(keyword, fields.collect::<Map>());
             }
-            // A flag that is false is omitted. A value may be `false`.
+            // A keyword with the value false is omitted, but false may be a default or an example.
             _ if *value == Value::Bool(false) && !VALUES.contains(&keyword) => {}
             _ if STATED.contains(&keyword) || (dialect == Dialect::V3 && STATED_IN_V3.contains(&keyword)) => {
                 out.insert(keyword, value.clone());
@@ -100,7 +99,7 @@ pub(crate) fn add_properties<'n>(schema: &mut Map, fields: impl IntoIterator<Ite
     schema.insert("properties", properties);
 }
 
-/// A subschema. Additional properties may also be a boolean.
+/// Converts a subschema. Additional properties may also be a boolean.
 fn below(value: &Value, dialect: Dialect) -> Value {
     match value.as_object() {
         Some(stated) => Value::Object(schema(stated, dialect)),
@@ -135,7 +134,7 @@ fn simplify(stated: &Map, out: &mut Map) {
     }
 }
 
-/// States the alternatives of an int-or-string, unless the schema does.
+/// Adds the alternatives of an int-or-string, unless the schema states them.
 fn spell_out(out: &mut Map) {
     if !is(out, INT_OR_STRING) {
         return;

@@ -1,7 +1,7 @@
 //! Schemas in the syntax of both OpenAPI versions.
 //!
-//! Version 2 has no defaults and no alternatives, and an int-or-string is a string there. In version 3 a `$ref` has no
-//! siblings, so one with a description is wrapped in `allOf`.
+//! Version 2 has no defaults and no alternatives, and in it an int-or-string is a string. In version 3 a `$ref` can't
+//! have other members beside it, so a reference with a description is wrapped in `allOf`.
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value, json};
@@ -52,7 +52,7 @@ impl Dialect {
     fn field(self, field: SchemaRef<'_>) -> Value {
         let mut beside = Map::new();
         let named = field.definition_name();
-        // Without its own description a field has the definition's, which is stated there.
+        // A description equal to that of the definition is left out, since the definition has it.
         if named.is_none() || field.description() != field.definition_description() {
             set_text(&mut beside, "description", field.description());
         }
@@ -93,7 +93,7 @@ impl Dialect {
         Value::Object(beside)
     }
 
-    /// A reference with siblings.
+    /// A reference with other members beside it.
     pub(crate) fn referring(self, name: &str, mut beside: Map) -> Value {
         let reference = self.reference(name);
         if beside.is_empty() {
@@ -115,7 +115,8 @@ impl Dialect {
     fn set_type(self, out: &mut Map, schema: SchemaRef<'_>) {
         match schema.of() {
             Type::Any => {
-                // The schemas of custom resources allow any value. Other values without fields are objects.
+                // The schemas in custom resource definitions allow any value. Any other value without declared fields
+                // is an object.
                 if !schema.definition_name().is_some_and(|name| name.ends_with("apiextensions.v1.JSON")) {
                     set(out, "type", "object");
                 }
@@ -195,7 +196,7 @@ pub(crate) fn kind(kind: &GroupVersionKind) -> Value {
     json!({ "group": kind.group, "version": kind.version, "kind": kind.kind })
 }
 
-/// The default of a field: a declared one, or the zero value that Kubernetes writes.
+/// The default of a field: a declared default, or the zero value that Kubernetes writes.
 fn default_of(field: SchemaRef<'_>) -> Option<Value> {
     if let Some(default) = field.default_json() {
         return serde_json::from_str(default).ok();
@@ -203,7 +204,7 @@ fn default_of(field: SchemaRef<'_>) -> Option<Value> {
     if field.has_zero_default() {
         return zero_of(field);
     }
-    // An optional scalar is absent instead of zero, while a struct without a pointer is always present.
+    // No default: an optional scalar is absent instead of zero. Only a struct without a pointer is always present.
     if field.pointer() || (field.omitted_when_zero() && field.of() != Type::Object) {
         return None;
     }

@@ -1,7 +1,8 @@
 //! The definitions and settings shared by the documents of all group versions.
 //!
 //! Every document uses the same few definitions: object metadata, `Status`, the options of a delete. Each is rendered
-//! once in each form and then copied, so that a document of a custom group version costs only its own paths.
+//! once in each format and then copied. So a document of a custom group version costs only the rendering of its own
+//! paths.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -31,7 +32,7 @@ pub(crate) fn security() -> Value {
     json!([{ (BEARER_TOKEN): [] }])
 }
 
-/// The form of a document's piece.
+/// The format of a rendered piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rendering {
     V3,
@@ -53,13 +54,13 @@ pub struct SharedDefinitions {
 #[derive(Debug)]
 struct Definition {
     schema: SchemaRef<'static>,
-    /// By [`Rendering`].
+    /// The rendered definition in each format, indexed by [`Rendering`].
     rendered: [OnceLock<Vec<u8>>; 3],
 }
 
 impl SharedDefinitions {
-    /// The shared definitions for a server of this version. `DeleteOptions` and `WatchEvent` belong to all `versions`:
-    /// the built-in ones, as in kube-apiserver.
+    /// Creates the shared definitions for a server of this version. `DeleteOptions` and `WatchEvent` list all of
+    /// `versions` as theirs; as in kube-apiserver, these are the built-in versions.
     pub fn new(schemas: &'static Schemas, versions: &[VersionDescription], server_version: &str) -> Arc<Self> {
         let definition = |schema: SchemaRef<'static>| {
             let name = schema.definition_name()?;

@@ -1,7 +1,7 @@
 //! OpenAPI 2 (Swagger): one document with all parts of the API, as JSON and as protobuf.
 //!
-//! The pieces of the document are built as JSON, one at a time, and written or converted to protobuf. Each part of the
-//! API keeps its pieces, so that a change of one part renders no other.
+//! The content of the document is built as JSON, one piece at a time, and then written as JSON or converted to
+//! protobuf. Each part of the API keeps its pieces, so that a change of one part does not render the others again.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::protobuf;
 use crate::schema::Dialect;
 use crate::shared::{Rendering, SharedDefinitions, security, security_schemes};
 
-/// The number of hash digits in the name of a parameter.
+/// The number of digits of the hash in the name of a parameter.
 const SHOWN_OF_HASH: usize = 8;
 
 /// The addition of a part to the document.
@@ -46,7 +46,7 @@ pub(crate) fn addition(scope: DocumentScope<'_>, shared: &SharedDefinitions, ren
     }
 }
 
-/// The document of all paths and definitions, in order. `paths` are already [joined](join_paths).
+/// Writes the document with all paths and definitions, in order. `paths` are already [joined](join_paths).
 pub(crate) fn document<'p>(
     shared: &SharedDefinitions,
     rendering: Rendering,
@@ -105,7 +105,7 @@ fn operation(operation: &Operation) -> Value {
     Value::Object(fields)
 }
 
-/// A reference to a parameter, which the document states once for thousands of operations.
+/// A reference to a parameter. The document states the parameter once for thousands of operations.
 fn parameter(parameter: &Parameter) -> Value {
     let (name, _) = shared_parameter(parameter);
     json!({ "$ref": format!("#/parameters/{name}") })
@@ -116,8 +116,8 @@ fn all_parameters() -> BTreeMap<String, Value> {
     parameters::all().map(shared_parameter).collect()
 }
 
-/// A parameter, and its name in the document, which contains a hash of it. As in kube-apiserver, the name begins with
-/// the parameter's, by which clients detect support for it.
+/// A parameter, and its name in the document. The name begins with the parameter's own and ends in a hash of its
+/// content, as in kube-apiserver. Clients find out by the beginning whether the parameter is supported.
 fn shared_parameter(parameter: &Parameter) -> (String, Value) {
     let mut fields = Map::new();
     fields.insert("name", json!(parameter.name));
@@ -130,6 +130,6 @@ fn shared_parameter(parameter: &Parameter) -> (String, Value) {
     }
     let value = Value::Object(fields);
     let hash = document::hash(value.to_string().as_bytes());
-    // A slash would have to be escaped in references, which not every parser decodes.
+    // Slashes are replaced: they would have to be escaped in references, which not every parser decodes.
     (format!("{}-{}", parameter.name.replace('/', "."), &hash[..SHOWN_OF_HASH]), value)
 }

@@ -49,7 +49,8 @@ fn operation(operation: &Operation) -> Value {
     set("operationId", json!(operation.id));
     let parameters: Vec<Value> = operation.parameters.iter().copied().flatten().map(parameter).collect();
     if !parameters.is_empty() {
-        // Stated in full on each operation: kubectl looks for `fieldValidation` here and does not follow references.
+        // The parameters are stated in full on each operation: kubectl looks for `fieldValidation` here and does not
+        // follow references.
         set("parameters", Value::Array(parameters));
     }
     let body = operation.action.body();

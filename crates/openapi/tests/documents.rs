@@ -1,6 +1,7 @@
-//! The documents as clients read them.
+//! Tests of the documents as clients read them.
 //!
-//! They are compared with upstream's rules for each kind. Renderings are counted, not timed.
+//! The documents are compared with upstream's rules for each kind. Tests of cost count how often a part is rendered,
+//! and measure no time.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ fn kind(kind: &GroupVersionKind) -> Value {
     json!({ "group": kind.group, "version": kind.version, "kind": kind.kind })
 }
 
-/// Each group version with its document.
+/// Calls `check` for each group version, with its document.
 fn every_version(mut check: impl FnMut(&'static keelson_resources::Group, &'static str, &Value)) {
     let openapi = openapi();
     for group in keelson_builtin::catalogue().groups() {
@@ -213,7 +214,7 @@ fn an_operation_says_what_it_takes_and_what_it_gives() {
     );
 }
 
-/// Reads protobuf by field numbers, without knowing the messages.
+/// Reads protobuf by field numbers. Does not know the messages.
 mod wire {
     /// The length-delimited fields of a message with this number.
     pub(crate) fn fields(mut message: &[u8], wanted: u64) -> Vec<&[u8]> {
@@ -281,7 +282,7 @@ fn protobuf_holds_what_the_json_of_version_2_holds() {
     }
 }
 
-/// A schema stated in a test.
+/// A schema that a test states.
 #[derive(Debug)]
 struct Stated(Value);
 
@@ -316,7 +317,8 @@ fn custom(group: &str, plural: &str) -> VersionDescription {
 
 #[test]
 fn a_group_that_is_added_is_in_every_form_and_leaves_the_others_as_they_are() {
-    // Its name begins like that of a built-in group, and sorts before its versions.
+    // The group's name begins like that of a built-in group, and its path sorts before the paths of the built-in
+    // versions.
     let (before, after) = (openapi(), assembled("v1.36.2", &[custom("apps.example.org", "widgets")]));
     let path = "/apis/apps.example.org/v1/namespaces/{namespace}/widgets";
     for text in ["apis/apps.example.org/v1", "apis/apps", "apis/apps/v1"] {
@@ -368,7 +370,7 @@ fn a_custom_kind_has_its_definition_and_that_of_its_lists_in_every_form() {
 
 #[test]
 fn a_custom_kind_never_takes_the_name_of_a_built_in_definition() {
-    // Groups that are reversed names of built-in definitions.
+    // Each group is the reversed name of a built-in definition.
     for (group, kind) in [
         ("apiextensions.apis.pkg.apiextensions-apiserver.k8s.io", "CustomResourceDefinition"),
         ("core.api.k8s.io", "Pod"),
@@ -431,7 +433,7 @@ fn definitions_of_other_servers_replace_none_of_this_one() {
     }
     let answer = &posed["paths"]["/apis/far.example.org/v1/things"]["get"]["responses"]["200"]["schema"]["$ref"];
     assert_eq!(answer, "#/definitions/org.example.apps.v1.Widget_v2");
-    // Another server on the store describes custom kinds equally.
+    // If another server on the store describes the same custom kind, its definition is equal and gets no suffix.
     assert!(with(widget)["definitions"].get("org.example.apps.v1.Widget_v2").is_none());
 }
 
@@ -446,7 +448,7 @@ impl SchemaDocument for Counted {
     }
 }
 
-/// A change of one among many custom group versions renders no other in any form.
+/// When one of many custom group versions changes, the others are not rendered again in any form.
 #[test]
 fn a_change_of_one_among_many_renders_that_one() {
     const MANY: usize = 50;

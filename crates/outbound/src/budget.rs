@@ -1,4 +1,4 @@
-//! Limits for bytes shared by many holders.
+//! A limit for bytes that many holders share.
 //!
 //! Each holder has a reservation, which returns its bytes when dropped.
 
@@ -23,7 +23,7 @@ pub struct ByteReservation {
 }
 
 impl ByteBudget {
-    /// Creates a budget without reservations.
+    /// Creates a budget of `most` bytes, none of them reserved.
     pub fn new(most: usize) -> Self {
         Self(Arc::new(Budget { reserved: AtomicUsize::new(0), most }))
     }
@@ -31,14 +31,14 @@ impl ByteBudget {
     /// Reserves this many bytes.
     ///
     /// # Errors
-    /// The budget has fewer left.
+    /// Fewer bytes are left in the budget.
     pub fn hold(&self, bytes: usize) -> Result<ByteReservation, String> {
         let mut reservation = self.reserve();
         reservation.grow(bytes)?;
         Ok(reservation)
     }
 
-    /// An empty reservation.
+    /// Creates a reservation of no bytes.
     pub fn reserve(&self) -> ByteReservation {
         ByteReservation { bytes: 0, of: self.0.clone() }
     }
@@ -48,7 +48,7 @@ impl ByteReservation {
     /// Reserves more bytes.
     ///
     /// # Errors
-    /// The budget has fewer left. The reservation stays as it was.
+    /// Fewer bytes are left in the budget. The reservation stays as it was.
     pub fn grow(&mut self, by: usize) -> Result<(), String> {
         if self.of.reserved.fetch_add(by, Ordering::Relaxed) + by > self.of.most {
             self.of.reserved.fetch_sub(by, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Destinations of calls: the `clientConfig` of webhook configurations.
 //!
-//! They are read as stored. Validation happens when they are written.
+//! Configurations are read from stored objects, which were validated when they were written.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -10,10 +10,10 @@ use keelson_meta::json::Value;
 use crate::outbound::clean_path;
 use crate::remote_service::service_host;
 
-/// The port of a service that states none.
+/// The port of a service reference that names none.
 const DEFAULT_SERVICE_PORT: u16 = 443;
 
-/// The destination of a call, with the trusted authorities.
+/// The destination of a call, and the authorities trusted for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientConfig {
     /// The destination.
@@ -40,7 +40,7 @@ pub enum Destination {
         /// The path of the URL.
         path: String,
     },
-    /// A known address of an aggregated server, which gets the front proxy certificate.
+    /// A known address of an aggregated server, to which this server presents the front proxy certificate.
     Server {
         /// The host: a name or an address.
         host: String,
@@ -52,7 +52,8 @@ pub enum Destination {
 }
 
 impl ClientConfig {
-    /// A destination whose certificate these authorities have signed (PEM); empty for the system's.
+    /// Creates the configuration for a destination. `ca_bundle` has the trusted authorities (PEM); empty means the
+    /// system's.
     pub fn new(destination: Destination, ca_bundle: Vec<u8>) -> Self {
         Self { destination, ca_bundle, insecure_skip_tls_verify: false }
     }
@@ -60,7 +61,7 @@ impl ClientConfig {
     /// Reads a `clientConfig`.
     ///
     /// # Errors
-    /// It has neither URL nor service, or is invalid.
+    /// The configuration has neither URL nor service, or is invalid.
     pub fn of(config: &Value) -> Result<Self, String> {
         let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
         let ca_bundle = match config["caBundle"].as_str() {

@@ -1,6 +1,7 @@
 //! A TLS connection in a connection pool.
 //!
-//! It counts its requests: only a connection with an earlier request may have been closed by its peer meanwhile.
+//! A connection counts its requests. If a request fails on a connection that has carried requests before, the peer may
+//! have closed it meanwhile; on a new connection that can't be the reason.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub(crate) struct UsedConnection {
 }
 
 impl UsedConnection {
-    /// The connection of one request. Counts the request.
+    /// Returns the connection chosen for one request, and counts the request.
     pub(crate) fn of(captured: &CaptureConnection) -> Self {
         let mut extras = http::Extensions::new();
         if let Some(connected) = captured.connection_metadata().as_ref() {
@@ -51,14 +52,14 @@ impl UsedConnection {
 }
 
 impl SecureConnection {
-    /// Creates a connection that holds its permit while it is open.
+    /// Creates a connection that holds its permit until it is closed.
     pub(crate) fn new(stream: TlsStream<Opening<TcpStream>>, permit: OwnedSemaphorePermit) -> Self {
         let response_start = ResponseStart::default();
         let stream = RecordedStream::new(stream, response_start.clone());
         Self { stream: TokioIo::new(stream), uses: UseCount::default(), response_start, _permit: permit }
     }
 
-    /// The start of the current response.
+    /// The recorded start of the current response.
     pub(crate) fn response_start(&self) -> ResponseStart {
         self.response_start.clone()
     }

@@ -1,7 +1,8 @@
 //! Conversion webhooks of custom resource definitions.
 //!
-//! A call converts a batch of objects. The registry checks the result, since it knows what conversion may not change;
-//! here it is only parsed. A webhook with an unusable configuration always fails, but its definition is still served.
+//! A call converts a batch of objects. The response is only parsed here; the registry checks it, since it knows which
+//! fields a conversion may not change. A webhook with an unusable configuration fails every call, but its definition is
+//! still served.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +28,8 @@ use crate::stats::{ConversionKey, DefinitionStats, FailureKind};
 const RESPONSE_BYTES: usize = 32 << 20;
 /// The size in bytes above which responses are parsed on a blocking thread.
 const LARGE_BYTES: usize = 64 << 10;
-/// The number of excess objects that are still parsed, since upstream reports other faults of a response first.
+/// The number of excess objects that are still parsed, since upstream reports other faults of a response before their
+/// number.
 const READ_TOO_MANY: usize = BATCH_OBJECTS;
 
 /// The conversion webhook in a definition.
@@ -49,7 +51,7 @@ pub struct ConversionWebhook {
 }
 
 impl ConversionWebhook {
-    /// Creates the webhook of a definition. It is called when there are objects to convert.
+    /// Creates the webhook of a definition. It is called only when there are objects to convert.
     pub fn new(outbound: &Arc<Outbound>, conversion: WebhookConversion<'_>) -> Self {
         let webhook = conversion.webhook;
         Self {
@@ -60,7 +62,7 @@ impl ConversionWebhook {
         }
     }
 
-    /// The converter for a definition's `spec.conversion`; `None` where versions differ only by name.
+    /// The converter for a definition's `spec.conversion`; `None` if versions differ only by name.
     pub fn of(outbound: &Arc<Outbound>, definition: &str, conversion: &Value) -> Option<Arc<dyn Converter>> {
         let called = conversion["strategy"] == "Webhook";
         let conversion = WebhookConversion { definition, webhook: &conversion["webhook"] };
@@ -74,7 +76,7 @@ impl ConversionWebhook {
         let uid = self.outbound.random().uuid();
         let body = review::request(form, &uid, batch.to, batch.objects).await;
         let expected = Expected { objects: batch.objects.len(), bytes: CONVERTED_BYTES.max(2 * body.len()) };
-        // A conversion has no side effect.
+        // A conversion has no side effect, so a call may be repeated.
         let (effect, response_bytes) = (Effect::Idempotent, RESPONSE_BYTES);
         let asked = Call { method: Method::POST, body: body.into(), effect, time: CALL_TIME, response_bytes };
         let answer = call_with_retries(client, &asked).await.map_err(|error| match error {
@@ -99,7 +101,7 @@ struct Expected {
     bytes: usize,
 }
 
-/// Parses the objects of a response. Responses far above the limits are not parsed at all.
+/// Parses the objects in a response. A response far above the limits is not parsed at all.
 fn read(
     answer: &RestResponse,
     form: ReviewVersion,

@@ -1,6 +1,6 @@
-//! Credentials of the server for one host, sent with each request.
+//! Credentials of the server for one host, which are sent with each request.
 //!
-//! They belong to a client of that host. Redirects are not followed, so no other host receives them.
+//! Credentials belong to the client for that host. Redirects are not followed, so no other host receives them.
 
 use http::HeaderMap;
 

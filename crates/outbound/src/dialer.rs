@@ -1,9 +1,9 @@
-//! Connections to one host: addresses and TLS.
+//! Opens connections to one host: resolves its addresses, connects and sets up TLS.
 //!
-//! A service is looked up for each new connection, so that a moved one is found again. Its certificate must name the
-//! service, whatever its address. As upstream, calls to a service use HTTP/1.1: a connection has one call at a time, so
-//! calls spread over the endpoints. Calls to a host share one HTTP/2 connection where the host supports it, and so do
-//! forwarded requests.
+//! A service is resolved for each new connection, so that a service whose address has changed is found again. The
+//! certificate must name the service, whatever its address. As upstream, calls to a service use HTTP/1.1: a connection
+//! carries one call at a time, so calls spread over the endpoints. Calls to any other host share one HTTP/2 connection
+//! if the host supports it, and so do forwarded requests.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::remote_service::service_host;
 use crate::services::Services;
 use crate::tls;
 
-/// The time limit for connecting to one address, and for waiting until another connection is allowed.
+/// The time limit for connecting to one address, and for waiting for a permit to open a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// The time limit of a TLS handshake, as upstream.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -50,18 +50,18 @@ struct DialerSettings {
     connector: OnceCell<TlsConnector>,
     services: Arc<dyn Services>,
     proxy: Option<Proxy>,
-    /// A permit for each open connection, shared by all dialers of its kind.
+    /// A permit for each open connection, shared by all dialers of the same use.
     permits: Arc<Semaphore>,
 }
 
-/// The trusted certificates.
+/// The certificates that a dialer trusts and presents.
 #[derive(Clone)]
 pub(crate) struct Trust {
-    /// The authorities (PEM); empty for the system's.
+    /// The trusted authorities (PEM); empty for the system's.
     pub(crate) ca_bundle: Vec<u8>,
     /// True to trust any certificate.
     pub(crate) insecure_skip_tls_verify: bool,
-    /// Counts of certificates refused for faults that older clients accepted.
+    /// The number of certificates refused for faults that older clients accepted.
     pub(crate) faults: Arc<CertificateFaults>,
     /// The certificate of this server, if it presents one.
     pub(crate) certificate: Option<Arc<Presented>>,
@@ -79,7 +79,7 @@ pub(crate) enum Endpoint {
         name: String,
         port: u16,
     },
-    /// An address of a server whose certificate has another name.
+    /// The address of a server whose certificate has the name `name`.
     Server {
         host: String,
         port: u16,
@@ -88,7 +88,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// The expected name in the certificate.
+    /// The name that the certificate must have.
     fn server_name(&self) -> String {
         match self {
             Self::Host { host, .. } => host.clone(),
@@ -121,7 +121,7 @@ impl Dialer {
         }))
     }
 
-    /// The dialer with other protocols.
+    /// Returns the dialer with other offered protocols.
     pub(crate) fn with_protocols(&self, protocols: &'static [&'static [u8]]) -> Self {
         let DialerSettings { endpoint, server_name, trust, services, proxy, permits, .. } = &*self.0;
         Self(Arc::new(DialerSettings {
@@ -150,7 +150,7 @@ impl Dialer {
             return Err(DialError::Setup("too many connections to other servers are open".to_owned()));
         };
         let stream = self.stream(&addresses).await?;
-        // Requests are small and should not wait.
+        // Disables Nagle's algorithm: requests are small and should be sent at once.
         let _ = stream.set_nodelay(true);
         let handshake = connector.connect(name, Opening::new(stream, FirstBytes::default())).into_fallible();
         match tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
@@ -177,7 +177,7 @@ impl Dialer {
 
     async fn connector(&self) -> Result<TlsConnector, DialError> {
         let trust = self.0.trust.clone();
-        // The system's certificates are read from disk.
+        // Blocking: the system's certificates are read from disk.
         let config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&trust))).await;
         let mut config = config.map_err(DialError::Setup)?;
         config.alpn_protocols = self.0.protocols.iter().map(|protocol| protocol.to_vec()).collect();
@@ -185,7 +185,7 @@ impl Dialer {
     }
 }
 
-/// Connects to the first address that accepts.
+/// Connects to the first address that accepts a connection.
 async fn connected(addresses: &[(String, u16)]) -> Result<TcpStream, DialError> {
     let mut failed = DialError::Setup("there is no address".to_owned());
     for (host, port) in addresses {

@@ -1,8 +1,10 @@
-//! HTTP/1.1 connections with one request at a time, driven by the task that waits for the response.
+//! HTTP/1.1 connections that carry one request at a time. The task that waits for the response also drives the
+//! connection.
 //!
-//! A forwarded request needs no further task. Its task writes it, reads the response and takes the body in the same
-//! poll, so the body needs no copies beyond the connection's own. A few idle connections are kept. No task watches
-//! them, so one that was closed meanwhile is noticed at its next use, or at its timeout.
+//! A forwarded request therefore needs no further task. Its task sends the request, reads the response and takes the
+//! body in the same poll, so the body needs no copies beyond the connection's own. A few idle connections are kept. No
+//! task reads from them, so a connection that the server closed meanwhile is noticed at its next use, or at its
+//! timeout.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -26,9 +28,9 @@ use crate::repeat::Failure;
 use crate::response_start::ResponseStart;
 use crate::upstream::{ForwardBody, ForwardError, fault};
 
-/// The most requests to one server with such connections, and the most idle ones kept.
+/// The most concurrent requests to one server on such connections, and the most idle connections kept for it.
 pub(crate) const EXCLUSIVE_REQUESTS: usize = 32;
-/// The most requests to all servers with such connections.
+/// The most concurrent requests to all servers on such connections.
 pub(crate) const ALL_EXCLUSIVE_REQUESTS: usize = 400;
 /// The most buffered bytes of a response. Also limits its header.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -47,11 +49,11 @@ pub(crate) struct ExclusiveConnections {
 struct Idle {
     /// The most recently used one is last.
     connections: Vec<ExclusiveConnection>,
-    /// True if a task closes expired ones.
+    /// True if a task is closing expired connections.
     is_watched: bool,
 }
 
-/// One connection.
+/// A connection, and the time since when it is idle.
 struct ExclusiveConnection {
     sender: SendRequest<ForwardBody>,
     driver: http1::Connection<SecureConnection, ForwardBody>,
@@ -60,10 +62,10 @@ struct ExclusiveConnection {
     idle_since: Option<Instant>,
 }
 
-/// The reason why there is no response.
+/// The failure of a request on such a connection.
 pub(crate) struct ExclusiveError {
     pub(crate) error: ForwardError,
-    /// The request, if nothing of it was sent.
+    /// The request, if no part of it was sent.
     pub(crate) unsent: Option<Box<Request<ForwardBody>>>,
     /// The point at which the request failed.
     pub(crate) failure: Failure,
@@ -80,7 +82,7 @@ impl ExclusiveConnections {
         !self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Sends a request whose URI includes the server. Dropping the future or the response closes the connection.
+    /// Sends a request whose URI names the server. Dropping the future or the response closes the connection.
     pub(crate) async fn send(
         self: &Arc<Self>,
         mut request: Request<ForwardBody>,
@@ -103,7 +105,7 @@ impl ExclusiveConnections {
             if let Some(running) = &mut driver
                 && Pin::new(running).poll(context).is_ready()
             {
-                // The response future reports the end of the connection.
+                // The driver has ended. The response future reports the error of the connection.
                 driver = None;
             }
             sent.as_mut().poll(context)
@@ -130,7 +132,7 @@ impl ExclusiveConnections {
         }
     }
 
-    /// A connection ready for a request: an idle one, else a new one.
+    /// Returns a connection that is ready for a request: an idle one, or else a new one.
     async fn take(&self) -> Result<ExclusiveConnection, DialError> {
         loop {
             let Some(mut kept) = self.idle.lock().connections.pop() else { break };
@@ -146,7 +148,7 @@ impl ExclusiveConnections {
         Ok(ExclusiveConnection { sender, driver, response_start, idle_since: None })
     }
 
-    /// Keeps a connection after its response was read.
+    /// Returns a connection to the idle ones, after its response was read.
     fn keep(self: &Arc<Self>, mut connection: ExclusiveConnection) {
         connection.idle_since = Some(Instant::now());
         let mut idle = self.idle.lock();
@@ -177,14 +179,14 @@ impl ExclusiveConnection {
         self.idle_since.is_none_or(|since| since.elapsed() < IDLE_TIME)
     }
 
-    /// Returns true if it accepts a request, after everything received meanwhile was read.
+    /// Returns true if the connection accepts a request, after reading everything received meanwhile.
     fn is_ready(&mut self, context: &mut Context<'_>) -> bool {
         Pin::new(&mut self.driver).poll(context).is_pending()
             && matches!(self.sender.poll_ready(context), Poll::Ready(Ok(())))
     }
 }
 
-/// Rewrites a request for HTTP/1.1: the target is the path, and a header field has the host.
+/// Rewrites a request for HTTP/1.1: the request target becomes the path, and the host becomes a header field.
 fn to_origin_form(request: &mut Request<ForwardBody>) {
     let uri = request.uri();
     let host = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
@@ -198,12 +200,12 @@ fn to_origin_form(request: &mut Request<ForwardBody>) {
 /// The body of a forwarded response. Dropping it early aborts the request.
 pub struct ForwardedBody {
     incoming: Incoming,
-    /// The connection, driven by the body; `None` where a task drives it, and at the end.
+    /// The connection that the body drives; `None` if a task drives it, and at the end of the body.
     using: Option<Box<(ExclusiveConnection, Arc<ExclusiveConnections>)>>,
 }
 
 impl ForwardedBody {
-    /// Returns the connection once there is nothing more to read.
+    /// Returns the connection to the idle ones once there is nothing more to read.
     fn give_back(&mut self, context: &mut Context<'_>) {
         let Some(using) = self.using.take() else { return };
         let (mut connection, all) = *using;
@@ -229,7 +231,7 @@ impl Body for ForwardedBody {
         if frame.is_pending()
             && let Some(using) = &mut this.using
         {
-            // The body also reports the end or failure of the connection.
+            // Polls the connection too, since the body reports its end or failure.
             if Pin::new(&mut using.0.driver).poll(context).is_ready() {
                 this.using = None;
             }

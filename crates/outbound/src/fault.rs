@@ -1,7 +1,7 @@
 //! Failures of calls, in the words of Kubernetes' own client, which operators know and search for.
 //!
-//! The libraries here have other texts. This module inspects the causes of an error and returns the text of Go's `net`,
-//! `net/http` and `crypto/tls`.
+//! The libraries used here have other texts. This module inspects the causes of an error and returns the text of Go's
+//! `net`, `net/http` or `crypto/tls`.
 
 use std::error::Error as StdError;
 use std::io;
@@ -13,20 +13,21 @@ use thiserror::Error;
 /// The reason why a call has no usable response.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CallError {
-    /// The limits of concurrent and of waiting calls to this host are reached.
+    /// The limit of concurrent calls to this host and the limit of waiting calls are both reached.
     #[error("too many calls to {host} are under way")]
     Busy {
         /// Host and port.
         host: String,
     },
-    /// It timed out. Its outcome is unknown.
+    /// The call timed out. Its outcome is unknown.
     #[error("{0}")]
     Late(String),
-    /// It failed, with the text of upstream's client. It was not processed, or can be repeated.
+    /// The call failed, with the text of upstream's client. The peer has not processed it, or it can be repeated
+    /// without effect.
     #[error("{0}")]
     Failed(String),
-    /// It was sent and has no response, with the same kind of text. It may have been processed, and a repeat may have
-    /// another effect.
+    /// The call was sent and has no response, with the same kind of text. The peer may have processed it, and a repeat
+    /// may have another effect.
     #[error("{0}")]
     Unknown(String),
 }
@@ -47,7 +48,7 @@ pub(crate) enum DialError {
     /// The service has no usable address.
     #[error("{0}")]
     Service(String),
-    /// The name is unknown.
+    /// The name can't be resolved.
     #[error("dial tcp: lookup {host}: {why}")]
     Lookup { host: String, why: String },
     /// The connection was not accepted.
@@ -56,7 +57,7 @@ pub(crate) enum DialError {
     /// The TLS handshake failed.
     #[error("{}", tls_text(.0))]
     Tls(io::Error),
-    /// The peer answered without TLS.
+    /// The peer answered in plain HTTP, without TLS.
     #[error("http: server gave HTTP response to HTTPS client")]
     PlainHttp,
     /// The proxy refused the tunnel.
@@ -111,7 +112,7 @@ fn tls_text(error: &io::Error) -> String {
             format!("tls: failed to verify certificate: {text}")
         }
         Some(rustls::Error::InvalidMessage(_)) => "tls: first record does not look like a TLS handshake".to_owned(),
-        // In TLS 1.3 a server may refuse the client certificate after the handshake, so a read fails.
+        // In TLS 1.3 a server may refuse the client certificate after the handshake. Then a read fails.
         Some(rustls::Error::AlertReceived(alert)) => format!("remote error: tls: {}", alert_text(*alert)),
         Some(rustls::Error::PeerIncompatible(_)) => "remote error: tls: protocol version not supported".to_owned(),
         Some(other) => format!("tls: {other}"),
@@ -150,7 +151,7 @@ fn io_text(error: &io::Error) -> String {
     }
 }
 
-/// The text of a failed request, whichever layer failed.
+/// The text of a failed request, whichever library reported the failure.
 pub(crate) fn text(error: &(dyn StdError + 'static)) -> String {
     let causes = || std::iter::successors(Some(error), |error| (*error).source());
     if let Some(dial) = causes().find_map(|cause| cause.downcast_ref::<DialError>()) {

@@ -1,6 +1,6 @@
-//! Metrics of this server's requests to one host, and of certificates refused for outdated properties.
+//! Metrics of this server's requests to one host, and of certificates refused for faults that older clients accepted.
 //!
-//! They live while a client of the host exists, which bounds the number of series.
+//! A meter exists while a client of the host exists, which bounds the number of series.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct HostMeter(Mutex<Vec<(Method, Arc<MethodMeter>)>>);
 /// The counts of the requests of one method to one host.
 #[derive(Debug)]
 pub struct MethodMeter {
-    /// The durations until responses were read.
+    /// The times from a request to the end of its response.
     pub times: AtomicHistogram,
     /// The sizes of requests.
     pub request_sizes: AtomicHistogram,
@@ -89,7 +89,7 @@ impl MethodMeter {
     }
 }
 
-/// A host returns few different codes.
+/// Adds one to a code's count. The list is short, since a host returns few different codes.
 fn add(counts: &Mutex<Vec<(u16, u64)>>, code: u16) {
     let mut counts = counts.lock();
     match counts.iter_mut().find(|(known, _)| *known == code) {
@@ -98,11 +98,11 @@ fn add(counts: &Mutex<Vec<(u16, u64)>>, code: u16) {
     }
 }
 
-/// Certificates refused for faults that older clients accepted.
+/// The number of certificates refused for faults that older clients accepted.
 #[derive(Debug, Default)]
 pub struct CertificateFaults {
-    /// They are signed with SHA-1.
+    /// Certificates signed with SHA-1.
     pub insecure_sha1: Count,
-    /// They have a common name and no other.
+    /// Certificates with a common name and no subject alternative name.
     pub missing_san: Count,
 }

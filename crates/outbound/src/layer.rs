@@ -1,7 +1,8 @@
-//! Layers around a connection's stream: each inspects reads or writes and passes everything else on.
+//! Layers around a connection's stream. Each inspects or changes reads or writes, and leaves all other calls to the
+//! stream.
 //!
-//! A [`Layer`] in a [`Layered`] stream needs no forwarding code, since the stream forwards all calls of the read and
-//! write traits. Client connections have layers too.
+//! A [`Layer`] in a [`Layered`] stream needs no forwarding code: the stream forwards all calls of the read and write
+//! traits. Connections from clients have layers too.
 
 use std::io;
 use std::pin::Pin;
@@ -21,7 +22,7 @@ pub trait Layer: Unpin {
         Pin::new(inner).poll_read(context, buffer)
     }
 
-    /// Passes on the outcome of a write.
+    /// Receives the outcome of a write and returns it.
     fn written(&mut self, _: &mut Context<'_>, write: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         write
     }

@@ -2,8 +2,8 @@
 //!
 //! A call has a timeout and a size limit for its response. It goes to an `https` URL or a service of the cluster,
 //! follows no redirect, and uses a proxy of the environment only if enabled. The peer is not trusted: it may hang, send
-//! false data, stream without end or fail halfway, and delays only the caller. Failures have the texts of Kubernetes'
-//! own client. The callers own the content of requests and the trust in responses.
+//! false data, stream without end or fail halfway. That delays only the caller. Failures have the texts of Kubernetes'
+//! own client. Callers define the content of requests and decide whether to trust responses.
 
 mod budget;
 mod client_config;

@@ -3,7 +3,7 @@
 //! Parsed JSON may need twenty times the memory of its text. Counting first costs about a nanosecond per byte and no
 //! memory. Invalid JSON is detected later, by the parser.
 
-/// The keys that lead to the objects.
+/// The path of keys that leads to the objects.
 const WAY: [&[u8]; 2] = [b"response", b"convertedObjects"];
 /// The nesting depth between two objects.
 const OBJECTS_DEPTH: usize = WAY.len() + 1;
@@ -33,7 +33,7 @@ struct Walk<'t> {
     depth: usize,
     /// The number of matched keys of the path to the objects.
     found: usize,
-    /// True inside the array of objects.
+    /// True while inside the array of objects.
     in_objects: bool,
     measured: Measured,
     /// The last string.
@@ -63,7 +63,7 @@ impl Walk<'_> {
                 if leads_on {
                     self.found += 1;
                     if self.found == WAY.len() && byte == b'[' {
-                        // Of duplicate keys the last one counts.
+                        // If a key occurs twice, the last one counts.
                         self.measured.objects = 0;
                         self.in_objects = true;
                     }

@@ -1,8 +1,9 @@
-//! Connections to kubelets, pods and endpoints of services, each for one request.
+//! Connections to kubelets, pods and endpoints of services, each for a single request.
 //!
-//! The addresses come from objects that users may write. A host is resolved once, and the connection goes to an address of that answer,
-//! so that a name can't change between the check and the connection. Each host has a limit of its own: a node that hangs takes no
-//! connections from others. Connections are not kept, so that none is left in a state that one user chose for another.
+//! The addresses come from objects that users may write. A host name is resolved once, and the connection uses an
+//! address of that answer, so the name can't change between the check and the connection. Each host has a limit of its
+//! own, so a node that hangs takes no connections from others. Connections are not reused: one that a user has brought
+//! into an unexpected state could otherwise carry another user's request.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -36,21 +37,21 @@ use crate::presented::{ClientCertificate, Presented};
 use crate::tls;
 use crate::upstream::{Counted, ForwardBody, ForwardError, ForwardPermit, fault, nothing};
 
-/// The connections to all nodes, pods and services together.
+/// The most connections to all nodes, pods and services together.
 pub const NODE_CONNECTIONS: usize = 1024;
-/// The connections to one host.
+/// The most connections to one host.
 const HOST_CONNECTIONS: usize = 256;
-/// The longest time to resolve a name, and for one address to accept a connection.
+/// The time limit for resolving a name, and for one address to accept a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// The longest time for the handshake of TLS, as upstream has it.
+/// The time limit of a TLS handshake, as upstream.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// The bytes of a response that wait for the client. It also bounds the head.
+/// The most bytes of a response that are buffered for the client. Also limits its header.
 const BUFFER_BYTES: usize = 64 << 10;
-/// The header fields of a response.
+/// The most header fields of a response.
 const HEADER_FIELDS: usize = 128;
-/// The time without a byte after which the system probes a connection, and the time between probes.
+/// The time without data after which the system probes a connection, and the time between probes.
 const PROBE_TIME: Duration = Duration::from_secs(15);
-/// The probes without an answer after which the connection is lost.
+/// The number of unanswered probes after which the connection counts as lost.
 const PROBES: u32 = 9;
 
 /// The security of a connection.
@@ -58,11 +59,12 @@ const PROBES: u32 = 9;
 pub enum Security {
     /// No TLS.
     Plain,
-    /// TLS with any certificate, as upstream has it for pods and services, which are reached by address.
+    /// TLS that accepts any certificate, as upstream does for pods and services, which are reached by address.
     Unverified,
-    /// TLS as a kubelet has it: its certificate is verified if there is an authority, and it is shown a client certificate.
+    /// TLS for a kubelet: its certificate is verified if an authority is configured, and this server presents a client
+    /// certificate.
     Kubelet,
-    /// The same with any certificate.
+    /// TLS for a kubelet that accepts any certificate.
     UnverifiedKubelet,
 }
 
@@ -75,16 +77,16 @@ pub struct NodeAddress {
     pub port: u16,
     /// The security of the connection.
     pub security: Security,
-    /// True if all addresses of the host have to be global unicast addresses.
+    /// True to refuse the host unless all its addresses are global unicast addresses.
     pub is_confined: bool,
 }
 
-/// The trust in kubelets, and the certificate that they are shown.
+/// The authorities that kubelets' certificates must have, and the client certificate for kubelets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct KubeletTrust {
-    /// The authorities that may have signed their certificates (PEM). If there is none, any certificate is accepted.
+    /// The authorities for kubelets' certificates (PEM). If empty, any certificate is accepted.
     pub ca_bundle: Vec<u8>,
-    /// The certificate that they are shown.
+    /// The client certificate that this server presents to kubelets.
     pub certificate: Option<ClientCertificate>,
 }
 
@@ -94,19 +96,19 @@ impl fmt::Debug for KubeletTrust {
     }
 }
 
-/// The reason for which there is no response.
+/// The reason why there is no response.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NodeError {
-    /// There are as many connections as there may be.
+    /// A limit of connections is reached.
     #[error("too many requests to {0} are under way")]
     Busy(String),
-    /// The host has an address that may not be reached.
+    /// The host has an address that must not be reached.
     #[error("address not allowed")]
     NotAllowed,
-    /// There is no connection, in the words of Go's client.
+    /// The connection could not be opened, with the text of Go's client.
     #[error("{0}")]
     Dial(String),
-    /// The request failed on the way, in the same words.
+    /// The request failed after that, with the text of Go's client.
     #[error("{0}")]
     Failed(String),
 }
@@ -114,7 +116,7 @@ pub enum NodeError {
 /// Connects to nodes, pods and services.
 pub struct NodeClient {
     kubelets: RwLock<Arc<KubeletTrust>>,
-    /// A connector for each security, made at its first use and dropped when the trust changes.
+    /// A connector for each kind of security, created at its first use and dropped when the trust changes.
     connectors: Mutex<HashMap<Security, TlsConnector>>,
     all: Arc<AtomicUsize>,
     most: usize,
@@ -128,7 +130,7 @@ impl fmt::Debug for NodeClient {
 }
 
 impl NodeClient {
-    /// A client with this trust, and so many connections at most.
+    /// Creates a client with this trust and at most this number of connections.
     ///
     /// # Errors
     /// The authorities or the certificate can't be read.
@@ -143,29 +145,30 @@ impl NodeClient {
         }))
     }
 
-    /// Uses another trust for the connections from now on.
+    /// Changes the trust for new connections.
     ///
     /// # Errors
     /// The authorities or the certificate can't be read. The trust stays as it was.
     pub fn change(&self, trust: KubeletTrust) -> Result<(), String> {
         check(&trust)?;
-        // ORDER: the connectors are dropped behind the change, under the lock under which they are made.
+        // ORDER: under the lock, the trust changes first and then the connectors are dropped. A connector is added only
+        // under this lock and only if its trust is the current one.
         let mut connectors = self.connectors.lock();
         *self.kubelets.write() = Arc::new(trust);
         connectors.clear();
         Ok(())
     }
 
-    /// The number of connections.
+    /// The number of open connections.
     pub fn connections(&self) -> usize {
         self.all.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Sends a request whose URI is a path, and returns the head of the response with its body. The permit is to be held until the body
-    /// was read, or for as long as an upgraded connection is used. Dropping the future or the permit ends the connection.
+    /// Sends a request whose URI is a path. Returns the response with its body, and a permit. Hold the permit until the
+    /// body was read, or while an upgraded connection is used. Dropping the future or the permit closes the connection.
     ///
     /// # Errors
-    /// There is no head of a response.
+    /// There is no response header.
     pub async fn send(
         &self,
         address: &NodeAddress,
@@ -182,7 +185,7 @@ impl NodeClient {
         let (mut sender, connection) = builder.await.map_err(|error| NodeError::Failed(error.to_string()))?;
         let driving = AbortOnDrop(
             tokio::spawn(async move {
-                // The request and the body of the response report its failures.
+                // The request and the body of the response report the connection's failures.
                 let _ = connection.with_upgrades().await;
             })
             .abort_handle(),
@@ -239,7 +242,7 @@ impl NodeClient {
         config.alpn_protocols = vec![HTTP1.to_vec()];
         let connector: TlsConnector = Arc::new(config).into();
         let mut connectors = self.connectors.lock();
-        // One that was made for a trust that changed meanwhile serves this connection only.
+        // If the trust has changed meanwhile, the connector serves this connection only.
         if Arc::ptr_eq(&kubelets, &self.kubelets.read()) {
             connectors.insert(security, connector.clone());
         }
@@ -262,7 +265,7 @@ fn check(trust: &KubeletTrust) -> Result<(), String> {
     tls::client_config(&trust_for(Security::Kubelet, trust)).map(drop)
 }
 
-/// The addresses of a host.
+/// Resolves a host name.
 async fn resolved(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
     let lookup = |why: String| DialError::Lookup { host: host.to_owned(), why };
     let found = match timeout(CONNECT_TIME, tokio::net::lookup_host((host, port))).await {
@@ -274,7 +277,7 @@ async fn resolved(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
     if found.is_empty() { Err(lookup("no such host".to_owned())) } else { Ok(found) }
 }
 
-/// A connection to the first of these addresses that accepts one.
+/// Connects to the first of these addresses that accepts a connection.
 async fn connected(addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {
     let mut failed = DialError::Setup("there is no address".to_owned());
     for address in addresses {
@@ -291,10 +294,10 @@ async fn connected(addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {
     Err(failed)
 }
 
-/// Has the system find out when the peer is gone: sessions may be silent for long.
+/// Enables TCP keepalive, so that the system detects a lost peer: a session may be silent for a long time.
 fn probe(stream: &TcpStream) {
     use rustix::net::sockopt;
-    // A system that refuses an option has its own defaults.
+    // If the system refuses an option, its defaults apply.
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_socket_keepalive(stream, true);
     let _ = sockopt::set_tcp_keepidle(stream, PROBE_TIME);
@@ -302,7 +305,7 @@ fn probe(stream: &TcpStream) {
     let _ = sockopt::set_tcp_keepcnt(stream, PROBES);
 }
 
-/// Ends the task that drives a connection.
+/// Aborts the task that drives a connection when dropped.
 #[derive(Debug)]
 pub(crate) struct AbortOnDrop(AbortHandle);
 
@@ -312,7 +315,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// A connection, secured or not.
+/// A connection with or without TLS.
 enum NodeStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),

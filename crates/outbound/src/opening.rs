@@ -1,7 +1,7 @@
 //! Records the first bytes from a peer, to detect plain HTTP where TLS was expected.
 //!
-//! The TLS library only reports that it can't parse them. Go's client recognizes a server without TLS by the start of
-//! its response, and so does this.
+//! The TLS library only reports that it can't parse these bytes. Go's client recognizes a server without TLS by the
+//! start of its response, and so does this module.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ const PLAIN_HTTP: [u8; 5] = *b"HTTP/";
 /// A stream that records its first bytes.
 pub(crate) type Opening<S> = Layered<S, FirstBytes>;
 
-/// The first received bytes.
+/// The first received bytes of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct FirstBytes {
     first: [u8; PLAIN_HTTP.len()],
@@ -25,7 +25,7 @@ pub(crate) struct FirstBytes {
 }
 
 impl FirstBytes {
-    /// Returns true if they start a plain HTTP response.
+    /// Returns true if the bytes start a plain HTTP response.
     pub(crate) fn are_plain_http(&self) -> bool {
         self.first == PLAIN_HTTP
     }

@@ -1,7 +1,7 @@
 //! All hosts that the server calls, with their shared connections and limits.
 //!
-//! Clients of the same host and authorities share its connections and limits, however many webhooks name it. A host
-//! without clients is dropped with its connections.
+//! All clients of one host with the same authorities share its connections and limits, however many webhooks name the
+//! host. A host without clients is dropped with its connections.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,21 +24,21 @@ use crate::services::Services;
 use crate::stats::OutboundStats;
 use crate::upstream::{ForwardLimits, Upstream};
 
-/// The calls of a server.
+/// All outgoing calls of a server.
 pub struct Outbound {
     services: Arc<dyn Services>,
     random: Arc<dyn Random>,
     proxy: Option<Proxy>,
     /// The certificate for aggregated servers and peers.
     certificate: Option<Arc<Presented>>,
-    /// One for each server, while a client forwards requests to it.
+    /// The servers for forwarded requests, each for as long as a client uses it.
     upstreams: Mutex<HashMap<HostKey, Weak<Upstream>>>,
-    /// One for each host and bundle, while it has clients, so that they share its connections and limits.
+    /// The hosts for calls, by host and bundle of authorities, each for as long as it has clients.
     hosts: Mutex<HashMap<HostKey, Weak<Host>>>,
     read_budget: ByteBudget,
-    /// For connections of forwarded requests.
+    /// Permits for connections that carry forwarded requests.
     forwarding_permits: Arc<Semaphore>,
-    /// For all other connections.
+    /// Permits for all other connections.
     call_permits: Arc<Semaphore>,
     forward_limits: ForwardLimits,
     stats: OutboundStats,
@@ -59,13 +59,14 @@ impl Outbound {
     /// The default limit of open connections.
     pub const CONNECTIONS: usize = 4096;
 
-    /// Creates the calls of a server. Services resolve through `services`; other hosts use the proxy, if there is one.
+    /// Creates the calls of a server. `services` resolves services; other hosts are reached through the proxy, if there
+    /// is one.
     pub fn new(services: Arc<dyn Services>, random: Arc<dyn Random>, proxy: Option<Proxy>) -> Arc<Self> {
         Self::with_certificate(services, random, proxy, None, Self::CONNECTIONS)
     }
 
     /// Creates the calls of a server with a certificate for aggregated servers only, and a limit of connections. Half
-    /// of them are for forwarded requests, so that webhooks have the rest.
+    /// of the connections are reserved for forwarded requests, and the rest for webhooks and other calls.
     pub fn with_certificate(
         services: Arc<dyn Services>,
         random: Arc<dyn Random>,
@@ -150,12 +151,12 @@ impl Outbound {
     /// The addresses of a service's port: hosts and ports in the order to try, at least one.
     ///
     /// # Errors
-    /// The reason why there is none, in upstream's words.
+    /// The service has no usable address, in upstream's words.
     pub fn locate(&self, namespace: &str, name: &str, port: u16) -> Result<Vec<(String, u16)>, String> {
         self.services.addresses(namespace, name, port)
     }
 
-    /// Returns true if the operator set a route for a service, so that it need not be in the store.
+    /// Returns true if the operator set a route for a service, so that the service need not be in the store.
     pub fn is_routed(&self, namespace: &str, name: &str) -> bool {
         self.services.is_routed(namespace, name)
     }
@@ -258,7 +259,7 @@ impl fmt::Debug for Outbound {
     }
 }
 
-/// A path as in Go's client: single slashes, none at the end, no segments that lead upwards.
+/// Cleans a path as Go's client does: single slashes, none at the end, no segments that lead upwards.
 pub fn clean_path(path: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
     for segment in path.split('/') {

@@ -1,6 +1,6 @@
-//! The client certificate of the server.
+//! The client certificate that the server presents to its peers.
 //!
-//! It can be replaced at run time, for later connections.
+//! The certificate can be replaced at run time. Later connections use the new one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ impl fmt::Debug for ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Checks that it can be presented.
+    /// Checks that a connection can use the certificate.
     ///
     /// # Errors
-    /// It has no certificate, or the key does not match.
+    /// The chain has no certificate, or the key does not match.
     pub fn check(&self) -> Result<(), String> {
         self.certified().map(drop)
     }
@@ -46,7 +46,7 @@ impl ClientCertificate {
     }
 }
 
-/// The current certificate.
+/// The current certificate, or the reason why it can't be used.
 pub(crate) struct Presented(RwLock<Result<Arc<CertifiedKey>, String>>);
 
 impl Presented {
@@ -59,7 +59,7 @@ impl Presented {
         *self.0.write() = certificate.certified();
     }
 
-    /// The reason why no certificate can be presented, if so.
+    /// The reason why the certificate can't be used; `None` if it can.
     pub(crate) fn fault(&self) -> Option<String> {
         self.0.read().as_ref().err().cloned()
     }

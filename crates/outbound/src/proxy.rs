@@ -1,7 +1,7 @@
 //! Proxies of the environment, for operators who enable them: `HTTPS_PROXY`, and `NO_PROXY` for exceptions.
 //!
-//! They are parsed as in Go's `net/http`, like everywhere in Kubernetes. A proxy opens a tunnel (RFC 9110 section
-//! 9.3.6), so it sees the destination but not the content. Services of the cluster never use one.
+//! The variables are parsed as Go's `net/http` does, like everywhere in Kubernetes. A proxy opens a tunnel (RFC 9110
+//! section 9.3.6), so it sees the destination but not the content. Calls to services of the cluster never use a proxy.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,10 +41,10 @@ enum NoProxy {
 }
 
 impl Proxy {
-    /// The proxy of the environment, if there is one.
+    /// Reads the proxy from the environment; `None` if it names none.
     ///
     /// # Errors
-    /// It is invalid.
+    /// The environment's proxy is invalid.
     pub fn from_environment() -> Result<Option<Self>, String> {
         let variable =
             |names: [&str; 2]| names.iter().find_map(|name| std::env::var(name).ok().filter(|set| !set.is_empty()));
@@ -52,7 +52,7 @@ impl Proxy {
         Self::of(&proxy, &variable(["NO_PROXY", "no_proxy"]).unwrap_or_default()).map(Some)
     }
 
-    /// A proxy by its URL, with exceptions: comma-separated names, addresses and networks.
+    /// Creates a proxy from its URL and its exceptions: comma-separated names, addresses and networks.
     ///
     /// # Errors
     /// The URL is not of the form `http://[USER:PASSWORD@]HOST[:PORT]`.
@@ -70,7 +70,7 @@ impl Proxy {
         Ok(Self { host, port: url.port_u16().unwrap_or(80), authorization, except })
     }
 
-    /// Returns true if a host is reached through the proxy. The local host never is.
+    /// Returns true if calls to a host use the proxy. Calls to the local host never do.
     pub(crate) fn is_for(&self, host: &str, port: u16) -> bool {
         let address = host.parse::<IpAddr>().ok();
         let is_own = host == "localhost" || address.is_some_and(|address| address.is_loopback());
@@ -89,7 +89,7 @@ impl Proxy {
         stream.write_all(asked.as_bytes()).await.map_err(|error| error.to_string())?;
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
-            // Byte by byte: later bytes belong to the tunnel.
+            // Reads byte by byte, since later bytes belong to the tunnel.
             match stream.read_u8().await {
                 Ok(byte) if answer.len() < ANSWER_BYTES => answer.push(byte),
                 Ok(_) => return Err(format!("the proxy answers more than {ANSWER_BYTES} bytes")),

@@ -1,7 +1,7 @@
-//! The service of an aggregated API server, and the server's authentication.
+//! The service of an aggregated API server, and the authentication of that server.
 //!
-//! A connection goes to an endpoint of the service, but its certificate must name the service. Header fields carry the
-//! user to such a server, with the names of upstream's front proxy.
+//! A connection goes to an endpoint of the service, but the certificate must name the service. Header fields with the
+//! names of upstream's front proxy carry the user to the server.
 
 use std::fmt;
 
@@ -20,10 +20,11 @@ pub const REMOTE_GROUP: HeaderName = HeaderName::from_static("x-remote-group");
 /// The prefix of header fields with extra values of the user.
 pub const REMOTE_EXTRA_PREFIX: &str = "x-remote-extra-";
 
-/// The header field, with the value `true`, that keeps another server of the store from forwarding the request again.
+/// The header field of a request that a peer has forwarded. With the value `true`, it keeps this server from forwarding
+/// the request again.
 pub const PEER_PROXIED: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
 
-/// A service with the trust in its servers.
+/// A service, and the certificates that its servers may have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RemoteService {
     /// The service's namespace.
@@ -56,7 +57,7 @@ impl RemoteService {
     /// Clients for the addresses of the service: at least one, in the order to try.
     ///
     /// # Errors
-    /// The reason why there is no address, in upstream's words.
+    /// The service has no usable address, in upstream's words.
     pub fn clients(&self, outbound: &Outbound) -> Result<Vec<RestClient>, String> {
         let addresses = outbound.locate(&self.namespace, &self.name, self.port)?;
         let clients: Result<Vec<RestClient>, String> =

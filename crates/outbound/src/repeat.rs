@@ -1,8 +1,8 @@
-//! The rule for requests that end without a response: which are repeated, and which have an unknown outcome.
+//! The rule for requests that end without a response: it decides which are repeated, and which have an unknown outcome.
 //!
-//! A request that its peer did not process is repeated, whatever it does. A request that may have been processed is
-//! repeated only if it is idempotent. The outcome of any other is unknown, and its error says so. All requests of this
-//! crate follow this rule: webhook calls, requests to aggregated servers, and forwarded requests.
+//! A request that the peer has not processed is repeated, whatever its effect. A request that the peer may have
+//! processed is repeated only if it is idempotent. Otherwise its outcome is unknown, and the error says so. All
+//! requests of this crate follow this rule: webhook calls, requests to aggregated servers, and forwarded requests.
 
 use std::error::Error as StdError;
 use std::io;
@@ -12,15 +12,16 @@ use http::Method;
 
 use crate::fault::DialError;
 
-/// The waits before a repeat. The first one is immediate, since a closed idle connection says nothing about a new one.
+/// The waits before each repeat. The first repeat is immediate: if an idle connection was closed, a new one may still
+/// work.
 const WAITS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(200)];
 
-/// The effect of a request that is processed twice.
+/// The effect of processing a request twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// No further effect.
+    /// No effect beyond that of processing it once.
     Idempotent,
-    /// Another one: an object is created twice, or the second response contradicts the first.
+    /// Another effect: for example an object is created twice, or the second response contradicts the first.
     Once,
 }
 
@@ -38,19 +39,19 @@ impl Effect {
 /// The point at which a request without a response failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It was not sent: there was no connection, or the connection gave it back.
+    /// The request was not sent: there was no connection, or the connection returned the request unsent.
     NotSent {
         /// The connection had carried requests before.
         was_kept: bool,
     },
-    /// The peer refused the stream before it processed anything.
+    /// The peer refused the stream before it processed the request.
     Refused,
-    /// The connection ended after the request.
+    /// The connection was lost after the request was sent.
     Lost {
         /// The connection had carried requests before.
         was_kept: bool,
     },
-    /// Another failure after the request, such as a response that is not HTTP.
+    /// Another failure after the request was sent, such as a response that is not HTTP.
     Other,
 }
 
@@ -109,10 +110,12 @@ impl Repeats {
         Self { effect, waits: WAITS.into_iter() }
     }
 
-    /// The wait before a repeat; `None` if the request must not be repeated, or was repeated often enough.
+    /// Returns the wait before the next repeat; `None` if the request must not be repeated, or was repeated often
+    /// enough.
     pub(crate) fn wait(&mut self, failure: Failure) -> Option<Duration> {
         let may_repeat = match failure {
-            // A failed new connection shows that the peer is down or refuses this server. Another one would fail too.
+            // If a new connection failed, the peer is down or refuses this server, and another connection would fail
+            // too.
             Failure::NotSent { was_kept } => was_kept,
             Failure::Refused => true,
             Failure::Lost { was_kept } => was_kept && self.effect == Effect::Idempotent,

@@ -1,7 +1,7 @@
-//! Records the start of a response, to describe one that is not HTTP.
+//! Records the start of a response, for the error text if it is not HTTP.
 //!
-//! The HTTP library only reports that it can't parse it. Go's client quotes the faulty text, and so does this, from the
-//! first bytes received after the last sent ones.
+//! The HTTP library only reports that it can't parse the response. Go's client quotes the faulty text, and so does this
+//! module, from the first bytes received after the last sent ones.
 
 use std::io;
 use std::pin::Pin;
@@ -32,7 +32,7 @@ impl ResponseStart {
         self.0.lock().clear();
     }
 
-    /// The fault of the response, in the words of Go's client; `None` if it does not show.
+    /// The fault of the response, in the words of Go's client; `None` if the recorded bytes do not show it.
     pub(crate) fn fault(&self, is_incomplete: bool) -> Option<String> {
         let kept = self.0.lock();
         if kept.is_empty() {

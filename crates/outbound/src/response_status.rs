@@ -1,7 +1,7 @@
-//! The interpretation of status codes and bodies, as in Kubernetes' own client.
+//! Interprets status codes and bodies of responses as Kubernetes' own client does.
 //!
-//! A `Status` in the body takes precedence over the code. A peer that requests a retry gets one, within the time of the
-//! call.
+//! A `Status` in the body takes precedence over the code. If a peer requests a retry, the call is retried within its
+//! time limit.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::rest_client::{Call, RestClient, RestResponse};
 /// The most retries on a peer's request.
 const AGAIN: usize = 10;
 
-/// Makes a call, and repeats it where the peer is busy and states a delay, all within the time of the call.
+/// Makes a call, and retries it if the peer responds that it is busy and states a delay. All attempts share the call's
+/// time limit.
 ///
 /// # Errors
 /// Errors of a call.
@@ -96,10 +97,10 @@ fn generic(answer: &RestResponse) -> String {
     }
 }
 
-/// Parses a body as JSON, or YAML as upstream does.
+/// Parses a body as JSON, or as YAML if it is not JSON, as upstream does.
 ///
 /// # Errors
-/// It is neither, in upstream's words.
+/// The body is neither, in upstream's words.
 pub fn value_of(body: &[u8]) -> Result<Value, String> {
     let value = match json::parse(body) {
         Ok(parsed) => parsed.value,

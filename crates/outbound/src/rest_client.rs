@@ -1,7 +1,7 @@
 //! Calls to one host, with limits on concurrency, time and response size.
 //!
-//! Connections are reused. One that the peer closed meanwhile is noticed only at its next use. `repeat.rs` decides
-//! which calls are then repeated, and which have an unknown outcome. Dropping a call aborts it.
+//! Connections are reused. A connection that the peer closed meanwhile is noticed only at its next use. `repeat.rs`
+//! decides which calls are then repeated, and which have an unknown outcome. Dropping a call's future aborts the call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,19 +27,19 @@ use crate::fault::{CallError, NO_END, NO_HEAD, seconds, text};
 use crate::host_meter::{HostMeter, NO_RESPONSE};
 use crate::repeat::{Effect, Failure, Repeats};
 
-/// The most concurrent calls to one host. Together with waiting ones they are fewer than the requests of any priority
-/// level, so a peer can call this server back even if every request waits for that peer.
+/// The most concurrent calls to one host. Together with waiting calls they are fewer than the requests of any priority
+/// level. So even if every request waits for one peer, that peer can still call this server back.
 const CALLS: usize = 64;
 /// The most waiting calls to one host.
 const WAITING: usize = 128;
-/// The most idle connections to one host: as many as may be in use. A call without an idle one opens a new one, and its
-/// handshake costs both sides more than the call.
+/// The most idle connections to one host: as many as may be in use. A call without an idle connection opens a new one,
+/// and its handshake costs both sides more than the call.
 const IDLE_CONNECTIONS: usize = CALLS;
 /// The time for which idle connections are kept.
 const IDLE_TIME: Duration = Duration::from_secs(90);
 /// The most bytes of a response header.
 const HEAD_BYTES: usize = 64 << 10;
-/// The interval of pings on an HTTP/2 connection, and the time limit of an answer, as upstream.
+/// The interval of pings on an HTTP/2 connection, and the time limit for their answers, as upstream.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIME: Duration = Duration::from_secs(15);
 /// The most bytes of all responses held at once.
@@ -61,9 +61,9 @@ pub struct Call {
     pub method: Method,
     /// The JSON body.
     pub body: Bytes,
-    /// The effect of a repeat.
+    /// The effect of processing the call twice.
     pub effect: Effect,
-    /// The total time limit, which the peer is informed of.
+    /// The time limit of the whole call, including repeats. The URL states it to the peer.
     pub time: Duration,
     /// The most bytes of the response.
     pub response_bytes: usize,
@@ -76,11 +76,11 @@ pub struct RestRequest {
     pub method: Method,
     /// The path, and the query if there is one.
     pub path: String,
-    /// The header fields, beside those that every request has.
+    /// The header fields, in addition to those of every request.
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
-    /// The effect of a repeat.
+    /// The effect of processing the request twice.
     pub effect: Effect,
     /// The total time limit.
     pub time: Duration,
@@ -95,7 +95,7 @@ pub struct RestResponse {
     pub status: u16,
     /// The header fields.
     pub headers: HeaderMap,
-    /// The media type; that of the request where the peer does not state one.
+    /// The media type; that of the request if the peer states none.
     pub content_type: String,
     /// The delay that the peer requests before a retry.
     pub retry_after: Option<Duration>,
@@ -123,7 +123,7 @@ impl std::fmt::Debug for Host {
 }
 
 impl Host {
-    /// A host that is called over HTTP/2 if it supports that.
+    /// Creates a host that is called over HTTP/2 if it supports that.
     pub(crate) fn multiplexed(
         authority: String,
         dialer: &Dialer,
@@ -149,7 +149,7 @@ impl Host {
         Self { authority, is_multiplexed: false, client, permits, waiting, read_budget, meter }
     }
 
-    /// A permit for a call, if one is available in time.
+    /// Waits for a permit for a call until this time; `None` if none becomes available.
     async fn permit(&self, until: Instant) -> Result<Option<SemaphorePermit<'_>>, CallError> {
         if let Ok(permit) = self.permits.try_acquire() {
             return Ok(Some(permit));
@@ -168,7 +168,8 @@ impl Host {
         Ok(timeout_at(until, self.permits.acquire()).await.ok().and_then(Result::ok))
     }
 
-    /// Sends a request and returns the response header. Repeats it as the rule allows. An error comes with its text.
+    /// Sends a request and returns the response header. Repeats the request as the rule in `repeat.rs` allows. An error
+    /// has its text.
     async fn send(
         &self,
         request: &Request<Full<Bytes>>,
@@ -250,7 +251,7 @@ impl RestClient {
         self.exchange(&sent, &url, (request.effect, request.response_bytes), until).await
     }
 
-    /// Builds a request with common and own header fields.
+    /// Builds a request with the header fields of every request and its own.
     fn request(
         &self,
         method: &Method,
@@ -266,7 +267,7 @@ impl RestClient {
         let mut built = built.map_err(|error| CallError::Failed(failure(method, url, &error.to_string())))?;
         built.headers_mut().extend(headers);
         built.headers_mut().extend(self.headers.as_deref().cloned().into_iter().flatten());
-        // In HTTP/2 the URL has it, and some servers refuse it in addition.
+        // In HTTP/2 the URL contains the host, and some servers refuse a `Host` field in addition.
         if !self.host.is_multiplexed {
             let host = HeaderValue::from_str(&self.host.authority);
             let host = host.map_err(|error| CallError::Failed(failure(method, url, &error.to_string())))?;
@@ -283,7 +284,7 @@ impl RestClient {
         limits: (Effect, usize),
         until: Instant,
     ) -> BoxFuture<'r, Result<RestResponse, CallError>> {
-        // Boxed here, so that the HTTP clients are compiled only into this crate.
+        // Boxed, so that the HTTP clients are compiled only into this crate.
         Box::pin(self.exchange_until(request, url, limits, until))
     }
 

@@ -1,7 +1,7 @@
 //! Waits between the attempts of a failed call, as in upstream's webhook clients.
 //!
-//! A call has at most five attempts. Each wait is 1.5 times the previous one, with up to 20 % of random extra, so that
-//! many failed callers do not retry together. The caller decides if another attempt may help.
+//! A call has at most five attempts. Each wait is 1.5 times the previous one, plus up to 20 % at random, so that many
+//! failed callers do not retry together. The caller decides whether another attempt may help.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use keelson_meta::Random;
 
 /// The most attempts of a call.
 const TRIES: u32 = 5;
-/// The growth of each wait.
+/// The factor from one wait to the next.
 const LONGER: f64 = 1.5;
-/// The largest random extra, as a part of the wait.
+/// The largest random addition, as a part of the wait.
 const CHANCE: f64 = 0.2;
 
 /// The waits of one call.
@@ -23,7 +23,7 @@ pub struct RetryWaits {
 }
 
 impl RetryWaits {
-    /// Creates the waits after a first attempt. The first wait has about this length.
+    /// Creates the waits after a failed first attempt. The first wait is about as long as `first`.
     pub fn new(first: Duration, random: Arc<dyn Random>) -> Self {
         Self { wait: first, left: TRIES - 1, random }
     }

@@ -1,7 +1,7 @@
 //! ConversionReviews: the request to a conversion webhook, and the parsing of its response.
 //!
-//! A review is written object by object with yields in between, since a batch is too much work for one turn of a shared
-//! thread. Objects are sent without their resourceVersion, as upstream. The caller checks the returned objects.
+//! A review is written object by object with yields in between, since writing a whole batch would hold a shared thread
+//! for too long. Objects are sent without their resourceVersion, as upstream. The caller checks the returned objects.
 
 use keelson_codec::json;
 use keelson_meta::go_format::{self, quote};
@@ -12,7 +12,7 @@ use crate::response_status::value_of;
 
 const GROUP: &str = "apiextensions.k8s.io";
 const KIND: &str = "ConversionReview";
-/// The bytes of a review after which other tasks get their turn.
+/// The number of bytes after which writing a review yields to other tasks.
 const REST_FROM_BYTES: usize = 64 << 10;
 
 /// The version of reviews for a webhook.
@@ -23,7 +23,7 @@ pub(crate) enum ReviewVersion {
 }
 
 impl ReviewVersion {
-    /// The first known version among those that a webhook supports.
+    /// The first known version among those that the webhook supports.
     pub(crate) fn of(stated: &Value) -> Option<Self> {
         let stated = stated.as_array().into_iter().flatten();
         stated.filter_map(Value::as_str).find_map(|version| match version {
@@ -92,7 +92,7 @@ fn write_members(map: &Map, but: Option<&str>, out: &mut Vec<u8>, write: impl Fn
 /// The objects in a response.
 ///
 /// # Errors
-/// It is not a response, or reports a failed conversion: in upstream's words.
+/// The body is not a response, or reports a failed conversion, in upstream's words.
 pub(crate) fn answer(version: ReviewVersion, uid: &str, body: &[u8]) -> Result<Vec<Object>, String> {
     let mut review = value_of(body)?;
     check_kind(version, &review)?;
@@ -139,7 +139,7 @@ pub(crate) fn answer(version: ReviewVersion, uid: &str, body: &[u8]) -> Result<V
         .collect()
 }
 
-/// The kind of a review, which both sides must state.
+/// The kind of a review, which request and response must state.
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewKind<'k> {
     /// The group.
@@ -154,7 +154,7 @@ impl ReviewKind<'_> {
     /// Returns true if a response states this kind, and false if it states none.
     ///
     /// # Errors
-    /// It states another kind, in upstream's words.
+    /// The response states another kind, in upstream's words.
     pub fn check(&self, review: &Value) -> Result<bool, String> {
         let text = |field: &str| review[field].as_str().unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -186,7 +186,7 @@ impl ReviewKind<'_> {
 
 fn check_kind(version: ReviewVersion, review: &Value) -> Result<(), String> {
     let kind = ReviewKind { group: GROUP, version: version.name(), kind: KIND };
-    // Upstream accepts a missing kind, but afterwards requires one in the newer version.
+    // Upstream accepts a missing kind here, but later requires one in version `v1`.
     match kind.check(review)? || version == ReviewVersion::V1Beta1 {
         true => Ok(()),
         false => Err(kind.missing(review)),

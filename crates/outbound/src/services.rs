@@ -1,8 +1,9 @@
-//! Services of the cluster: each resolves to ready endpoints of its cached slices, or to a route by the operator.
+//! Resolves services of the cluster: to ready endpoints in the cached slices, or to the route that the operator has
+//! set.
 //!
-//! A server outside of the cluster's network reaches no endpoint. There, and without a controller for slices,
-//! `--service-route` sets the address of a service. Only the address changes: the certificate must still be that of the
-//! service.
+//! A server outside of the cluster's network can't reach endpoints. There, and in clusters without a controller for
+//! slices, `--service-route` sets the address of a service. Only the address changes: the certificate must still be
+//! that of the service.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,17 +17,17 @@ use keelson_meta::json::Value;
 use keelson_meta::{Object, Random, Revision};
 use keelson_registry::{Registry, service_port_name, service_slices};
 
-/// How many addresses of a service are told, of which the first that takes a connection is used.
+/// The most addresses returned for a service. The first that accepts a connection is used.
 const ADDRESSES: usize = 3;
-/// The most inspected endpoints of a service.
+/// The most endpoints of a service that are inspected.
 const LOOKED_AT: usize = 1000;
 
 /// Resolves services to addresses.
 pub trait Services: fmt::Debug + Send + Sync {
-    /// Hosts and ports for a port of a service, in the order to try: at least one.
+    /// Resolves a port of a service to hosts and ports, in the order to try. Returns at least one.
     ///
     /// # Errors
-    /// The reason why there is none, in upstream's words.
+    /// The service has no usable address, in upstream's words.
     fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Vec<(String, u16)>, String>;
 
     /// Returns true if the operator set a route for a service.
@@ -81,8 +82,8 @@ impl FromIterator<ServiceRoute> for ServiceRoutes {
 
 /// The services of a cluster.
 pub struct ClusterServices {
-    /// Weak, since the registry owns the served resources and these own their webhooks. Empty until the registry
-    /// exists: webhooks are a part of what it is made of.
+    /// Weak, since the registry owns the served resources, and these own their webhooks. Empty until the registry
+    /// exists, since webhooks are needed to build it.
     registry: OnceLock<Weak<Registry>>,
     routes: ServiceRoutes,
     random: Arc<dyn Random>,
@@ -94,14 +95,14 @@ impl ClusterServices {
         Self { registry: OnceLock::from(Arc::downgrade(registry)), routes, random }
     }
 
-    /// Resolves services of a registry that will be set later.
+    /// Resolves services of a registry that [`are_those_of`](Self::are_those_of) sets later.
     pub fn to_come(routes: ServiceRoutes, random: Arc<dyn Random>) -> Self {
         Self { registry: OnceLock::new(), routes, random }
     }
 
-    /// Sets the registry.
+    /// Sets the registry whose services are resolved.
     pub fn are_those_of(&self, registry: &Arc<Registry>) {
-        // The first one stays: a server has one registry.
+        // If a registry was set before, it stays: a server has only one.
         let _ = self.registry.set(Arc::downgrade(registry));
     }
 }
@@ -139,7 +140,7 @@ impl Services for ClusterServices {
         if found.is_empty() {
             return Err(format!("no endpoints available for service {}", quote(name)));
         }
-        // Spreads calls over all of them.
+        // Starts at a random endpoint, so that calls spread over all of them.
         let first = self.random.u64() % found.len() as u64;
         found.rotate_left(usize::try_from(first).unwrap_or_default());
         found.truncate(ADDRESSES);
@@ -157,7 +158,7 @@ fn external_name(service: &Object) -> Option<&str> {
     text("externalName").filter(|name| text("type") == Some("ExternalName") && !name.is_empty())
 }
 
-/// The name of a port of a service that has addresses of its own.
+/// The name of a port of a service that has endpoints.
 fn addressed_port(service: &Object, name: &str, port: u16) -> Result<String, String> {
     let kind = service.get(&["spec", "type"]).and_then(Value::as_str).unwrap_or("ClusterIP");
     if !matches!(kind, "ClusterIP" | "NodePort" | "LoadBalancer") {
@@ -166,7 +167,7 @@ fn addressed_port(service: &Object, name: &str, port: u16) -> Result<String, Str
     service_port_name(service, port).ok_or_else(|| format!("no service port {port} found for service {}", quote(name)))
 }
 
-/// The ready addresses of a slice, with this port.
+/// The ready addresses of a slice with this port.
 fn ready(slice: &Arc<Entry>, port_name: &str) -> Vec<(String, u16)> {
     let slice = slice.object.decode(Revision::ZERO);
     let list = |field: &str| slice.get(&[field]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

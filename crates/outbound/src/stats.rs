@@ -1,6 +1,7 @@
 //! Counts and durations of calls, for metrics.
 //!
-//! The metrics' names are defined elsewhere. The counts of a definition are dropped with it.
+//! The names of the metrics are defined elsewhere. The counts of a definition are dropped when the definition is
+//! removed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -16,7 +17,7 @@ pub const LATENCY_BUCKETS: [f64; 15] =
 /// Upper bounds of the buckets for all conversions, in seconds.
 const REQUEST_BUCKETS: [f64; 15] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1., 2., 5., 10., 20., 30., 45., 60.];
 
-/// The kind of a conversion by a webhook.
+/// The labels of a conversion by a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConversionKey {
     /// The source version.
@@ -77,7 +78,7 @@ impl DefinitionStats {
 pub struct OutboundStats {
     /// By the name of the definition.
     definitions: Mutex<HashMap<String, Weak<DefinitionStats>>>,
-    /// By result and kind of failure.
+    /// Durations of conversions by result and kind of failure.
     conversions: Mutex<BTreeMap<(&'static str, &'static str), Durations>>,
     /// By host and port.
     hosts: Mutex<HashMap<String, Weak<HostMeter>>>,

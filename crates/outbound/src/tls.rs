@@ -1,8 +1,8 @@
-//! Verification of server certificates against a bundle of authorities, or the system's without a bundle.
+//! Verifies server certificates against a bundle of authorities, or against the system's authorities without a bundle.
 //!
-//! `webpki` verifies certificates. Its refusals are translated to the words of Go's `crypto/x509`, in Go's order of
-//! checks: time, name, signature. One case that `webpki` refuses is accepted: a certificate in the bundle itself that
-//! is also an authority, as a single openssl command creates.
+//! `webpki` verifies certificates. Its errors are translated to the words of Go's `crypto/x509`, in Go's order of
+//! checks: time, name, signature. One case that `webpki` refuses is accepted: a certificate that is itself in the
+//! bundle and is also an authority, as a single openssl command creates it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 use crate::dialer::Trust;
 use crate::host_meter::CertificateFaults;
 
-/// The most names of a certificate in an error.
+/// The most names of a certificate that an error lists.
 const TOLD_NAMES: usize = 100;
 
 /// The TLS settings for trusted peers.
@@ -72,11 +72,11 @@ fn system_roots() -> Vec<CertificateDer<'static>> {
 }
 
 struct Verifier {
-    /// `None` without trusted authorities.
+    /// `None` if no authorities are trusted.
     roots: Option<Arc<WebPkiServerVerifier>>,
     trusted: Vec<CertificateDer<'static>>,
     algorithms: WebPkiSupportedAlgorithms,
-    /// True to skip the verification of certificates. The proof of their keys is still verified.
+    /// True to accept any certificate. The peer must still prove that it has the certificate's key.
     insecure_skip_tls_verify: bool,
     faults: Arc<CertificateFaults>,
 }
@@ -144,11 +144,11 @@ impl ServerCertVerifier for Verifier {
             return Ok(ServerCertVerified::assertion());
         }
         Err(x509(match error {
-            // Another authority may have the same name.
+            // The wrong authority may have been tried, since another one may have the same name.
             Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
                 UNKNOWN.to_owned()
             }
-            // A server with the certificate of an authority is only trusted through a bundle with it.
+            // A server certificate that is also an authority is trusted only if the bundle contains it.
             Error::InvalidCertificate(CertificateError::Other(_)) if certificate.is_ca() => UNKNOWN.to_owned(),
             Error::InvalidCertificate(other) => format!("x509: {other}"),
             other => return Err(other),
@@ -256,7 +256,8 @@ mod tests {
 
     use super::*;
 
-    /// The error for a certificate of `s.n.svc`, valid in January 2020, when requested under this name at this time.
+    /// The error text for a certificate of `s.n.svc`, valid in January 2020, when the client expects this name at this
+    /// time; `None` if it is accepted.
     fn told(name: &'static str, seconds: u64) -> Option<String> {
         let mut stated = CertificateParams::new(vec!["s.n.svc".to_owned()]).unwrap();
         (stated.not_before, stated.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2020, 2, 1));

@@ -1,9 +1,9 @@
-//! Servers for forwarded requests: bodies are streams in both directions, with at most a window of each in memory.
+//! Servers for forwarded requests. Bodies are streamed in both directions, with at most one window of each in memory.
 //!
-//! Requests with a finite response have connections of their own, as far as these last (`exclusive.rs`). The others
-//! share connections, over HTTP/2 where the server supports it. Each pool has a limited number of requests, so that
-//! watches exhaust neither the streams of a connection nor its window. `repeat.rs` decides about repeats. Upgrades have
-//! connections of their own too. The content of requests and responses is not handled here.
+//! A request with a finite response gets a connection of its own, as long as these last (`exclusive.rs`). Other
+//! requests share connections, over HTTP/2 if the server supports it. Each pool has a limited number of requests, so
+//! that watches exhaust neither the streams of a connection nor its window. `repeat.rs` decides about repeats. Upgrades
+//! have connections of their own too. This module does not handle the content of requests and responses.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -44,12 +44,11 @@ const IDLE_CONNECTIONS: usize = 32;
 const IDLE_TIME: Duration = Duration::from_secs(90);
 /// The most concurrent requests to all servers.
 const ALL_REQUESTS: usize = POOLS * POOL_REQUESTS;
-/// The most pools of all servers with large buffers.
+/// The most pools with large buffers, of all servers together.
 const LARGE_POOLS: usize = 4;
-/// The buffers of the first pools, large enough for full speed.
+/// The buffers of these pools, large enough for full speed.
 const LARGE: Buffers = Buffers { http1: 512 << 10, window: 256 << 10, sending: 256 << 10 };
-/// The buffers of all other pools. With these, the largest number of requests holds at most a gigabyte even if no
-/// client reads.
+/// The buffers of all other pools. At the limit of requests, they hold at most a gigabyte even if no client reads.
 const SMALL: Buffers = Buffers { http1: 64 << 10, window: 32 << 10, sending: 32 << 10 };
 /// The most bytes of an HTTP/2 response header.
 const HEAD_BYTES: u32 = 512 << 10;
@@ -73,7 +72,7 @@ pub enum ForwardError {
     /// There is no connection; the text is that of Go's client.
     #[error("{0}")]
     Dial(String),
-    /// It failed after that; the text is that of Go's client.
+    /// The request failed after that; the text is that of Go's client.
     #[error("{0}")]
     Failed(String),
 }
@@ -106,12 +105,12 @@ struct Buffers {
     http1: usize,
     /// Received bytes of an HTTP/2 response. All streams of a connection fit at once, so that none waits for another.
     window: u32,
-    /// Bytes of an HTTP/2 request until the server accepts them.
+    /// Bytes of an HTTP/2 request that the server has not accepted yet.
     sending: usize,
 }
 
-/// The limits of all servers together: concurrent requests, requests with connections of their own, and pools with
-/// large buffers.
+/// The counts that all servers share: concurrent requests, requests with connections of their own, and pools with large
+/// buffers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ForwardLimits {
     requests: Arc<AtomicUsize>,
@@ -119,7 +118,7 @@ pub(crate) struct ForwardLimits {
     large_pools: Arc<AtomicUsize>,
 }
 
-/// The permit of a running request, until dropped.
+/// The permit of a running request. Ends when it is dropped.
 #[derive(Debug)]
 pub struct ForwardPermit {
     _of_server: Counted,
@@ -129,13 +128,13 @@ pub struct ForwardPermit {
 }
 
 impl ForwardPermit {
-    /// The permit for a request that has a connection to a node, which ends with the permit.
+    /// The permit for a request to a node. The connection is closed when the permit is dropped.
     pub(crate) fn of_connection(of_host: Counted, of_all: Counted, connection: AbortOnDrop) -> Self {
         Self { _of_server: of_host, _of_all: of_all, _exclusive: None, _connection: Some(connection) }
     }
 }
 
-/// One of a limited number, until dropped.
+/// One use of a limited number, until dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(Arc<AtomicUsize>);
 
@@ -215,7 +214,7 @@ impl Upstream {
             let next = match (unsent, &again) {
                 (Some(unsent), _) => Some(*unsent),
                 (None, Some(parts)) => Some(Request::from_parts(parts.clone(), nothing())),
-                // The body of a forwarded request can't be read twice.
+                // The body of the forwarded request was consumed and can't be sent again.
                 (None, None) => None,
             };
             let Some((next, wait)) = next.zip(repeats.wait(failure)) else { return Err(error) };
@@ -269,13 +268,13 @@ impl Upstream {
         Ok((send_once(&self.upgrading, request).await.map_err(|(_, error)| error)?, permit))
     }
 
-    /// A permit for a request, also within the limit of all servers.
+    /// Returns a permit for a request, if the limit of all servers allows one more too.
     fn permit(&self, of_server: Counted) -> Option<ForwardPermit> {
         let of_all = Counted::take(&self.limits.requests, ALL_REQUESTS)?;
         Some(ForwardPermit { _of_server: of_server, _of_all: of_all, _exclusive: None, _connection: None })
     }
 
-    /// A permit for a request with a connection of its own.
+    /// Returns a permit for a request with a connection of its own.
     fn exclusive_permit(&self) -> Option<ForwardPermit> {
         if !self.exclusive.are_spoken() {
             return None;
@@ -285,7 +284,7 @@ impl Upstream {
         Some(ForwardPermit { _exclusive: Some(exclusive), ..self.permit(of_server)? })
     }
 
-    /// A permit of the first pool with one left. Drops unneeded pools with their connections.
+    /// Returns a permit of the first pool with a free one. Drops unneeded pools and their connections.
     fn pool(&self) -> Option<(Arc<ConnectionPool>, ForwardPermit)> {
         let mut pools = self.pools.lock();
         let is_used = |pool: &Arc<ConnectionPool>| pool.requests.load(Ordering::Relaxed) > 0;
@@ -323,10 +322,10 @@ impl fmt::Debug for AnswerStream {
 }
 
 impl AnswerStream {
-    /// The next bytes; `None` at the end.
+    /// Waits for the next bytes; `None` at the end.
     ///
     /// # Errors
-    /// It ended prematurely, in the words of Go's client.
+    /// The response ended prematurely, in the words of Go's client.
     pub async fn data(&mut self) -> Result<Option<Bytes>, String> {
         while let Some(frame) = self.body.frame().await {
             if let Ok(data) = frame.map_err(|error| reading_fault(&error))?.into_data() {
@@ -358,7 +357,7 @@ pub(crate) fn nothing() -> ForwardBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Sends a request without a body. Repeats it as the rule allows.
+/// Sends a request without a body. Repeats it as the rule in `repeat.rs` allows.
 async fn send(client: &ForwardClient, parts: &Parts) -> Result<Response<Incoming>, ForwardError> {
     let mut repeats = Repeats::new(Effect::of(&parts.method));
     loop {
@@ -375,7 +374,7 @@ async fn send(client: &ForwardClient, parts: &Parts) -> Result<Response<Incoming
     }
 }
 
-/// Sends a request. An error comes with the point at which it failed.
+/// Sends a request once. An error has the point at which the request failed.
 async fn send_once(
     client: &ForwardClient,
     mut request: Request<ForwardBody>,
@@ -386,7 +385,7 @@ async fn send_once(
     sent.map_err(|error| (Failure::of(&error, used.was_kept), fault(&error, used.response_start.as_ref())))
 }
 
-/// The error of a failed request, with the start of its response.
+/// The error for a failed request. The recorded start of its response may explain it.
 pub(crate) fn fault(error: &(dyn StdError + 'static), response_start: Option<&ResponseStart>) -> ForwardError {
     let causes = || std::iter::successors(Some(error), |error| (*error).source());
     match causes().find_map(|cause| cause.downcast_ref::<DialError>()) {

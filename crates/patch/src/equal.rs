@@ -1,11 +1,12 @@
-//! Comparison of JSON trees that are mostly alike, such as an object before and after a write.
+//! Compares JSON trees that are mostly alike, such as an object before and after a write.
 //!
-//! The result is that of `==`. Only the search for members is shorter. The module must not know the meaning of values.
+//! The result is that of `==`, but members are found with fewer searches. The module must not know the meaning of
+//! values.
 
 use keelson_meta::json::{Map, Value};
 
-/// Returns true if two values are equal. Most compared objects have their members in the same order, so no member is
-/// searched.
+/// Returns true if two values are equal. Most compared objects have their members in the same order, in which no member
+/// must be searched.
 pub fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {

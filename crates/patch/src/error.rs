@@ -1,6 +1,6 @@
-//! The errors of a patch, and their API errors.
+//! The errors of a patch, and their conversion to API errors.
 //!
-//! Some are faults of the patch, others of the object it is applied to. Codes and texts are upstream's.
+//! Some are faults of the patch, others of the object that it is applied to. Codes and texts are upstream's.
 
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, go_format};
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::strategic::StrategicError;
 
-/// The reason why a patch was not applied. A retry helps only if the object changes.
+/// The reason why a patch was not applied. A retry can succeed only if the object has changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PatchError {
     /// The patch has the wrong shape. The text is that of Go's JSON decoder.
@@ -33,7 +33,7 @@ pub enum PatchError {
     /// An operation without a field that it needs.
     #[error("operation missing {0} field")]
     MissingField(&'static str),
-    /// The path does not exist, or the operation is impossible there.
+    /// The path does not exist, or the operation is not possible at it.
     #[error("{operation} operation does not apply: doc is missing path: {path:?}")]
     MissingPath {
         /// The operation.
@@ -60,7 +60,7 @@ pub enum PatchError {
         /// The sum of all copies so far.
         actual: usize,
     },
-    /// The operations move or shift more values than a request may cost.
+    /// The operations move or shift more values than one request may.
     #[error("the operations of the patch pass more than {limit} values")]
     TooMuchWork {
         /// The limit.
@@ -84,7 +84,7 @@ impl PatchError {
     }
 }
 
-/// Upstream distinguishes few of these. Operations that do not apply are one kind of 422.
+/// Upstream distinguishes few of these errors. All operations that do not apply have the same 422.
 impl From<PatchError> for ApiError {
     fn from(error: PatchError) -> Self {
         match error {

@@ -1,11 +1,10 @@
-//! The algebra of field ownership: the fields of an object, the fields in which two objects differ, and the removal of
-//! fields.
+//! Field ownership: computes the fields of an object and the fields in which two objects differ, and removes fields.
 //!
 //! Server-side apply (KEP-555) and `metadata.managedFields` use these operations. All are pure and know the schema only
-//! through [`FieldSchema`]. The semantics are those of upstream's `structured-merge-diff`, since sets are stored in
-//! objects and compared by clients.
+//! through [`FieldSchema`]. The semantics are those of upstream's `structured-merge-diff`, since sets of fields are
+//! stored in objects and clients compare them.
 //!
-//! [`validate`] runs first. The other walks assume a valid object and skip malformed parts.
+//! [`validate`] must run first. The other functions assume a valid object and skip malformed parts.
 
 mod apply;
 mod combine;

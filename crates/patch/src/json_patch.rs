@@ -1,10 +1,10 @@
-//! JSON patch (RFC 6902): a list of operations, applied in order, all or none.
+//! JSON patch (RFC 6902): a list of operations that are applied in order. If one fails, none is applied.
 //!
-//! Clients rely on upstream's library (evanphx/json-patch). As there, negative indexes count from the end, and a
-//! missing `value` is null. A replaced or copied member may be absent, and a test of an absent member for null
-//! succeeds.
+//! The behaviour is that of upstream's library (evanphx/json-patch), since clients rely on it. Negative indexes count
+//! from the end, and a missing `value` is null. A replaced or copied member may be absent, and a test of an absent
+//! member for null succeeds.
 //!
-//! The cost of operations is bounded, since a few bytes can request much work: see [`Limits`].
+//! A few bytes of a patch can request much work, so the cost of operations is limited: see [`Limits`].
 
 use std::io;
 
@@ -22,13 +22,13 @@ pub struct Limits {
     pub copied_bytes: usize,
     /// The maximum depth of values that the patch adds, moves or copies: the depth that the server can read back.
     pub depth: usize,
-    /// The maximum number of values passed, in addition to those in the patch: elements shifted in arrays, and moved
-    /// values whose depth has to be measured.
+    /// The maximum number of array elements that may be shifted, and of values whose depth may be measured because they
+    /// are moved. Values in the patch are not counted.
     pub passed_values: usize,
 }
 
-/// Upstream's limits, the depth of keelson's JSON reader, and a few milliseconds of work. Inserting 1,000 elements at
-/// the front of an array of 4,000 stays within them.
+/// Upstream's limits, the depth that keelson's JSON reader accepts, and a few milliseconds of work. Inserting 1,000
+/// elements at the front of an array of 4,000 is within these limits.
 impl Default for Limits {
     fn default() -> Self {
         Self { operations: 10_000, copied_bytes: 3 * 1024 * 1024, depth: 512, passed_values: 4_000_000 }
@@ -38,7 +38,7 @@ impl Default for Limits {
 const PATCH: &str = "value of type []handlers.jsonPatchOp";
 const OPERATION: &str = "value of type handlers.jsonPatchOp";
 
-/// The operations of a patch. Only the types of their fields are checked. They are parsed once for many objects.
+/// The operations of a patch, parsed once for many objects. Only the types of their fields are checked.
 pub struct Operations<'p> {
     operations: Vec<Operation<'p>>,
     limits: Limits,
@@ -86,8 +86,8 @@ pub fn apply(target: &Value, patch: &Value, limits: Limits) -> Result<Value, Pat
     Operations::read(patch, limits)?.apply(target.clone())
 }
 
-/// Applies a patch and sorts the members of every object that an operation steps through. Upstream writes patched
-/// objects in this order, and decodes them again.
+/// Applies a patch, and sorts the members of every object that a path of an operation leads through. Upstream writes
+/// patched objects in this order before it decodes them again.
 ///
 /// # Errors
 /// As [`apply`].
@@ -100,7 +100,8 @@ pub fn apply_in_order(target: &Value, patch: &Value, limits: Limits) -> Result<V
         }
     }
     let mut patched = apply(&ordered, patch, limits)?;
-    // Added members are last, and moved objects may have been stepped through at their new place.
+    // Sorting comes last, since added members are at the end, and a path may lead through a moved object at its new
+    // place.
     sort(&mut patched);
     for operation in patch.as_array().into_iter().flatten() {
         if let Some(path) = operation.get("path").and_then(Value::as_str) {
@@ -172,7 +173,7 @@ struct Patched {
     limits: Limits,
     copied: usize,
     passed: usize,
-    /// An upper bound of the depth of all values. Removals do not lower it.
+    /// An upper bound of the depth of all values. It does not decrease after removals.
     deepest: usize,
 }
 
@@ -228,7 +229,7 @@ impl Patched {
         removed.ok_or_else(|| missing(operation, path))
     }
 
-    /// Replaces a value. An absent member is added, an absent element is an error.
+    /// Replaces a value. An absent member of an object is added. An absent element of an array is an error.
     fn replace(&mut self, path: &str, value: Value) -> Result<(), PatchError> {
         self.reach(path, depth(&value))?;
         if path.is_empty() {
@@ -254,7 +255,8 @@ impl Patched {
 
     fn move_value(&mut self, from: &str, path: &str) -> Result<(), PatchError> {
         let value = self.remove("move", from)?;
-        // A value at this depth can't nest deeper than the rest allows, so its depth is rarely measured.
+        // The value is at this depth, so its own depth is at most the rest of `deepest`. It is therefore rarely
+        // measured.
         let below = self.deepest.saturating_sub(steps(from));
         if steps(path) + below > self.limits.depth {
             let passed = &mut self.passed;
@@ -306,7 +308,7 @@ impl Patched {
     }
 }
 
-/// Counts values that an operation passes.
+/// Counts values that an operation shifts or measures. Fails above the limit.
 fn pass(passed: &mut usize, limits: Limits, values: usize) -> Result<(), PatchError> {
     *passed += values;
     if *passed > limits.passed_values {
@@ -349,7 +351,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// [`depth`] with a callback that receives the number of values about to be visited and may stop it.
+/// As [`depth`]. `count` receives the number of values that are visited next, and may end the visit with an error.
 fn counted_depth(value: &Value, count: &mut impl FnMut(usize) -> Result<(), PatchError>) -> Result<usize, PatchError> {
     let mut deepest = 0;
     match value {

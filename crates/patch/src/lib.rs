@@ -1,8 +1,8 @@
-//! The patches a client may send: JSON patch (RFC 6902), JSON merge patch (RFC 7396) and strategic merge patch. It also
-//! has the algebra of field ownership for server-side apply.
+//! The patches that a client may send: JSON patch (RFC 6902), JSON merge patch (RFC 7396) and strategic merge patch.
+//! The crate also computes field ownership for server-side apply.
 //!
-//! All are pure functions from a value and a patch to a value. A failed patch changes nothing, and no result exceeds
-//! the limits of the server's reader. The crate must not know the meaning of the result for the API.
+//! All patches are pure functions from a value and a patch to a value. A failed patch changes nothing, and no result
+//! exceeds the limits of the server's JSON reader. The crate must not know the meaning of the result for the API.
 
 pub mod equal;
 mod error;

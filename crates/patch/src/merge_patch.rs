@@ -1,4 +1,4 @@
-//! JSON merge patch (RFC 7396): a partial object merged into the target, in which null removes a member.
+//! JSON merge patch (RFC 7396): a partial object that is merged into the target. Null removes a member.
 //!
 //! Existing fields keep their order, and new ones come last. The caller validates the result.
 
@@ -38,8 +38,8 @@ pub fn apply_to_object(target: &mut Object, patch: &Value) -> Result<(), PatchEr
     }
 }
 
-/// Sorts the members of every object that the patch reached. Upstream writes patched objects in this order, and decodes
-/// them again.
+/// Sorts the members of every object in which the patch has members. Upstream writes patched objects in this order
+/// before it decodes them again.
 pub fn order(patched: &mut Value, patch: &Value) {
     match (patched, patch) {
         (Value::Object(patched), Value::Object(patch)) => {

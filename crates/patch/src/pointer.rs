@@ -1,6 +1,6 @@
-//! JSON pointers (RFC 6901), and the containers they lead to.
+//! JSON pointers (RFC 6901), and the objects and arrays that they lead to.
 //!
-//! Array indexes follow upstream's library: `-1` is the last element, and `+1` and `01` are 1.
+//! Array indexes are read as in upstream's library: `-1` is the last element, and `+1` and `01` are 1.
 
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ impl<'a> Pointer<'a> {
         })
     }
 
-    /// Calls `action` on each existing container along the pointer.
+    /// Calls `action` on each object and array along the pointer, as far as they exist.
     pub(crate) fn each_container(&self, root: &mut Value, mut action: impl FnMut(&mut Value)) {
         let mut value = root;
         for step in &self.0 {
@@ -55,7 +55,7 @@ impl<'a> Pointer<'a> {
         }
     }
 
-    /// The container of the pointer's value, which itself need not exist.
+    /// The object or array that contains the pointer's value. The value itself need not exist.
     pub(crate) fn place<'v>(&self, root: &'v mut Value) -> Option<TargetLocation<'v, '_>> {
         let Some((last, steps)) = self.0.split_last() else {
             return Some(TargetLocation::Root);
@@ -86,7 +86,7 @@ pub(crate) fn insertion(step: &str, len: usize) -> Option<usize> {
     if step == "-" { Some(len) } else { position(step, len + 1).filter(|index| *index <= len) }
 }
 
-/// Counts from the front, or from the back for a negative number.
+/// Converts an index. A negative number counts from the end.
 fn position(step: &str, len: usize) -> Option<usize> {
     let index: isize = step.parse().ok()?;
     if index < 0 { len.checked_add_signed(index) } else { usize::try_from(index).ok() }

@@ -1,10 +1,10 @@
-//! Strategic merge patch: a partial object merged into the target by rules that the schema states for each field.
+//! Strategic merge patch: a partial object that is merged into the target. The schema states the rule for each field.
 //!
-//! Objects are merged and null removes a member, as in a JSON merge patch. Lists are merged by item if the schema says
-//! so. Members whose names begin with `$` are directives. The schema is known only through [`MergeSchema`].
+//! As in a JSON merge patch, objects are merged and null removes a member. Lists are merged item by item if the schema
+//! says so. Members whose names begin with `$` are directives. The schema is known only through [`MergeSchema`].
 //!
 //! The behaviour is that of upstream's `k8s.io/apimachinery/pkg/util/strategicpatch`, including the positions of items.
-//! If upstream's result depends on Go's map order, the order of the patch is used here.
+//! If upstream's result depends on the random order of Go's maps, the order of the patch is used.
 
 mod element_order;
 mod error;
@@ -22,14 +22,14 @@ use crate::error::PatchError;
 
 /// The directive of an object or a list item.
 const DIRECTIVE: &str = "$patch";
-/// Lists the members of an object that are kept.
+/// Lists the members of an object to keep.
 const RETAIN_KEYS: &str = "$retainKeys";
-/// The prefix for a list of scalars to delete, followed by `/` and the name of the target list.
+/// The prefix of a list of scalars to delete. `/` and the name of the target list follow.
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
-/// The prefix for the order of a list, followed by `/` and the name of the list.
+/// The prefix of the order of a list. `/` and the name of the list follow.
 const ELEMENT_ORDER: &str = "$setElementOrder";
 
-/// The schema of a value as a patch uses it, as cheap to copy as a reference.
+/// The schema of a value as a patch needs it. It must be as cheap to copy as a reference.
 pub trait MergeSchema<'a>: Copy {
     /// The Go kind of the value.
     fn go_kind(self) -> GoKind;
@@ -68,8 +68,8 @@ impl GoKind {
     }
 }
 
-/// The merge strategy of a field present in both the target and the patch. `retainKeys` has no variant, since the patch
-/// itself lists the retained keys.
+/// The rule for a field that is present in both the target and the patch. There is no variant for `retainKeys`, since
+/// the patch itself lists the keys to retain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy<'a> {
     /// Objects are merged, lists are replaced.

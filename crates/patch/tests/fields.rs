@@ -1,6 +1,6 @@
-//! The algebra of field ownership: objects of the built-in kinds, and laws for generated sets and objects.
+//! Field ownership: objects of the built-in kinds, and laws for generated sets and objects.
 //!
-//! Tests of whole applies are in `ownership`.
+//! Tests of complete applies are in `ownership`.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
@@ -31,7 +31,7 @@ fn deployment() -> SchemaRef<'static> {
     schema("io.k8s.api.apps.v1.Deployment")
 }
 
-/// Compares texts, since the order of members counts too.
+/// Compares texts, since the order of members must be equal too.
 #[track_caller]
 fn is(set: &FieldSet, expected: &Value) {
     assert_eq!(set.to_fields_v1().to_string(), expected.to_string());
@@ -232,7 +232,7 @@ fn violations_are_in_upstreams_words() {
         &json!({"containers": [null]}),
         ".containers: element 0: associative list with keys may not have a null element",
     );
-    // A field that is always written has its zero value in an item without it.
+    // The item lacks a key field that is always written, so the field's zero value is its key.
     assert_eq!(validate(pod_spec(), &json!({"containers": [{}]}), Duplicates::Refused), Ok(()));
     violates(&json!({"containers": [{}, {"image": "i"}]}), ".containers: duplicate entries for key [name=\"\"]");
     let ports = json!([{"containerPort": 1}, {"containerPort": 1, "protocol": "TCP"}]);

@@ -1,6 +1,7 @@
-//! JSON patch: the cases of the RFC, upstream's leniencies, the limits, and patches made from generated values.
+//! JSON patch: the cases of the RFC, the exceptions that upstream accepts, the limits, and patches made from generated
+//! values.
 //!
-//! A differ makes patches, and applying them has to give the other value.
+//! The tests compute a patch from two values. Applying it to the first must yield the second.
 
 use keelson_meta::ApiError;
 use keelson_meta::json::{Map, Value, json};
@@ -82,7 +83,7 @@ fn values_are_moved_and_copied() {
         &json!([{"op": "move", "from": "/x", "path": "/y"}]),
         r#"move operation does not apply: doc is missing path: "/x""#,
     );
-    // A value cannot move into itself, since it is removed before its new place is looked up.
+    // A value can't move into itself: it is removed before its new place is looked up.
     fails(
         &value,
         &json!([{"op": "move", "from": "/a", "path": "/a/b"}]),
@@ -142,14 +143,14 @@ fn a_member_that_is_replaced_need_not_be_there() {
     }
 }
 
-/// Operations that each cost the whole object. They took 14 seconds without a limit.
+/// Each operation costs a visit of the whole object. Without a limit, this took 14 seconds.
 #[test]
 fn work_is_bounded() {
     let numbers = Value::Array(vec![json!(0); 500_000]);
     let shifts = Value::Array(vec![json!({"op": "move", "from": "/a/0", "path": "/a/0"}); 9_998]);
     let shifted = apply(&json!({"a": numbers}), &shifts, Limits::default());
     assert!(matches!(shifted, Err(PatchError::TooMuchWork { .. })), "{:?}", shifted.err());
-    // A move between members does not visit the value, whatever its size.
+    // A move between members of objects does not visit the value, however large it is.
     let forth = json!({"op": "move", "from": "/a", "path": "/b/c"});
     let back = json!({"op": "move", "from": "/b/c", "path": "/a"});
     let moves = |turns: usize| -> Value {
@@ -233,7 +234,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Operations that turn `from` into `to`.
+/// Appends the operations that turn `from` into `to`.
 fn diff(path: &str, from: &Value, to: &Value, operations: &mut Vec<Value>) {
     match (from, to) {
         (Value::Object(from), Value::Object(to)) => {

@@ -1,6 +1,6 @@
 //! Merge patch: the cases of the RFC and patches made from generated values.
 //!
-//! A differ makes patches, and applying them has to give the other value.
+//! The tests compute a patch from two values. Applying it to the first must yield the second.
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
@@ -55,7 +55,7 @@ fn only_an_object_can_patch_an_object() {
     assert_eq!(ApiError::from(error).code(), 400);
 }
 
-/// Values without null, which a merge patch cannot set.
+/// Values without null, which a merge patch can't set.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![any::<bool>().prop_map(Value::from), (0..4).prop_map(Value::from)];
     leaf.prop_recursive(4, 30, 5, |inner| {

@@ -1,5 +1,5 @@
-//! Server-side apply and the ownership changes of other writes: a deployment with several managers and versions, and
-//! laws for generated objects.
+//! Server-side apply, and the changes of ownership by other writes: a deployment with several managers and versions,
+//! and laws for generated objects.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
@@ -38,7 +38,7 @@ impl Versions<'static> for Deployments {
     }
 }
 
-/// The parts that a deployment always has.
+/// The parts that every deployment has.
 fn nothing() -> Value {
     json!({
         "metadata": {},
@@ -311,7 +311,7 @@ fn check_text(owners: &Owners) {
     let text = owners.write_text();
     assert_eq!(text, owners.write().to_string());
     let read = Owners::read_text(&text).unwrap();
-    // Written unparsed, then parsed, then written again.
+    // The owners are written before their fields are parsed, then parsed, then written again.
     assert_eq!(read.write_text(), text);
     assert_eq!(&read, owners);
     assert_eq!(read.write(), owners.write());

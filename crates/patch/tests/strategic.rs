@@ -1,7 +1,7 @@
 //! Strategic merge patch: the rules of the built-in kinds, every directive, refusals, and patches made from generated
 //! values.
 //!
-//! Keys and strategies come from the schemas. The walk is under test.
+//! Keys and strategies come from the schemas. The tests check the walk over object, patch and schema.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
@@ -25,7 +25,7 @@ fn members(value: &Value) -> Map {
     value.as_object().unwrap().clone()
 }
 
-/// Compares texts, since the order of members counts too.
+/// Compares texts, since the order of members must be equal too.
 #[track_caller]
 fn gives(schema: SchemaRef<'_>, target: &Value, patch: &Value, expected: &Value) {
     let patched = apply(members(target), &members(patch), schema).unwrap();

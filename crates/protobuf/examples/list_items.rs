@@ -1,8 +1,9 @@
-//! Measures the cost of an item in a protobuf list: `cargo run --release -p keelson-protobuf --example list_items`.
+//! Measures the cost of one item in a protobuf list: `cargo run --release -p keelson-protobuf --example list_items`.
 //!
-//! The items are pods of one replica set, which differ in names and addresses only, and pods without any text in
-//! common. The output is nanoseconds for each item, the minimum of many rounds: written, measured, and written alone as
-//! for a get. `alike` or `unlike` after `--` measures only these.
+//! The items are pods of one replica set, which differ only in names and addresses, or pods that have no text in
+//! common. The output is in nanoseconds for each item, the minimum of many rounds. There are three cases: the item is
+//! written, it is measured, or it is written alone as for a get. `alike` or `unlike` after `--` measures only one kind
+//! of pods.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "a program that measures talks")]
 
 use std::hint::black_box;
@@ -56,7 +57,7 @@ fn least(mut round: impl FnMut()) -> u128 {
 
 /// A pod of 4.9 KB.
 fn pod(number: usize, alike: bool) -> Value {
-    // A prefix of texts, so that no long text begins as in another pod.
+    // A prefix of texts. With it, no long text begins like one of another pod.
     let own = if alike { String::new() } else { format!("{:08x}", number.wrapping_mul(0x9e37_79b9) as u32) };
     let owned = |paths: &[&str]| paths.iter().map(|path| (format!("f:{path}"), json!({}))).collect::<Value>();
     let spec_fields = ["dnsPolicy", "enableServiceLinks", "nodeName", "restartPolicy", "schedulerName", "tolerations"];

@@ -1,7 +1,8 @@
-//! Decodes the bytes of a message into the JSON of Go's encoder.
+//! Decodes the bytes of a message into the JSON that Go's encoder would write.
 //!
-//! A message is first split into its fields, then written in JSON's order with JSON's omission rules. Several
-//! occurrences of a message field are one message of the joined bytes, as the encoding requires.
+//! A message is first split into its fields. These are then written in the order of JSON, and left out by JSON's rules
+//! for omission. If a message field occurs several times, its bytes are joined and read as one message, as the protobuf
+//! encoding requires.
 
 use std::collections::BTreeMap;
 
@@ -15,25 +16,25 @@ use crate::special::Timestamp;
 use crate::table::{Cardinality, Field, Kind, Message, MessageId, Omit, message};
 use crate::wire::{Reader, Wire};
 
-/// The maximum nesting of messages, including embedded objects. The deepest kind, apart from JSON schemas, has about
-/// ten levels.
+/// The maximum nesting of messages, including embedded objects. Apart from JSON schemas, the deepest kind has about ten
+/// levels.
 pub(crate) const MAX_DEPTH: usize = 128;
 
-/// The maximum number of values in an object. It is far above the contents of a useful request of 3 MiB, and an object
-/// of empty messages cannot fill the memory.
+/// The maximum number of values in an object. It is far above the number in any useful request of 3 MiB. Without it, an
+/// object of empty messages could exhaust the memory.
 const MAX_VALUES: usize = 1 << 18;
 
 /// The occurrences of each field of a message, by position in the table.
 type Slots<'a> = Vec<Vec<Wire<'a>>>;
 
-/// Decodes messages and counts the values created.
+/// Decodes messages, and counts the values that it creates.
 pub(crate) struct Decoder {
     values_left: usize,
     depth: usize,
 }
 
 impl Decoder {
-    /// A decoder that has made nothing yet.
+    /// Creates a decoder that has counted no values yet.
     pub(crate) fn new() -> Self {
         Self { values_left: MAX_VALUES, depth: 0 }
     }
@@ -127,7 +128,7 @@ impl Decoder {
                 }
             }
             self.count(1)?;
-            // Empty bytes are a value in a map, but absent elsewhere.
+            // In a map, empty bytes are a value. Elsewhere they count as absent.
             let absent = at.field.kind == Kind::Bytes && values.is_empty();
             let value = if absent { Value::from("") } else { self.value(at, &values)? };
             entries.insert(key.to_owned(), value);
@@ -135,14 +136,15 @@ impl Decoder {
         Ok(Value::Object(entries.into_iter().collect()))
     }
 
-    /// A single value: the last one of a scalar, the joined one of a message, the zero value if there is none.
+    /// Decodes a single value: for a scalar the last occurrence, for a message all of them joined. Without an
+    /// occurrence, the zero value.
     fn value(&mut self, at: &At<'_>, occurrences: &[Wire<'_>]) -> Result<Value, ProtobufError> {
         let last = occurrences.last().copied();
         let number = || last.map_or(Ok(0), |wire| at.check(wire.varint()));
         Ok(match at.field.kind {
             Kind::String => Value::from(last.map_or(Ok(""), |wire| at.check(wire.text()))?),
             Kind::Bool => Value::from(number()? != 0),
-            // Integers of 32 bits are encoded in 64 with their sign. Excess bits are dropped, as in Go.
+            // A 32-bit integer is encoded in 64 bits with its sign. Excess bits are dropped, as in Go.
             Kind::Int32 => Value::from(number()? as i32),
             Kind::Int64 => Value::from(number()? as i64),
             Kind::Double => double(at, last)?,
@@ -168,7 +170,7 @@ impl Decoder {
         Ok(Value::Object(fields))
     }
 
-    /// The JSON in the message, or an object in protobuf.
+    /// Decodes embedded JSON, or an embedded object in protobuf.
     fn json(&mut self, at: &At<'_>, occurrences: &[Wire<'_>]) -> Result<Value, ProtobufError> {
         let [raw] = at.parts(occurrences)?;
         let Some(raw) = raw.last() else { return Ok(Value::Null) };
@@ -256,7 +258,7 @@ impl At<'_> {
         occurrences.iter().map(|wire| self.check(wire.bytes())).collect()
     }
 
-    /// The occurrences of fields 1 to `N` in a message without an entry in the table.
+    /// The occurrences of fields 1 to `N` of a message that is not in the table.
     fn parts<'a, const N: usize>(&self, occurrences: &[Wire<'a>]) -> Result<[Vec<Wire<'a>>; N], ProtobufError> {
         let mut parts = std::array::from_fn(|_| Vec::new());
         for bytes in self.all_bytes(occurrences)? {
@@ -271,7 +273,8 @@ impl At<'_> {
     }
 }
 
-/// Splits a message of at most `most` values into fields. Unknown ones, from a newer version, are skipped.
+/// Splits a message of at most `most` values into its fields. Unknown fields, which a newer version may have, are
+/// skipped.
 fn split<'a>(shape: &Message, bytes: &[&'a [u8]], most: usize) -> Result<Slots<'a>, ProtobufError> {
     let mut slots = vec![Vec::new(); shape.fields.len()];
     let mut left = most;
@@ -317,9 +320,9 @@ fn is_empty(field: &Field, value: &Value) -> bool {
     }
 }
 
-/// A double. Go writes integral ones without a fraction.
+/// Decodes a double. Go writes integral doubles without a fraction.
 fn double(at: &At<'_>, wire: Option<Wire<'_>>) -> Result<Value, ProtobufError> {
-    /// The limit of exact integers in a double.
+    /// The limit up to which a double represents every integer exactly.
     const WHOLE: f64 = 9_007_199_254_740_992.0;
     let value = match wire {
         None => 0.0,
@@ -333,7 +336,7 @@ fn double(at: &At<'_>, wire: Option<Wire<'_>>) -> Result<Value, ProtobufError> {
 }
 
 fn time(at: &At<'_>, occurrences: &[Wire<'_>], micro: bool) -> Result<Value, ProtobufError> {
-    // An empty message is Go's zero time. A message of zeros is 1970.
+    // An empty message is Go's zero time, whereas a message of zeros is 1970.
     let bytes = at.all_bytes(occurrences)?;
     if bytes.iter().all(|bytes| bytes.is_empty()) {
         return Ok(Value::Null);

@@ -1,8 +1,8 @@
 //! Encodes JSON text into the bytes of a message, in one pass and without a tree.
 //!
-//! Fields have the order of the JSON. Absent and null fields are not written, since readers use zero. Fields unknown to
-//! the message are skipped. If JSON inlines the fields of an inner message, the inner message is written once for each
-//! of them, and readers join the pieces.
+//! Fields are written in the order of the JSON. Absent and null fields are not written, since readers then use zero.
+//! Fields that the message does not have are skipped. If JSON inlines the fields of an inner message, the inner message
+//! is written once for each of these fields, and readers join them.
 
 use std::fmt;
 
@@ -20,12 +20,12 @@ use crate::wire::{Open, Sink, WireType, varint_len};
 /// The maximum length of a wrong value in an error, in characters.
 const SHOWN: usize = 64;
 
-/// Messages down to this depth are mostly longer than 127 bytes: metadata, spec, status, and the elements of their
-/// lists.
+/// The depth down to which messages are mostly longer than 127 bytes: metadata, spec, status, and the elements of lists
+/// in them.
 const LONG_MESSAGES: usize = 2;
 
-/// Writes the fields of a message from compact JSON. `repeats` has the values written to the same output before, which
-/// must contain nothing else since then.
+/// Writes the fields of a message from compact JSON. `repeats` has the values that were written to the same output
+/// before. No other code may have written to this output since.
 pub(crate) fn write<'a>(
     id: MessageId,
     json: &'a [u8],
@@ -40,7 +40,7 @@ pub(crate) fn write<'a>(
     encoder.json.finish()
 }
 
-/// Errors are rare and large.
+/// Boxed, because errors are rare and large.
 type Fault = Box<ProtobufError>;
 
 /// The input and the output.
@@ -61,7 +61,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         self.depth += 1;
         self.json.open();
         let names = message.names();
-        // The index of the previous name, from 1. Objects of a list mostly have the same names in the same order.
+        // The index of the previous name plus 1. In a list, most objects have the same names in the same order.
         let mut before = 0;
         loop {
             let expected =
@@ -127,7 +127,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         }
     }
 
-    /// Writes the current object or list, as a copy if it is a repetition.
+    /// Writes the current object or list. If it repeats an earlier one, copies its encoding.
     fn container(&mut self, place: FieldSlot) -> Result<(), Fault> {
         let key = Place { number: place.number, takes: place.takes, depth: self.depth };
         let text = self.json.rest();
@@ -162,7 +162,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         }
     }
 
-    /// Writes null: nothing for a field, and a zero value for an element.
+    /// Writes a null: nothing for a field, a zero value for an element.
     fn null(&mut self, place: FieldSlot) {
         match place.takes {
             _ if !place.element => {}
@@ -187,7 +187,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
 
     fn number(&mut self, place: FieldSlot, text: &[u8]) -> Result<(), Fault> {
         let text = std::str::from_utf8(text).unwrap_or_default();
-        // Only a float has a negative zero.
+        // Only a float can be a negative zero.
         if let (Ok(value), true) = (text.parse(), text != "-0") {
             return self.whole(place, value);
         }
@@ -205,7 +205,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         let (number, bits) = (place.number, value.cast_unsigned());
         let narrow = i32::try_from(value).is_ok();
         match place.takes {
-            // Negative integers of 32 bits are encoded as those of 64.
+            // A negative 32-bit integer is encoded as a 64-bit one.
             Takes::One(Kind::Int32) if narrow => self.out.integer(number, bits),
             Takes::One(Kind::Int64) => self.out.integer(number, bits),
             Takes::One(Kind::IntOrString) if narrow => {
@@ -351,7 +351,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
 
     /// Writes a message with one field of bytes, whose number is 1.
     fn wrapped(&mut self, number: u32, bytes: &[u8]) {
-        // The length is known, so nothing has to be moved.
+        // The length is known, so the content need not be moved.
         self.out.tag(number, WireType::Bytes);
         self.out.varint((1 + varint_len(bytes.len()) + bytes.len()) as u64);
         self.out.bytes(1, bytes);
@@ -369,7 +369,7 @@ struct FieldSlot {
     element: bool,
 }
 
-/// The encoding of an object or list depends only on this and on its text.
+/// The place of a value, which together with its text determines the encoding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
     number: u32,

@@ -1,6 +1,7 @@
-//! The envelope around every object: four bytes, then a message with the kind and the bytes of the object.
+//! The envelope around every object: a prefix of four bytes, then a message with the kind and the bytes of the object.
 //!
-//! Field 1 is the type (1 apiVersion, 2 kind), 2 the object, 3 and 4 encoding and type of the content, which are empty.
+//! Field 1 of the message is the type (1 apiVersion, 2 kind), field 2 the object. Fields 3 and 4 are the encoding and
+//! the type of the content; they are empty.
 
 use keelson_meta::json::Value;
 use keelson_meta::{Object, Revision};
@@ -15,7 +16,7 @@ use crate::wire::{Count, Reader, Sink, Wire, WireType, varint_len};
 /// The prefix of every object.
 pub const PREFIX: [u8; 4] = *b"k8s\0";
 
-/// The meaning of an empty content type.
+/// The content type that an empty one stands for.
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// An object read from protobuf.
@@ -32,12 +33,12 @@ pub struct Decoded {
 /// Decodes a whole body: envelope and object.
 ///
 /// # Errors
-/// A body that is not an envelope, has no kind or an unknown one, or whose object is malformed, too deep or too large.
+/// The body is not an envelope, names no kind or an unknown one, or its object is malformed, too deep or too large.
 pub fn decode(body: &[u8]) -> Result<Decoded, ProtobufError> {
     decode_within(&mut Decoder::new(), body, None)
 }
 
-/// As [`decode`], with `default` for an empty apiVersion and kind in the envelope.
+/// As [`decode`]. If the envelope names no apiVersion and kind, uses `default`.
 ///
 /// # Errors
 /// As [`decode`].
@@ -53,7 +54,7 @@ impl MessageType {
     /// The message of this kind.
     ///
     /// # Errors
-    /// A kind that is not built in.
+    /// The kind is not built in.
     pub fn of(api_version: &str, kind: &str) -> Result<Self, ProtobufError> {
         let unknown = || ProtobufError::UnknownKind { api_version: api_version.to_owned(), kind: kind.to_owned() };
         table::lookup(api_version, kind).map(Self).ok_or_else(unknown)
@@ -64,10 +65,10 @@ impl MessageType {
         self.0.number()
     }
 
-    /// Appends the object as a bare message, as in a list.
+    /// Appends the object as a message without an envelope, as in a list.
     ///
     /// # Errors
-    /// An object without the shape of the kind. `out` then has a part of a message.
+    /// The object does not have the shape of the kind. `out` then has a part of the message.
     pub fn write(self, object: &Object, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
         self.write_json(
             &serde_json::to_vec(object).map_err(|error| ProtobufError::NotJson(error.to_string()))?,
@@ -76,16 +77,16 @@ impl MessageType {
         )
     }
 
-    /// Appends the object of this compact JSON text as a bare message, without building a tree. `revision` becomes its
-    /// `resourceVersion`. The text must be valid: skipped parts are not checked.
+    /// Appends the object in this compact JSON text as a message without an envelope. Builds no tree. `revision`
+    /// becomes its `resourceVersion`. The text must be valid, since skipped parts are not checked.
     ///
     /// # Errors
-    /// A text that is not an object with the shape of the kind. `out` then has a part of a message.
+    /// The text is not an object with the shape of the kind. `out` then has a part of the message.
     pub fn write_json(self, json: &[u8], revision: Option<Revision>, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
         self.transcode(json, revision, out)
     }
 
-    /// The number of bytes that [`write_json`](Self::write_json) appends. Costs about as much time, without the memory.
+    /// The number of bytes that [`write_json`](Self::write_json) would append. Takes about as much time, but no memory.
     ///
     /// # Errors
     /// As `write_json`.
@@ -103,7 +104,7 @@ impl MessageType {
         Ok(())
     }
 
-    /// Appends the object of this text after those in `repeats`.
+    /// Appends the object in this text after those recorded in `repeats`.
     pub(crate) fn write_among<'a>(
         self,
         json: &'a [u8],
@@ -113,7 +114,7 @@ impl MessageType {
         write(self.0, json, repeats, out)
     }
 
-    /// Writes the metadata again, with only the revision. Readers join the two.
+    /// Writes the metadata a second time, with only the revision. Readers join both.
     fn write_revision(self, revision: Revision, out: &mut impl Sink) {
         let message = table::message(self.0);
         if let Some(metadata) = message.place(b"metadata") {
@@ -125,25 +126,25 @@ impl MessageType {
     }
 }
 
-/// The number of `resourceVersion` in `ObjectMeta`.
+/// The number of the field `resourceVersion` in `ObjectMeta`.
 const RESOURCE_VERSION: u32 = 6;
 
-/// The end of every envelope: no encoding, no content type.
+/// The end of every envelope: an empty encoding and an empty content type.
 pub(crate) const TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
 
-/// Encodes a whole body: envelope and object. The object's own `kind` and `apiVersion` are ignored.
+/// Encodes a whole body: envelope and object. Ignores the object's own `kind` and `apiVersion`.
 ///
 /// # Errors
-/// A kind that is not built in, or an object without its shape.
+/// The kind is not built in, or the object does not have its shape.
 pub fn encode(api_version: &str, kind: &str, object: &Object) -> Result<Vec<u8>, ProtobufError> {
     let message = MessageType::of(api_version, kind)?;
     enclose(api_version, kind, 1024, |out| message.write(object, out))
 }
 
-/// As [`encode`], from the object's compact and valid JSON text. `revision` becomes its `resourceVersion`.
+/// As [`encode`], for an object given as compact and valid JSON text. `revision` becomes its `resourceVersion`.
 ///
 /// # Errors
-/// As [`MessageType::write_json`], and for a kind that is not built in.
+/// As [`MessageType::write_json`], or the kind is not built in.
 pub fn encode_json(
     api_version: &str,
     kind: &str,
@@ -186,7 +187,7 @@ fn write_type(api_version: &str, kind: &str, out: &mut impl Sink) {
     out.bytes(2, kind.as_bytes());
 }
 
-/// Decodes an object that may be part of another one.
+/// Decodes an object that may be embedded in another one.
 pub(crate) fn decode_within(
     decoder: &mut Decoder,
     body: &[u8],

@@ -1,6 +1,6 @@
 //! Errors of decoding protobuf bodies and encoding objects.
 //!
-//! A fault in bytes has its message and field. Callers choose the text for clients.
+//! A fault in the bytes names its message and field. Callers choose the text for clients.
 
 use thiserror::Error;
 
@@ -70,7 +70,7 @@ pub enum WireFault {
     /// A variable-length integer of more than 64 bits.
     #[error("integer overflow")]
     Overflow,
-    /// A field number of 0 or beyond 2^29, or a wire type that does not exist (groups are not used).
+    /// A field number of 0 or above 2^29 - 1, or a wire type that does not exist. Groups are not supported.
     #[error("illegal tag")]
     IllegalTag,
     /// The field has another wire type.
@@ -82,7 +82,7 @@ pub enum WireFault {
     /// A time outside the years 0 to 9999.
     #[error("time out of range")]
     TimeOutOfRange,
-    /// An int-or-string that is neither.
+    /// An int-or-string that is neither an integer nor a string.
     #[error("impossible IntOrString.Type")]
     IntOrString,
     /// A floating-point number that JSON cannot represent.

@@ -1,11 +1,12 @@
-//! Kubernetes objects in protobuf: decoded into JSON trees, and encoded from trees or JSON text.
+//! Kubernetes objects in protobuf: decodes them into JSON trees, and encodes them from trees or JSON text.
 //!
-//! One table of messages (`messages.txt`) drives both. The code must not name kinds, except for the few messages whose
-//! JSON is not an object (times, quantities, int-or-string, embedded JSON, the alternatives of JSON schema). Decoded
-//! objects equal Go's JSON of the same object: fields, order, and omitted zero values.
+//! One table of messages (`messages.txt`) drives both directions. The code must not name kinds. Exceptions are the few
+//! messages whose JSON is not an object: times, quantities, int-or-string, embedded JSON, and the alternatives of JSON
+//! schema. A decoded object equals Go's JSON of the same object, in its fields, their order, and the omitted zero
+//! values.
 //!
-//! The crate is pure. Depth and number of values are limited, so that a small body cannot grow into a large tree.
-//! Objects are validated elsewhere.
+//! The crate is pure. It limits depth and number of values, so that a small body cannot grow into a large tree. Objects
+//! are validated elsewhere.
 
 mod decode;
 mod encode;

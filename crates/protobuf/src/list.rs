@@ -1,7 +1,7 @@
 //! Encodes lists item by item.
 //!
-//! The envelope begins with the length of the list, so a pass with [`ListForm::measure_items`] has to measure the items
-//! first. After that, only a few items at a time are in memory.
+//! The envelope begins with the length of the list, so the items must first be measured in a pass with
+//! [`ListForm::measure_items`]. After that, only a few items at a time are in memory.
 
 use keelson_meta::json::{Map, Value};
 use keelson_meta::{ListHead, ListMeta, Object};
@@ -12,7 +12,7 @@ use crate::repeats::Repeats;
 use crate::table;
 use crate::wire::{Count, Sink, WireType};
 
-/// The encoding of a kind's lists.
+/// The messages of a kind's lists and of their items.
 #[derive(Clone, Copy, Debug)]
 pub struct ListForm {
     list: MessageType,
@@ -24,10 +24,10 @@ impl ListForm {
     /// The bytes after the last item.
     pub const TAIL: &'static [u8] = &envelope::TAIL;
 
-    /// The encoding of the lists of this kind, with items of that kind.
+    /// The encoding of lists of this kind with items of that kind.
     ///
     /// # Errors
-    /// A kind that is not the list of a built-in kind.
+    /// The kind is not the list of a built-in kind.
     pub fn of(api_version: &str, list_kind: &str, item_kind: &str) -> Result<Self, ProtobufError> {
         let unknown = || ProtobufError::UnknownKind { api_version: api_version.to_owned(), kind: list_kind.to_owned() };
         let message = table::message(table::lookup(api_version, list_kind).ok_or_else(unknown)?);
@@ -58,7 +58,7 @@ impl ListForm {
         ItemWriter { form: *self, repeats: Repeats::default(), out }
     }
 
-    /// Begins to measure items. Costs about as much time as writing them, without the memory.
+    /// Begins to measure items. Takes about as much time as writing them, but no memory.
     pub fn measure_items<'a>(&self) -> ItemMeasure<'a> {
         ItemMeasure { form: *self, repeats: Repeats::default(), count: Count::default() }
     }
@@ -75,7 +75,7 @@ impl ListForm {
     }
 }
 
-/// Writes consecutive items. Repeated parts are encoded once, so the texts of all items stay borrowed.
+/// Writes consecutive items. A repeated part is encoded once, so the texts of all items must stay borrowed.
 pub struct ItemWriter<'a, 'o> {
     form: ListForm,
     repeats: Repeats<'a>,
@@ -87,7 +87,8 @@ impl<'a> ItemWriter<'a, '_> {
     /// Appends an item.
     ///
     /// # Errors
-    /// An object without the shape of its kind. The output then has a part of an item, and nothing more can be added.
+    /// The object does not have the shape of its kind. The output then has a part of an item, and no further item may
+    /// be added.
     pub fn item(&mut self, json: &'a [u8]) -> Result<(), ProtobufError> {
         self.form.append(json, &mut self.repeats, self.out)
     }
@@ -120,7 +121,7 @@ impl<'a> ItemMeasure<'a> {
     }
 }
 
-/// The list with metadata and without items.
+/// The list with its metadata, without items.
 fn list_metadata(meta: &ListMeta<'_>) -> Object {
     let mut metadata = Map::new();
     metadata.insert("resourceVersion", meta.revision.to_string());
@@ -150,7 +151,7 @@ mod tests {
         serde_json::to_vec(item).unwrap()
     }
 
-    /// Writes the list as a server does: lengths first, then item by item.
+    /// Writes a list as a server does: measures the items first, then writes them one by one.
     fn written(head: ListHead<'_>, item_kind: &str, items: &[Object]) -> Vec<u8> {
         let form = ListForm::of(head.api_version, head.kind, item_kind).unwrap();
         let texts: Vec<_> = items.iter().map(bytes).collect();

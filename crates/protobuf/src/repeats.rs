@@ -1,34 +1,34 @@
-//! Repeated values of one list, which are encoded once: objects and lists that occurred at the same place before.
+//! Encodes repeated values of one list only once: objects and lists that occurred earlier at the same place.
 //!
-//! Neighbours in a list are mostly alike: pods of one deployment differ in a name and an address, and have equal
-//! containers, tolerations and owners. The bytes of such a value are compared with the last one at the same place with
-//! the same prefix. If they are equal, its encoded message is copied. A value that never repeats costs a hash of its
-//! prefix.
+//! Neighbours in a list are mostly alike: pods of one deployment differ in name and address, but have equal containers,
+//! tolerations and owners. The bytes of such a value are compared with the last value at the same place that has the
+//! same prefix. If both are equal, the encoded message of the earlier value is copied. A value that never repeats costs
+//! a hash of its prefix.
 
 use std::ops::Range;
 
 use crate::encode::Place;
 
-/// The length of the prefix that selects the value to compare with, in bytes. It distinguishes the elements of lists,
-/// which begin with a name or a type.
+/// The length in bytes of the prefix by which an earlier value is found for comparison. It distinguishes most elements
+/// of lists, since these begin with a name or a type.
 const PREFIX_BYTES: usize = 32;
-/// The minimum length of a recorded value in bytes. Shorter ones are encoded again at the same cost.
+/// The minimum length in bytes of a recorded value. Encoding a shorter one again costs no more than copying it.
 const LEAST_BYTES: usize = 24;
 /// The number of values available for comparison.
 const SLOTS: usize = 512;
 /// The maximum number of recorded values, so that their numbers fit into a slot.
 const MOST_NOTES: usize = u16::MAX as usize;
 
-/// The size of the table of successive names. A collision costs one failed comparison.
+/// The size of the table of names that follow each other. A collision costs one failed comparison.
 const NAMES: usize = 1024;
 
-/// Values of the texts, and the ranges of their messages in the output.
+/// The recorded values, and the ranges of their messages in the output.
 pub(crate) struct Repeats<'a> {
-    /// In the order of their ends in the output.
+    /// The recorded values, in the order in which their messages end in the output.
     notes: Vec<Note<'a>>,
-    /// The number of a note, from 1, by place and prefix.
+    /// The number of a recorded value, from 1, by a hash of place and prefix. 0 for an empty slot.
     slots: Box<[u16; SLOTS]>,
-    /// The index of the name that last followed a name, by the number of the latter.
+    /// For the number of each name, the index of the name that followed it last.
     followers: Box<[u8; NAMES]>,
 }
 
@@ -39,7 +39,7 @@ struct Note<'a> {
     length: usize,
 }
 
-/// The slot for finding or recording a value.
+/// The slot in which a value is found or recorded.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot(usize);
 
@@ -62,7 +62,8 @@ impl<'a> Repeats<'a> {
         self.followers[number % NAMES] = u8::try_from(place).unwrap_or(0);
     }
 
-    /// The slot of the value at the start of this text. `None` near the end of the text, where only short values fit.
+    /// The slot of the value at the start of this text. `None` near the end of the text, where there is no room for a
+    /// value worth recording.
     #[inline]
     pub(crate) fn slot(place: Place, text: &[u8]) -> Option<Slot> {
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -73,17 +74,18 @@ impl<'a> Repeats<'a> {
         Some(Slot((mixed >> (u64::BITS - SLOTS.ilog2())) as usize))
     }
 
-    /// The recorded value of the slot if this text begins with it at the same place: its length, and the range of its
-    /// message.
+    /// If the text begins with the slot's recorded value at the same place, returns the length of that value and the
+    /// range of its message.
     #[inline]
     pub(crate) fn find(&self, Slot(slot): Slot, place: Place, text: &[u8]) -> Option<(usize, Range<usize>)> {
         let note = self.notes.get(usize::from(self.slots[slot]).checked_sub(1)?)?;
-        // A bracketed value of compact JSON is self-delimiting, so an equal prefix is an equal value.
+        // A value in brackets ends with its closing bracket. So if the text begins with an equal value, both values are
+        // equal.
         let is_same = note.place == place && text.starts_with(note.text);
         is_same.then(|| (note.text.len(), note.start..note.start + note.length))
     }
 
-    /// Records a value, whose message is the last one in the output.
+    /// Records a value whose message was written last.
     #[inline]
     pub(crate) fn note(&mut self, Slot(slot): Slot, place: Place, text: &'a [u8], message: Range<usize>) {
         if text.len() >= LEAST_BYTES && self.notes.len() < MOST_NOTES {
@@ -92,7 +94,7 @@ impl<'a> Repeats<'a> {
         }
     }
 
-    /// Adjusts for a shift of all output after this offset.
+    /// Adjusts the recorded ranges after all output behind this offset was shifted.
     #[inline]
     pub(crate) fn moved(&mut self, start: usize, by: isize) {
         for note in self.notes.iter_mut().rev() {

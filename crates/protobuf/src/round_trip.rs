@@ -1,6 +1,6 @@
-//! Round trips of random objects of every kind in the table.
+//! Encodes and decodes random objects of every kind in the table.
 //!
-//! Generators follow the table of messages, so new fields are tested without a new test.
+//! Objects are generated from the table of messages, so new fields are tested without a new test.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,11 @@ use crate::list::ListForm;
 use crate::table::{Cardinality, Field, Kind, MessageId, Omit, kinds, lookup, message};
 use crate::wire::{Reader, Wire};
 
-/// The depth of complete random messages. Deeper ones have only the fields that JSON always has.
+/// The depth down to which random messages have all their fields. Below it they have only the fields that JSON always
+/// has.
 const FULL_DEPTH: usize = 5;
 
-/// Generates values in the form of decoded ones.
+/// Generates values in the form that decoding yields.
 struct Maker(SeededRandom);
 
 impl Maker {
@@ -107,7 +108,7 @@ impl Maker {
     }
 }
 
-/// Values that Go omits under `omitempty`. Lists, maps and pointers are never generated empty.
+/// Returns true for a value that Go omits under `omitempty`. Lists, maps and pointers are never generated empty.
 fn left_out(field: &Field, value: &Value) -> bool {
     match field.kind {
         Kind::Message(_) | Kind::IntOrString | Kind::Json | Kind::MicroTime | Kind::Quantity => false,
@@ -154,7 +155,7 @@ fn alike(id: MessageId, seeds: &[u64]) -> Vec<Vec<u8>> {
     objects.collect()
 }
 
-/// Checks that a list equals its items one by one, whatever they share.
+/// Checks that a list is encoded like its items one by one, whichever parts they share.
 fn check_list(api_version: &str, list_kind: &str, kind: &str, seeds: &[u64]) {
     let form = ListForm::of(api_version, list_kind, kind).unwrap();
     let items = alike(lookup(api_version, kind).unwrap(), seeds);

@@ -1,8 +1,8 @@
-//! A cursor over own JSON text: compact and valid.
+//! A reader of compact and valid JSON text that this server has written.
 //!
-//! Only the necessary bytes are checked, not the content of strings and skipped values. On other text the cursor moves
-//! to its end, and [`Scanner::finish`] returns the error. Until then values may be wrong, but the cursor never panics
-//! and always ends.
+//! The reader checks only the bytes that it needs, not the content of strings and skipped values. On invalid text the
+//! cursor moves to its end, and [`Scanner::finish`] returns the error. Values read before that may be wrong, but the
+//! cursor never panics and always ends.
 
 use std::borrow::Cow;
 
@@ -70,7 +70,7 @@ impl<'a> Scanner<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// The part of an earlier rest that was skipped since. `None` for invalid JSON.
+    /// The part of `rest`, an earlier rest of the text, that was skipped since. `None` for invalid JSON.
     #[inline]
     pub(crate) fn passed(&self, rest: &'a [u8]) -> Option<&'a [u8]> {
         let start = self.text.len() - rest.len();
@@ -95,7 +95,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Moves to the end, where every object and list is closed.
+    /// Moves to the end of the text, where every object and list counts as closed.
     #[cold]
     pub(crate) fn give_up(&mut self) {
         self.broken.get_or_insert(self.at);
@@ -135,7 +135,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips the key of the next member with its quotes and colon, if it is this one.
+    /// Skips the next member's key with its quotes and colon, if it is this key. Returns false otherwise.
     #[inline]
     pub(crate) fn expected_key(&mut self, key: &[u8]) -> bool {
         let at = self.at + usize::from(self.peek() == b',');
@@ -146,7 +146,8 @@ impl<'a> Scanner<'a> {
         is_here
     }
 
-    /// Returns true with the cursor on the next element of a list. Otherwise the list is closed.
+    /// Moves to the next element of a list and returns true. At the end of the list, skips its bracket and returns
+    /// false.
     #[inline]
     pub(crate) fn element(&mut self) -> bool {
         match self.peek() {
@@ -251,7 +252,7 @@ const fn repeat(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
-/// Sets the top bit of every zero byte. Only the lowest set bit is exact, and only that one is used.
+/// Sets the top bit of every zero byte. Only the lowest set bit is reliable, and callers use only that one.
 const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(repeat(0x01)) & !word & repeat(0x80)
 }

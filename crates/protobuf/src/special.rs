@@ -1,6 +1,6 @@
 //! Messages whose JSON is a string or number: times and int-or-string.
 //!
-//! Both directions are side by side, for comparison.
+//! The functions for both directions are side by side, so that they can be compared.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,7 +20,7 @@ pub(crate) struct Timestamp {
 }
 
 impl Timestamp {
-    /// The time in JSON. `Some(None)` for null, `None` if JSON cannot represent it. Fractions of a second are shown
+    /// The time in JSON: `Some(None)` for null, `None` if JSON cannot represent it. Fractions of a second are written
     /// only with `micro`.
     pub(crate) fn text(self, micro: bool) -> Option<Option<String>> {
         let nanos = u32::try_from(self.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;

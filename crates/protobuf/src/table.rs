@@ -1,6 +1,6 @@
-//! The messages of the API, parsed from `messages.txt` and `retired.txt` at first use.
+//! The messages of the API, parsed from `messages.txt` and `retired.txt` at their first use.
 //!
-//! The text is compiled in and a test checks its form, so parsing cannot fail at run time. Everything borrows from the
+//! The text is compiled in, and a test checks its form, so parsing cannot fail at run time. All names borrow from the
 //! text. The table has a few hundred kilobytes and is parsed in about a millisecond.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 const TEXT: &str = concat!(include_str!("messages.txt"), include_str!("retired.txt"));
 
-/// The section of messages of every group and version.
+/// The section with the messages that exist in every group and version.
 const META: &str = "meta.k8s.io/v1";
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT));
@@ -49,23 +49,23 @@ pub(crate) enum Kind {
     Message(MessageId),
 }
 
-/// The cardinality of a field.
+/// The allowed number of occurrences of a field, and the meaning of its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cardinality {
-    /// Once. An absent field is zero.
+    /// Once. If the field is absent, its value is zero.
     Value,
-    /// At most once. An absent field differs from zero.
+    /// At most once. An absent field is not the same as zero.
     Pointer,
     List,
     /// Keyed by string.
     Map,
 }
 
-/// The rule for omitting a field in JSON.
+/// The rule by which a field is omitted in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Omit {
     Never,
-    /// Go's `omitempty`: false, 0, empty strings, lists and maps, and absent pointers. Never a message.
+    /// Go's `omitempty`: omits false, 0, empty strings, lists and maps, and absent pointers. Never omits a message.
     Empty,
     /// Go's `omitzero` on a time.
     Zero,
@@ -74,7 +74,7 @@ pub(crate) enum Omit {
 /// A field of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
-    /// The name in JSON. Empty if JSON inlines the fields of this message.
+    /// The name in JSON. Empty if JSON inlines the fields of the message in this field.
     pub(crate) name: &'static str,
     pub(crate) number: u32,
     pub(crate) shape: Cardinality,
@@ -90,11 +90,13 @@ pub(crate) struct Message {
     pub(crate) fields: Vec<Field>,
     /// Indexes in `fields`, by field number.
     by_number: Vec<u16>,
-    /// The fields by their names in JSON, in its order, with those of inlined messages.
+    /// The fields as JSON names them, in its order, including those of inlined messages.
     names: Vec<Named>,
-    /// Indexes in `names` by a hash of the name, from 1. 0 for an empty slot. Collisions occupy the following slots.
+    /// Hash table of indexes in `names`, from 1, by a hash of the name. 0 for an empty slot. A collision takes the
+    /// following slot.
     by_name: Vec<u16>,
-    /// The number of names in earlier messages. With an index in `names` it identifies a name globally.
+    /// The number of names in all earlier messages. Added to an index in `names`, it identifies a name in the whole
+    /// table.
     first_name: usize,
 }
 
@@ -102,9 +104,9 @@ pub(crate) struct Message {
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     pub(crate) field: Field,
-    /// The numbers of the enclosing inlined messages, outermost first. Empty for a field of the message itself.
+    /// The numbers of the inlined messages around the field, outermost first. Empty for a field of the message itself.
     pub(crate) around: Vec<u32>,
-    /// The name as in JSON text: quoted, with a colon.
+    /// The name as it is written in JSON text: quoted, with a colon.
     pub(crate) key: Box<[u8]>,
 }
 
@@ -132,7 +134,7 @@ impl Message {
         &self.names
     }
 
-    /// The global number of the name at this index.
+    /// The number of the name at this index in the whole table.
     pub(crate) fn name_number(&self, place: usize) -> usize {
         self.first_name + place
     }
@@ -166,7 +168,7 @@ pub(crate) fn message(id: MessageId) -> &'static Message {
 
 /// The message of a kind. `None` for an unknown kind.
 ///
-/// Request options and `WatchEvent` exist in every group and version, `Status` and discovery in `v1`.
+/// Request options and `WatchEvent` exist in every group and version, `Status` and discovery only in `v1`.
 pub(crate) fn lookup(api_version: &str, kind: &str) -> Option<MessageId> {
     let found = TABLE.kinds.get(api_version)?.get(kind);
     let shared = || {
@@ -192,7 +194,7 @@ struct Table {
     kinds: HashMap<&'static str, HashMap<&'static str, MessageId>>,
 }
 
-/// A line of the text that describes a message, and its section.
+/// A line of the text that describes a message, and the section that it is in.
 struct Line {
     package: &'static str,
     word: &'static str,
@@ -200,7 +202,7 @@ struct Line {
     fields: &'static str,
 }
 
-/// The names of all messages, for forward references.
+/// The names of all messages, so that a message can refer to a later one.
 #[derive(Default)]
 struct Names {
     /// By package and name.

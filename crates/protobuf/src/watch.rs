@@ -1,6 +1,6 @@
-//! The frames of a watch: the length in four bytes, most significant first, then a bare `WatchEvent`.
+//! The frames of a watch: four bytes with the length, most significant first, then a `WatchEvent` without an envelope.
 //!
-//! The event has the type (1) and a message (2) around the object in its envelope (1).
+//! The event has the type in field 1. Field 2 is a message with the object in its envelope in field 1.
 
 use keelson_meta::json::json;
 use keelson_meta::{Object, Revision, Status};
@@ -9,7 +9,7 @@ use crate::envelope::encode;
 use crate::error::ProtobufError;
 use crate::wire::{Sink, WireType, varint_len};
 
-/// An event of this type (`ADDED`, ...) with an object in its envelope from [`encode`].
+/// An event of this type (`ADDED`, ...). `object` is in its envelope, as [`encode`] returns it.
 pub fn event_frame(event: &str, object: &[u8]) -> Vec<u8> {
     let raw = 1 + varint_len(object.len()) + object.len();
     let length = 1 + varint_len(event.len()) + event.len() + 1 + varint_len(raw) + raw;
@@ -23,11 +23,11 @@ pub fn event_frame(event: &str, object: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A bookmark: an object of the watched kind with only a `resourceVersion`. If it ends the initial events of a
-/// watch-list (KEP-3157), it has their annotation.
+/// A bookmark: an object of the watched kind with only a `resourceVersion`. The bookmark that ends the initial events
+/// of a watch-list (KEP-3157) has the annotation for that.
 ///
 /// # Errors
-/// A kind that is not built in.
+/// The kind is not built in.
 pub fn bookmark_frame(
     api_version: &str,
     kind: &str,

@@ -1,7 +1,7 @@
 //! The wire encoding below messages: tags, variable-length integers, length-delimited fields.
 //!
-//! It must not know messages. Reading stays within the given bytes and never allocates. Writing goes to a [`Sink`],
-//! which keeps the bytes or only counts them.
+//! This module must not know messages. Reading stays within the given bytes and never allocates. Output goes to a
+//! [`Sink`], which keeps the bytes or only counts them.
 
 use std::ops::Range;
 
@@ -119,8 +119,8 @@ const MOST_HEADER_BYTES: usize = 15;
 
 /// Receives encoded bytes.
 ///
-/// Length-delimited content is written between [`begin`](Sink::begin) and [`end`](Sink::end), so one pass suffices for
-/// the bytes or for their number.
+/// Length-delimited content is written between [`begin`](Sink::begin) and [`end`](Sink::end). So one pass is enough to
+/// write the bytes, or to count them.
 pub(crate) trait Sink {
     /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
@@ -128,7 +128,8 @@ pub(crate) trait Sink {
     /// Begins length-delimited content and reserves `room` bytes for its length.
     fn open(&mut self, room: usize) -> Open;
 
-    /// Ends length-delimited content. Returns the shift of the content by its length's size.
+    /// Ends length-delimited content. Returns the number of bytes by which the content was shifted because of its
+    /// length's size.
     fn end(&mut self, open: Open) -> isize;
 
     /// The number of bytes written.
@@ -178,7 +179,7 @@ pub(crate) trait Sink {
     }
 }
 
-/// The start of length-delimited content, and the bytes reserved for its length.
+/// The start of length-delimited content, and the number of bytes reserved for its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
     start: usize,
@@ -208,7 +209,7 @@ impl Sink for Vec<u8> {
     fn varint(&mut self, value: u64) {
         let low = value as u8;
         match value {
-            // The usual case.
+            // The most frequent case.
             0..0x80 => self.push(low),
             0x80..0x4000 => self.extend_from_slice(&[low | 0x80, (value >> 7) as u8]),
             _ => {
@@ -221,7 +222,7 @@ impl Sink for Vec<u8> {
     fn bytes(&mut self, number: u32, bytes: &[u8]) {
         let tag = number << 3 | WireType::Bytes as u32;
         let (low, high) = (tag as u8, (tag >> 7) as u8);
-        // The usual case: one reservation.
+        // The most frequent case. One reservation covers tag, length and bytes.
         self.reserve(MOST_HEADER_BYTES + bytes.len());
         match (tag, bytes.len()) {
             (0..0x80, length @ 0..0x80) => self.extend_from_slice(&[low, length as u8]),
@@ -239,7 +240,7 @@ impl Sink for Vec<u8> {
         Open { start: self.len(), room }
     }
 
-    /// Shifts the content if its length needs another number of bytes than reserved.
+    /// Shifts the content if its length takes another number of bytes than reserved.
     fn end(&mut self, Open { start, room }: Open) -> isize {
         let end = self.len();
         let (bytes, length) = varint((end - start) as u64);

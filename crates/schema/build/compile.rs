@@ -1,7 +1,7 @@
 //! Joins JSON schemas and facts into the compiled form.
 //!
-//! Schemas declare and describe the fields. Facts add the order of fields, the Go types, the fields omitted when empty,
-//! and the merge strategies of lists.
+//! Schemas declare and describe the fields. Facts add the order of fields, the Go types, the fields that are omitted
+//! when empty, and the merge strategies of lists.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ impl Compiler<'_> {
         NodeSpec { name: name.to_owned(), go_type, description, ..spec }
     }
 
-    /// A schema with `oneOf` an object's definition and something else.
+    /// Compiles a schema with `oneOf`: the definition of an object, or a value of another type.
     fn either(&mut self, schema: &Value) -> NodeSpec {
         let choices = schema["oneOf"].as_array().expect("an either lists its choices");
         let [object, other] = choices.as_slice() else { panic!("an either has two choices: {schema}") };
@@ -85,8 +85,8 @@ impl Compiler<'_> {
                 let property = properties.get(&field.name);
                 let property =
                     property.unwrap_or_else(|| panic!("facts/ has a field that {name} lacks: {}", field.name));
-                // k8s-openapi requires the metadata of kinds because its Rust types cannot leave it out. The API does
-                // not require it.
+                // k8s-openapi requires the metadata of kinds because its Rust types cannot omit it. The API does not
+                // require it.
                 let required = is_required(schema, &field.name) && !(root && field.name == "metadata");
                 self.field(field, property, field.notes.required.unwrap_or(required))
             })
@@ -164,7 +164,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The list kind of a kind. `k8s-openapi` has one generic type without a schema for all of them.
+    /// Adds the list kind of a kind. For all list kinds, `k8s-openapi` has only one generic type without a schema.
     fn list(&mut self, definition: &str, kind: &str, item: NodeId) -> NodeId {
         let name = format!("{definition}List");
         let (id, _) = self.builder.reserve(&name);
@@ -188,7 +188,7 @@ impl Compiler<'_> {
             field("kind", string, OMIT_ZERO, &self.description_of(definition, "kind")),
             field("apiVersion", string, OMIT_ZERO, &self.description_of(definition, "apiVersion")),
             field("metadata", metadata, 0, LIST_METADATA),
-            // An absent list is written as an empty list, never as null.
+            // If the list is absent, it is written as an empty list, never as null.
             field("items", items, REQUIRED | POINTER, &format!("List of {}.", plural_words(kind))),
         ];
         let description = format!("{kind}List is a list of objects of kind {kind}.");
@@ -234,7 +234,7 @@ fn plural_words(kind: &str) -> String {
     plural
 }
 
-/// The types of definitions whose published schema does not state their JSON form.
+/// The type of a definition whose published schema does not state its JSON form.
 fn special(name: &str) -> Option<Type> {
     if let Some(name) = name.strip_prefix(META) {
         return match name {
@@ -259,14 +259,14 @@ fn special(name: &str) -> Option<Type> {
     }
 }
 
-/// `v1.Pod` of `io.k8s.api.core.v1.Pod`.
+/// The Go type of a definition: `v1.Pod` for `io.k8s.api.core.v1.Pod`.
 fn go_type_of(definition: &str) -> String {
     let mut parts = definition.rsplitn(3, '.');
     let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     format!("{package}.{name}")
 }
 
-/// The element of `[]T` or `map[K]T`. A named type hides it and counts as a string.
+/// The element of `[]T` or `map[K]T`. If a named type hides the element, it counts as a string.
 fn element_of(go_type: &str) -> &str {
     let element = go_type.strip_prefix("[]").or_else(|| go_type.strip_prefix("map[")?.split_once(']').map(|(_, v)| v));
     element.unwrap_or("string")

@@ -1,7 +1,7 @@
-//! Reads the files of facts, whose form is described in `facts/README.md`.
+//! Reads the files of facts. `facts/README.md` describes their format.
 //!
-//! Facts are properties of fields that published schemas lack: their order in Go, which are written when empty, and how
-//! lists merge. They are joined with the schemas while the crate is built.
+//! Facts are properties of fields that published schemas lack: their order in Go, whether they are written when empty,
+//! and how lists merge. They are joined with the schemas when the crate is built.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub struct Notes {
     pub merge_key: String,
     pub embedded_in: String,
     pub default: String,
-    /// Schemas publish the zero value as the default, and an absent field stays absent.
+    /// True if published schemas state the zero value as the default although an absent field stays absent.
     pub zero_default: bool,
     /// Overrides whether `k8s-openapi` requires the field.
     pub required: Option<bool>,
@@ -66,7 +66,8 @@ impl Facts {
         self.types.get(definition)
     }
 
-    /// The values of a type that is published as an enumeration, in this version or in all. Empty for other types.
+    /// The values of a type that is published as an enumeration, in this version or in all versions. Empty for other
+    /// types.
     pub fn values_of(&self, go_type: &str) -> &[String] {
         let name = go_type.rsplit('.').next().unwrap_or(go_type);
         self.enums.get(go_type).or_else(|| self.enums.get(name)).map_or(&[], Vec::as_slice)
@@ -82,7 +83,7 @@ impl Facts {
         }
     }
 
-    /// Reads one line. Fields are recognized by their indentation, since a field may be called `type`.
+    /// Reads one line. A line for a field is recognized by its indentation, since a field may be named `type`.
     fn read_line(&mut self, indented: bool, words: &[&str], place: &mut Section) -> Result<(), &'static str> {
         match words {
             [] => {}
@@ -116,7 +117,7 @@ impl Facts {
     }
 }
 
-/// The place of the reader in a file.
+/// The section of a file that is being read.
 #[derive(Default)]
 struct Section {
     package: String,

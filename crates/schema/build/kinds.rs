@@ -1,6 +1,6 @@
-//! Collects every built-in kind with its JSON schema from `k8s-openapi`.
+//! Collects all built-in kinds and their JSON schemas from `k8s-openapi`.
 //!
-//! This happens once, while the crate is built. The program contains only the compiled tables.
+//! The kinds are collected once, when the crate is built. The program contains only the compiled tables.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ pub fn collect() -> Collected {
     network(&mut all);
     hardware(&mut all);
     machinery(&mut all);
-    // Request bodies, parts of watches and responses, which no kind's schema refers to.
+    // Request bodies and parts of watches and responses. No kind's schema refers to them.
     all.generator.subschema_for::<meta_v1::DeleteOptions>();
     all.generator.subschema_for::<meta_v1::ListMeta>();
     all.generator.subschema_for::<meta_v1::Patch>();

@@ -1,7 +1,7 @@
-//! Compiles schemas into tables. The build script calls it for the built-in kinds.
+//! Compiles schemas into tables. The build script uses it for the built-in kinds, and the server for custom resources.
 //!
-//! It does not know the source of a schema. Equal anonymous schemas become one record. A definition may be referred to
-//! before it is defined, which allows recursion.
+//! The builder does not know the source of a schema. Equal anonymous schemas become one record. A schema may refer to a
+//! definition before it is defined, so definitions can be recursive.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ use crate::layout::{
 pub struct NodeId(u32);
 
 impl NodeId {
-    /// Refers to the `ObjectMeta` of the built-in kinds. Valid as the schema of a field only.
+    /// Stands for the `ObjectMeta` of the built-in kinds. Only the schema of a field may be this.
     pub const OBJECT_META: Self = Self(OBJECT_META);
 }
 
@@ -32,7 +32,7 @@ pub struct NodeSpec {
     pub description: String,
     /// Items of an array, values of a map, or the object of an either.
     pub child: Option<NodeId>,
-    /// The schema of an either's values that are not objects.
+    /// For an either: the schema of values that are not objects.
     pub other: Option<NodeId>,
     /// The default of the items of a list or the values of a map as JSON. Empty without one.
     pub default_of_items: String,
@@ -46,7 +46,7 @@ pub struct NodeSpec {
     pub map_type: MapType,
     /// Values that an enumeration allows.
     pub allowed: Vec<String>,
-    /// The discriminator, then fields and values alternating. Empty if the object is not a union.
+    /// For a union: the discriminator, then fields and values in turn. Empty if the object is not a union.
     pub union: Vec<String>,
     /// `PRESERVE_UNKNOWN`, `NULLABLE`, `POINTER_ITEMS`, `STRUCTURAL`.
     pub flags: u32,
@@ -69,9 +69,9 @@ pub struct FieldSpec {
     pub patch: u32,
     /// The key of a strategic merge patch. Empty without one.
     pub merge_key: String,
-    /// The embedded Go structure that declares the field. Empty for most.
+    /// The embedded Go struct that declares the field. Empty for most fields.
     pub embedded_in: String,
-    /// Overrides the schema's map type.
+    /// The map type of the field, which overrides that of its schema.
     pub map_type: MapType,
 }
 
@@ -96,7 +96,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Reserves the place of the definition with this name. The flag is true if the name is new and the caller has to
+    /// Reserves a place for the definition with this name. The flag is true if the name is new, so that the caller must
     /// define it.
     pub fn reserve(&mut self, name: &str) -> (NodeId, bool) {
         if let Some(id) = self.definitions.get(name) {
@@ -151,7 +151,7 @@ impl Builder {
     }
 }
 
-/// A text without repeated entries.
+/// Collects texts, each once.
 #[derive(Default)]
 struct Text {
     text: String,
@@ -160,7 +160,7 @@ struct Text {
 }
 
 impl Text {
-    /// The number of this entry. `NONE` for an empty one.
+    /// The number of this text. `NONE` for an empty text.
     fn id(&mut self, entry: &str) -> u32 {
         if entry.is_empty() {
             return NONE;
@@ -210,7 +210,8 @@ impl Writer {
         self.nodes.extend(words);
     }
 
-    /// Writes the fields. Returns the word with their number and the number of those filled in when absent.
+    /// Writes the fields. Returns the word with the number of fields and the number of those that are filled in when
+    /// absent.
     fn object(&mut self, node: &NodeSpec) -> u32 {
         for field in &node.fields {
             self.hashes.push(hash(&field.name));

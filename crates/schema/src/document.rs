@@ -1,16 +1,16 @@
-//! The source document of a compiled schema, for publication in OpenAPI.
+//! The source of a compiled schema, which OpenAPI publishes.
 //!
-//! Documents may be large and are rarely requested, so they are parsed from the stored definition on demand and not
-//! kept in memory.
+//! Documents may be large and are rarely requested. So they are not kept in memory, but parsed from the stored
+//! definition on demand.
 
 use std::fmt::Debug;
 
 use keelson_meta::json::Value;
 
-/// A schema that can be read again.
+/// Returns the source of a schema.
 pub trait SchemaDocument: Debug + Send + Sync {
-    /// The schema in its source form (`openAPIV3Schema`), if there is one.
+    /// Reads the schema in its source form (`openAPIV3Schema`), if there is one.
     ///
-    /// Cost: that of parsing what it is a part of.
+    /// Cost: parsing the stored definition that contains it.
     fn read(&self) -> Option<Value>;
 }

@@ -1,8 +1,7 @@
-//! A fault in a value of a built-in kind, as data: the path, the type that the schema expects, and the type of the
-//! value.
+//! A fault in a value of a built-in kind: its path, the type that the schema expects, and the type of the value.
 //!
-//! The first fault makes the whole request fail with a 400. Its text is formatted on demand. Faults of custom
-//! resources, which become causes of a 422, are in `structural`.
+//! The first fault makes the whole request fail with a 400. Its text is formatted on demand. Faults in custom resources
+//! become causes of a 422, and are in `structural`.
 
 use std::fmt;
 
@@ -16,7 +15,7 @@ use crate::layout::Type;
 pub struct Fault {
     /// The kind of fault.
     pub kind: FaultKind,
-    /// The path in the form of the decoder of the built-in kinds: the type that declares the innermost field, then the
+    /// The path as the decoder of the built-in kinds formats it: the type that declares the innermost field, then the
     /// names of all fields, without indexes and map keys.
     pub(crate) decoder_path: String,
 }
@@ -24,7 +23,7 @@ pub struct Fault {
 /// The kinds of faults in a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// It is of another JSON type than its schema allows, or a number out of the range of its type.
+    /// The value is of another JSON type than its schema allows, or is a number out of the range of its type.
     Type {
         /// The type in the schema.
         expected: Type,
@@ -33,7 +32,7 @@ pub enum FaultKind {
         /// The JSON type of the value.
         found: ValueKind,
     },
-    /// It is of the right JSON type but can't be read: a quantity, a time or bytes.
+    /// The value is of the right JSON type but can't be parsed: a quantity, a time or bytes.
     Unreadable {
         /// The type in the schema.
         expected: Type,

@@ -1,24 +1,24 @@
-//! Paths of fields in definitions (`.spec.names['a.b']`), resolved through the properties and maps of a schema.
+//! Resolves paths of fields in definitions (`.spec.names['a.b']`) through the properties and maps of a schema.
 //!
-//! CEL rules use them for the field of a fault (`fieldPath`), and definitions for selectable fields.
+//! CEL rules use them to name the field of a fault (`fieldPath`), and definitions to name selectable fields.
 
 use keelson_meta::json::Value;
 
 /// The field that a path leads to.
 #[derive(Debug)]
 pub struct FieldPath<'s> {
-    /// Its path as faults name fields: `spec.names.a.b`, with keys of maps in brackets.
+    /// Its path in the format of faults: `spec.names.a.b`, with keys of maps in brackets.
     pub path: String,
     /// The first field of the path.
     pub root: String,
-    /// Its schema. Null for an empty one.
+    /// Its schema. Null if the schema is empty.
     pub schema: &'s Value,
 }
 
 /// Resolves a path in a schema. `brackets` allows names in brackets and quotation marks.
 ///
 /// # Errors
-/// The reason in upstream's words if the path leads to no field.
+/// The path leads to no field, in upstream's words.
 pub fn resolve<'s>(path: &str, schema: &'s Value, brackets: bool) -> Result<FieldPath<'s>, String> {
     const END: &str = "unexpected end of JSON path";
     let mut found = FieldPath { path: String::new(), root: String::new(), schema };

@@ -1,16 +1,16 @@
-//! The compiled form of schemas: fixed-size records in one block of little-endian words, names and descriptions in two
-//! texts.
+//! The compiled form of schemas. Records of fixed size are in one block of little-endian words. Names and descriptions
+//! are in two texts.
 //!
-//! The build script writes this form and the crate reads it in place, so both compile this file. References are indexes
-//! of records within the block. `NONE` is the null reference.
+//! The build script writes this form and the crate reads it in place, so both compile this file. A reference is the
+//! index of a record in the block. `NONE` stands for no reference.
 
-/// The first word of the tables, which changes with the layout.
+/// The first word of the tables. It must change when the layout changes.
 pub const MAGIC: u32 = 0x4b53_0004;
-/// No record, no text.
+/// Stands for no record or no text.
 pub const NONE: u32 = u32::MAX;
 
-/// The node of a field whose schema is the `ObjectMeta` of the built-in kinds, so that custom resources need no copy of
-/// it.
+/// The node of a field with the `ObjectMeta` of the built-in kinds as its schema. So custom resources need no copy of
+/// that schema.
 pub const OBJECT_META: u32 = NONE - 1;
 
 /// Words before the first section: the magic and one count for each section.
@@ -50,10 +50,10 @@ pub const NODE_GO_TYPE: usize = 1;
 pub const NODE_NAME: usize = 2;
 /// Description of the definition.
 pub const NODE_DOC: usize = 3;
-/// First field of an object, items of an array, values of a map, or first choice of an either.
+/// For an object its first field, for an array its items, for a map its values, for an either its first choice.
 pub const NODE_CHILD: usize = 4;
-/// Number of fields of an object (bits 0..16) and how many of them are filled in when absent (16..32). Second choice of an
-/// either. Name of the default, as JSON, of the items of an array or the values of a map.
+/// For an object: the number of its fields (bits 0..16), and how many of them are filled in when absent (16..32). For
+/// an either: the second choice. For an array or map: the name of the default of items or values, as JSON.
 pub const NODE_COUNT: usize = 5;
 /// List of the names of the map keys of a list.
 pub const NODE_KEYS: usize = 6;
@@ -66,7 +66,8 @@ pub const NODE_UNION: usize = 8;
 pub const FIELD_NAME: usize = 0;
 /// Its schema.
 pub const FIELD_NODE: usize = 1;
-/// `FIELD_` flags (bits 0..16), patch strategies (16..24), map type where the field overrides its schema's (24..32).
+/// `FIELD_` flags (bits 0..16), patch strategies (16..24), and the map type if the field overrides that of its schema
+/// (24..32).
 pub const FIELD_FLAGS: usize = 2;
 /// Its description.
 pub const FIELD_DOC: usize = 3;
@@ -74,29 +75,31 @@ pub const FIELD_DOC: usize = 3;
 pub const FIELD_DEFAULT: usize = 4;
 /// Name of the key by which a strategic merge patch merges the list.
 pub const FIELD_MERGE_KEY: usize = 5;
-/// Name of the structure inside the type that declares the field, where Go embeds one.
+/// Name of the embedded Go struct that declares the field, if there is one.
 pub const FIELD_EMBEDDED: usize = 6;
 
-/// The schema demands the field.
+/// The schema requires the field.
 pub const REQUIRED: u32 = 1;
-/// The field is left out of the encoding while it holds its zero value.
+/// The field is omitted from the encoding while it has its zero value.
 pub const OMIT_ZERO: u32 = 2;
-/// The field distinguishes absence from its zero value.
+/// For the field, absence is not the same as the zero value.
 pub const POINTER: u32 = 4;
-/// The field is filled in when it is absent: it is always written, or it has a default.
+/// The field is filled in when it is absent, because it is always written or has a default.
 pub const FILLED: u32 = 8;
-/// Published schemas give the zero value as the default of the field, which stays absent all the same.
+/// Published schemas state the zero value as the default of the field, but an absent field stays absent.
 pub const ZERO_DEFAULT: u32 = 16;
 
 /// Fields without a declaration are kept.
 pub const PRESERVE_UNKNOWN: u32 = 1;
-/// Null is a value of its own.
+/// Null is a valid value.
 pub const NULLABLE: u32 = 2;
 /// Items of a list or values of a map may be null.
 pub const POINTER_ITEMS: u32 = 4;
-/// The schema belongs to a custom resource. The walker keeps values as they were sent, and `Structural` validates them.
+/// The schema belongs to a custom resource. Apart from pruning and defaults, the walker keeps its values as the client
+/// sent them. `Structural` validates them.
 pub const STRUCTURAL: u32 = 8;
-/// The values are object metadata for which the schema has defaults. Otherwise they have the shape of `ObjectMeta`.
+/// The values are object metadata, and the schema has defaults for fields in it. Without this flag, metadata has the
+/// shape of `ObjectMeta`.
 pub const FILLS_METADATA: u32 = 16;
 
 /// Patch strategy `merge`.
@@ -128,7 +131,7 @@ macro_rules! tags {
         impl $name {
             const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The tag with this number. The default for an unknown number.
+            /// The tag with this number. For an unknown number, the default tag.
             #[inline]
             pub fn from_bits(bits: u32) -> Self {
                 Self::ALL.get(bits as usize).copied().unwrap_or_default()
@@ -145,14 +148,14 @@ macro_rules! tags {
 tags! {
     /// The type of a value.
     Type {
-        /// Any JSON value, unchecked.
+        /// Any JSON value. It is not checked.
         #[default]
         Any,
-        /// Declared fields.
+        /// An object with declared fields.
         Object,
-        /// Any keys, values of one schema.
+        /// An object with any keys, whose values have one schema.
         Map,
-        /// Items of one schema.
+        /// A list whose items have one schema.
         Array,
         /// A string.
         String,
@@ -174,7 +177,7 @@ tags! {
         MicroTime,
         /// Bytes in base64.
         Bytes,
-        /// An object of one schema or a value of another that is no object.
+        /// An object with one schema, or a value of another type with another schema.
         Either,
     }
 }
@@ -182,7 +185,7 @@ tags! {
 tags! {
     /// The merge strategy of a list in server-side apply.
     ListType {
-        /// Not stated by the schema, treated as atomic.
+        /// The schema does not state it. Treated as atomic.
         #[default]
         Unset,
         /// The list is one value.
@@ -197,12 +200,12 @@ tags! {
 tags! {
     /// The merge strategy of an object or map in server-side apply.
     MapType {
-        /// Not stated by the schema, treated as granular.
+        /// The schema does not state it. Treated as granular.
         #[default]
         Unset,
-        /// The whole is one value.
+        /// The whole object is one value.
         Atomic,
-        /// Each entry is a value of its own.
+        /// Each entry is a separate value.
         Granular,
     }
 }

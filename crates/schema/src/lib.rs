@@ -1,8 +1,8 @@
-//! Compiled structural schemas, and the one walker over them.
+//! Compiled schemas, and the one walker over them.
 //!
-//! The schemas of the built-in kinds are compiled at build time and read in place, at no cost at startup. Others are
-//! compiled into the same form at run time. The crate knows JSON trees. It must not know storage, HTTP or the meaning
-//! of kinds.
+//! The schemas of the built-in kinds are compiled at build time and read in place, so they cost nothing at startup.
+//! Schemas of custom resources are compiled into the same form at run time. The crate knows JSON trees. It must not
+//! know storage, HTTP or the meaning of kinds.
 
 pub mod builder;
 mod document;

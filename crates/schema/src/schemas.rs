@@ -1,7 +1,7 @@
-//! Reads compiled schemas in place. Opening them decodes nothing.
+//! Reads compiled schemas in place, without decoding them first.
 //!
-//! `SchemaRef` is the one view of a schema, as cheap to copy as a pointer. A schema reached through a field also has
-//! that field's properties.
+//! All code reads a schema through `SchemaRef`, which is as cheap to copy as a pointer. A `SchemaRef` that was reached
+//! through a field also has the properties of that field.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -103,7 +103,7 @@ impl Schemas {
         }
     }
 
-    /// The first words of a record, read with one bounds check.
+    /// The first words of a record, read with a single bounds check.
     #[inline]
     fn record<const WORDS: usize>(&self, section: Section, record: usize) -> &[[u8; 4]; WORDS] {
         let section = section as usize;
@@ -155,7 +155,7 @@ impl Schemas {
         (0..length).map(move |i| self.name(self.get(Section::Lists, start + 1 + i, 0)))
     }
 
-    /// The record that compares equal, in a sorted section.
+    /// Finds the record that compares equal in a sorted section.
     fn search(&self, section: Section, compare: impl Fn(usize) -> std::cmp::Ordering) -> Option<usize> {
         let (mut low, mut high) = (0, self.records(section));
         while low < high {
@@ -229,8 +229,8 @@ pub struct SchemaRef<'a> {
     schemas: &'a Schemas,
     node: u32,
     field: u32,
-    /// The words read by nearly every use: the tags of the schema, its `NODE_CHILD` and `NODE_COUNT`, and the flags of
-    /// the field.
+    /// The words that nearly every use needs: the tags of the schema, its `NODE_CHILD` and `NODE_COUNT`, and the flags
+    /// of the field.
     tags: u32,
     child: u32,
     count: u32,
@@ -291,7 +291,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// The two choices of an either: the object, and the other type.
+    /// The two choices of an either: the schema of objects, and the schema of other values.
     pub fn choices(self) -> Option<(SchemaRef<'a>, SchemaRef<'a>)> {
         match self.of() {
             Type::Either => Some((self.reference(self.child)?, self.reference(self.count)?)),
@@ -299,7 +299,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// The default of the items of a list or the values of a map as JSON, which replaces nulls.
+    /// The default of the items of a list or the values of a map as JSON. It replaces nulls.
     pub(crate) fn default_of_items(self) -> Option<&'a str> {
         let has_items = matches!(self.of(), Type::Array | Type::Map);
         (has_items && self.count != NONE).then(|| self.schemas.name(self.count))
@@ -334,8 +334,8 @@ impl<'a> SchemaRef<'a> {
         (0..self.field_count()).map(move |position| self.field_at(position))
     }
 
-    /// The position of the field with this name in declared order. The search starts at `near`, because successive
-    /// lookups usually follow the declared order.
+    /// The position of the field with this name in declared order. The search starts at `near`, since successive
+    /// lookups usually have the declared order.
     #[inline]
     pub(crate) fn position_near(self, name: &str, near: usize) -> Option<usize> {
         let count = self.field_count();
@@ -364,8 +364,8 @@ impl<'a> SchemaRef<'a> {
         self.field_near(name, &mut 0)
     }
 
-    /// The field with this name, for successive lookups. `near` begins at 0 and holds the position of the last field
-    /// found, so that names in declared order are found without a search.
+    /// The field with this name, for successive lookups. `near` must be 0 at first, and then has the position of the
+    /// last field found. So names in declared order need no search.
     #[inline]
     pub fn field_near(self, name: &str, near: &mut usize) -> Option<SchemaRef<'a>> {
         let position = self.position_near(name, *near)?;
@@ -373,7 +373,7 @@ impl<'a> SchemaRef<'a> {
         Some(self.field_at(position))
     }
 
-    /// The schema at a path of field names, stepping into lists and maps.
+    /// The schema at a path of field names. Lists and maps on the path are entered without a name.
     pub fn at_path(self, path: &[&str]) -> Option<SchemaRef<'a>> {
         path.iter().try_fold(self, |mut schema, name| {
             while let Some(items) = schema.items() {
@@ -408,7 +408,7 @@ impl<'a> SchemaRef<'a> {
         self.schemas.list(self.node_word(NODE_ENUM))
     }
 
-    /// For a union: the discriminator (may be empty), then each field and the value that selects it, alternating.
+    /// For a union: the discriminator, which may be empty, then each field and the value that selects it, in turn.
     pub fn union(self) -> impl Iterator<Item = &'a str> {
         self.schemas.list(self.node_word(NODE_UNION))
     }
@@ -425,13 +425,13 @@ impl<'a> SchemaRef<'a> {
         self.tag(24) & STRUCTURAL != 0
     }
 
-    /// Returns true for metadata for which the schema of a custom resource has defaults.
+    /// Returns true for metadata if the schema of a custom resource has defaults for it.
     #[inline]
     pub(crate) fn fills_metadata(self) -> bool {
         self.tag(24) & FILLS_METADATA != 0
     }
 
-    /// Returns true if null is a value of its own.
+    /// Returns true if null is a valid value.
     #[inline]
     pub fn nullable(self) -> bool {
         self.tag(24) & NULLABLE != 0
@@ -490,13 +490,13 @@ impl<'a> SchemaRef<'a> {
         self.field_flag(REQUIRED)
     }
 
-    /// Returns true if the field is left out of the encoding while it holds its zero value.
+    /// Returns true if the field is omitted from the encoding while it has its zero value.
     #[inline]
     pub fn omitted_when_zero(self) -> bool {
         self.field_flag(OMIT_ZERO)
     }
 
-    /// Returns true if the field distinguishes absence from its zero value.
+    /// Returns true if, for the field, absence is not the same as the zero value.
     #[inline]
     pub fn pointer(self) -> bool {
         self.field_flag(POINTER)
@@ -513,7 +513,8 @@ impl<'a> SchemaRef<'a> {
         self.field_word(FIELD_DEFAULT).filter(|id| *id != NONE).map(|id| self.schemas.name(id))
     }
 
-    /// Returns true where published schemas give the zero value as the default of the field, which stays absent all the same.
+    /// Returns true if published schemas state the zero value as the default of the field although an absent field
+    /// stays absent.
     pub fn has_zero_default(self) -> bool {
         self.field_flag(ZERO_DEFAULT)
     }
@@ -523,7 +524,7 @@ impl<'a> SchemaRef<'a> {
         self.field_word(FIELD_MERGE_KEY).filter(|id| *id != NONE).map(|id| self.schemas.name(id))
     }
 
-    /// The structure inside the type that declares the field, where Go embeds one. Decoders name it in their errors.
+    /// The embedded Go struct that declares the field, if there is one. Decoders name it in their errors.
     pub(crate) fn embedded_in(self) -> Option<&'a str> {
         self.field_word(FIELD_EMBEDDED).filter(|id| *id != NONE).map(|id| self.schemas.name(id))
     }
@@ -542,9 +543,9 @@ impl<'a> SchemaRef<'a> {
 /// The strategy of a strategic merge patch for a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatchStrategy {
-    /// A list is merged item by item, not replaced.
+    /// A list is merged item by item instead of replaced.
     pub merge: bool,
-    /// Keys of an object that the patch does not name are cleared.
+    /// Keys of an object that the patch does not list are removed.
     pub retain_keys: bool,
     /// The value is replaced.
     pub replace: bool,

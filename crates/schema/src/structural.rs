@@ -1,13 +1,13 @@
-//! Structural schemas of custom resources, compiled from an OpenAPI 3 document (`openAPIV3Schema`).
+//! Structural schemas of custom resources. They are compiled from an OpenAPI 3 document (`openAPIV3Schema`).
 //!
 //! A schema is compiled into three forms:
 //!
 //! - Tables like those of the built-in kinds, for pruning, defaults, merging and field ownership. Their `metadata` is
 //!   `ObjectMeta`.
 //! - Nodes with the validation keywords. Their patterns are compiled at first use.
-//! - CEL expressions.
+//! - The CEL rules.
 //!
-//! The quality of a document is validated elsewhere. An error here means that the document is unusable.
+//! Definitions are validated elsewhere. An error here means that the document can't be used as a schema at all.
 
 mod allowed;
 mod at;
@@ -48,9 +48,9 @@ pub use programs::{KeptPrograms, PROGRAMS_BYTES, ProgramStats};
 /// The maximum depth of a schema.
 pub const MAX_DEPTH: usize = 100;
 
-/// The number of states of all patterns and expressions of a schema up to which compiling takes negligible time.
+/// The number of states in all patterns and expressions of a schema up to which compiling them takes negligible time.
 const MANY_STATES: u64 = 10_000;
-/// The number of pattern states that take as long per byte as one alternative schema.
+/// The number of pattern states that cost as much per byte as one alternative schema.
 const STATES_OF_AN_ALTERNATIVE: u64 = 100;
 
 /// The reason why a document can't be used as a schema.
@@ -66,22 +66,22 @@ pub struct StructuralError {
 /// The reason why schemas of a definition are not structural.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NonStructural {
-    /// A schema has no structural form: the text names the version and the reason.
+    /// A schema has no structural form. The text names the version and the reason.
     NoForm(String),
     /// The faults of all versions.
     Violations(Vec<FieldError>),
 }
 
-/// The fields of objects that are pruned.
+/// The fields that are pruned from objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pruning {
-    /// Fields that the schema does not declare, unless it preserves them at their place.
+    /// Fields that the schema does not declare, unless it preserves unknown fields at their place.
     Undeclared,
-    /// None: the definition preserves unknown fields everywhere.
+    /// No fields: the definition preserves unknown fields everywhere.
     Nothing,
 }
 
-/// A structural schema in all its forms.
+/// A structural schema in all its compiled forms.
 #[derive(Debug)]
 pub struct Structural {
     pub(crate) schemas: Schemas,
@@ -101,18 +101,18 @@ enum Stated {
 }
 
 impl Structural {
-    /// Validates an object. Values unchanged since `old` are excused as upstream does, so that a stricter schema does
-    /// not block writes of existing objects. With `part`, value faults are reported for that part only, as if it were
-    /// the whole object. Expressions always run on the whole object.
+    /// Validates an object. As upstream, values unchanged since `old` cause no faults, so that a stricter schema does
+    /// not block writes of existing objects. With `part`, faults of values are reported for that part only, as if it
+    /// were the whole object. CEL rules always run on the whole object.
     ///
-    /// Cost: proportional to the object, times the combined schemas at a place and the states of patterns, plus the
-    /// cost of expressions. Work over the budget is refused with a fault.
+    /// Cost: proportional to the object, multiplied by the combined schemas at each place and by the states of
+    /// patterns, plus the cost of CEL rules. If the work exceeds the budget, the object is refused with a fault.
     pub fn judge(&self, object: &Value, old: Option<&Value>, part: Option<&str>) -> Findings {
         self.judge_beside(object, old, part, Vec::new())
     }
 
-    /// Validates an object that has faults of other checks. These are reported behind value faults and before those of
-    /// expressions, which do not run on an invalid object.
+    /// Validates an object in which other checks have found faults. These are reported after faults of values and
+    /// before those of CEL rules, which do not run on an invalid object.
     pub fn judge_beside(
         &self,
         object: &Value,
@@ -140,8 +140,8 @@ impl Structural {
         found
     }
 
-    /// An estimate of how often validation looks at each byte of an object. `u64::MAX` if even a small object may take
-    /// long, because much has to be compiled or a rule may be expensive.
+    /// Estimates how often validation reads each byte of an object. Returns `u64::MAX` if even a small object may take
+    /// long, because much must be compiled or a rule may be expensive.
     pub fn effort(&self) -> u64 {
         let kept = match &self.expressions {
             Stated::Nowhere => None,
@@ -158,7 +158,7 @@ impl Structural {
         1 + self.alternatives + self.states / STATES_OF_AN_ALTERNATIVE
     }
 
-    /// The compiled expressions, if there are any.
+    /// The compiled CEL rules, if there are any.
     fn compiled(&self) -> Option<Arc<Checks>> {
         match &self.expressions {
             Stated::Nowhere => None,
@@ -167,13 +167,13 @@ impl Structural {
         }
     }
 
-    /// The first type fault in the metadata of an embedded object, checked before pruning.
+    /// The first value of a wrong type in the metadata of an embedded object. It is checked before pruning.
     pub fn type_fault_of_embedded(&self, object: &Value) -> Option<FieldError> {
         embedded::type_fault(&self.root, object, false)
     }
 }
 
-/// Returns true for faults that keep expressions from running, which rely on the object's shape and size.
+/// Returns true for a fault after which CEL rules must not run, since they rely on the object's shape and size.
 fn hides_expressions(fault: &FieldError) -> bool {
     matches!(
         fault.kind,
@@ -186,18 +186,18 @@ fn hides_expressions(fault: &FieldError) -> bool {
 }
 
 impl Schema {
-    /// Compiles the structural schema of a kind, with its expressions.
+    /// Compiles the structural schema of a kind, with its CEL rules.
     ///
     /// # Errors
-    /// For a schema that is too deep, has a type that does not exist, or a pattern that can't be compiled.
+    /// The schema is too deep, or has an unknown type or an invalid pattern.
     pub fn structural(kind: &GroupVersionKind, document: &Value) -> Result<Self, StructuralError> {
         let checks = Checks::compile(document, true);
         let expressions = checks.map_or(Stated::Nowhere, |checks| Stated::Compiled(Arc::new(checks)));
         Self::structural_with(kind, document, Pruning::Undeclared, expressions)
     }
 
-    /// Compiles the structural schema of a kind. Its expressions are compiled at the first validation, from `source`,
-    /// the same document.
+    /// Compiles the structural schema of a kind. Its CEL rules are compiled at the first validation, from `source`,
+    /// which must be the same document.
     ///
     /// # Errors
     /// As [`Schema::structural`].

@@ -1,8 +1,9 @@
-//! The walker: one pass over an object that checks types, finds unknown fields, and normalizes the object as Kubernetes
-//! writes it.
+//! The walker. In one pass over an object it checks types, finds unknown fields, and normalizes the object to the form
+//! that Kubernetes writes.
 //!
-//! It follows Go's decoder with its error messages and must not know the meaning of fields. Changes are made in place.
-//! Each field gets its position in declared order as its rank, by which an object's fields are sorted.
+//! The walker behaves like Go's decoder, with its error messages. It must not know the meaning of fields. Changes are
+//! made in place. Each field gets its position in declared order as its rank, by which the fields of an object are
+//! sorted.
 
 mod base64;
 mod malformed;
@@ -25,32 +26,33 @@ pub use report::WalkReport;
 /// The changes that a walk makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalkOptions {
-    /// Drop fields that the schema does not declare.
+    /// Drops fields that the schema does not declare.
     pub prune: bool,
     /// Normalizes to Kubernetes' form: declared order of fields, sorted maps, and canonical quantities, times and
-    /// bytes. Nulls and zero values are dropped for fields omitted when empty, and zero values are written for the
-    /// others.
+    /// bytes. A field that is omitted when empty loses a null or zero value. Any other field gets its zero value if it
+    /// is absent.
     pub normalise: bool,
-    /// Fill in the defaults that the schema has.
+    /// Fills in the defaults of the schema.
     pub defaults: bool,
 }
 
 impl WalkOptions {
     /// Checks only and changes nothing.
     pub const CHECK: Self = Self { prune: false, normalise: false, defaults: false };
-    /// Only fills in defaults. In custom resources they also replace nulls of fields that are not nullable.
+    /// Fills in defaults and changes nothing else. In custom resources, a default also replaces null in a field that is
+    /// not nullable.
     pub const DEFAULTS: Self = Self { prune: false, normalise: false, defaults: true };
-    /// Prunes, normalizes and fills in defaults, as for an object from a client before it is stored.
+    /// Prunes, normalizes and fills in defaults, as for a client's object before it is stored.
     pub const STORE: Self = Self { prune: true, normalise: true, defaults: true };
 }
 
 impl SchemaRef<'_> {
     /// Walks an object of this schema.
     ///
-    /// If the report has a type error, the object must be refused, since the walk may have ended early.
+    /// If the report has a type error, the caller must refuse the object, since the walk may have ended early.
     pub fn walk(self, object: &mut Object, report: &mut WalkReport, options: WalkOptions) {
         let mut walker = Walker { options, report, quiet: false, filled: 0 };
-        // The report has the fatal error.
+        // If the walk stopped, the report has the error.
         let _ = walker.object(self, &mut object.0, &Path::Root);
     }
 
@@ -61,11 +63,11 @@ impl SchemaRef<'_> {
     }
 }
 
-/// Upstream's decoder would stop here.
+/// The walk ends, because upstream's decoder would stop here.
 struct Stop;
 
-/// The maximum bytes of defaults filled into one object. Defaults are filled into each list item, so a small object
-/// could outgrow the memory. No store accepts objects of this size.
+/// The maximum bytes of defaults that are filled into one object. Defaults are filled into each list item, so without a
+/// limit a small object could exhaust the memory. No store accepts objects of this size.
 const MAX_FILLED: usize = 16 << 20;
 
 /// The rank of a field that is dropped.
@@ -76,7 +78,8 @@ const UNDECLARED: u32 = u32::MAX - 1;
 struct Walker<'r> {
     options: WalkOptions,
     report: &'r mut WalkReport,
-    /// Inside a type with its own decoder. Upstream reports no unknown fields there, and its errors are fatal.
+    /// True within a type that has its own decoder. As upstream, unknown fields are not reported there, and errors are
+    /// fatal.
     quiet: bool,
     /// The bytes of defaults filled in so far.
     filled: usize,
@@ -100,7 +103,7 @@ impl<'r> Walker<'r> {
         }
     }
 
-    /// Null sets pointers, lists and maps to null and everything else to its zero value.
+    /// Handles null: a pointer, list or map becomes null, and everything else gets its zero value.
     fn null(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
         if !self.options.normalise || schema.pointer() || schema.nullable() {
             return Ok(());
@@ -135,7 +138,7 @@ impl<'r> Walker<'r> {
         Ok(())
     }
 
-    /// A type with its own decoder: an object of one schema, or a value of another.
+    /// Walks a value of a type with its own decoder: an object with one schema, or a value of another type.
     fn either(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
         let Some((object, other)) = schema.choices() else { return Ok(()) };
         let quiet = std::mem::replace(&mut self.quiet, true);
@@ -182,9 +185,9 @@ impl<'r> Walker<'r> {
 /// The result of walking the fields of an object.
 #[derive(Default)]
 struct Fields {
-    /// Some are dropped.
+    /// True if some fields are dropped.
     dropped: bool,
-    /// The remaining fields are not in declared order.
+    /// True if the remaining fields are not in declared order.
     unordered: bool,
     /// The number of remaining fields that would be filled in if absent.
     filled: usize,
@@ -277,7 +280,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// The value of an absent field, before defaults within that value.
+    /// The value of an absent field, before defaults are filled into that value.
     fn filling(&mut self, field: SchemaRef<'_>) -> Option<Value> {
         if self.options.defaults
             && let Some(json) = field.default_json()

@@ -1,6 +1,6 @@
 //! The catalogue of built-in kinds: kinds, order, types, list types, merge keys, defaults, descriptions.
 //!
-//! Samples are taken from the documentation of the API.
+//! The expected values are taken from the documentation of the API.
 
 use keelson_schema::{ListType, MapType, PatchStrategy, SchemaRef, Schemas, Type};
 

@@ -1,6 +1,6 @@
 //! Schemas that are compiled at run time, as for custom resources.
 //!
-//! They must behave as the tables of the built-in kinds, which are compiled by the build.
+//! The schemas must behave like the tables of the built-in kinds, which are compiled when the crate is built.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};

@@ -1,6 +1,6 @@
-//! Expressions of schemas compiled at first use: once, within the memory limit, with the same result.
+//! The CEL rules of schemas, which are compiled at first use: once, within the memory limit, and with the same result.
 //!
-//! Results of expressions are tested in the crate `cel`.
+//! The crate `cel` tests the results of expressions.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl SchemaDocument for Stored {
     }
 }
 
-/// A schema whose rule limits a number, with this message.
+/// A schema with a rule that limits a number. The rule has this message.
 fn schema(message: &str, programs: &Arc<KeptPrograms>) -> Schema {
     let kind = GroupVersionKind { group: "x.org".into(), version: "v1".into(), kind: "Ruled".into() };
     let rules = json!([{ "rule": "self < 5", "message": message }]);
@@ -83,7 +83,7 @@ fn what_was_not_asked_for_longest_goes_and_is_compiled_again() {
     assert_eq!(told(&schemas[3]), ["n: Invalid value: 7: 3"]);
     assert_eq!(programs.stats().compiled, 11);
 
-    // An entry larger than the limit is kept alone.
+    // An entry that is larger than the limit is kept if it is the only one.
     let narrow = Arc::new(KeptPrograms::within(1));
     let (one, other) = (schema("one", &narrow), schema("other", &narrow));
     for _ in 0..2 {

@@ -1,20 +1,20 @@
 //! Properties of the walk over generated objects of every built-in kind.
 //!
-//! An object of the kind's shape passes unchanged, and a second walk finds nothing to do.
+//! An object that has the shape of its kind is not changed, and a second walk finds nothing to change.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value, json};
 use keelson_schema::{SchemaRef, Schemas, Type, WalkOptions, WalkReport};
 use proptest::prelude::*;
 
-/// Makes valid objects out of a stream of numbers.
+/// Makes valid objects from a stream of numbers.
 struct Generator {
     state: u64,
 }
 
 impl Generator {
     fn number(&mut self, below: u64) -> u64 {
-        // A linear congruential generator is sufficient. Its high bits are the better ones.
+        // A linear congruential generator is good enough. Its high bits are more random than its low ones.
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) % below
     }
@@ -61,7 +61,7 @@ impl Generator {
     }
 }
 
-/// The items of a list, the values of a map.
+/// The schema of the items of a list or of the values of a map.
 fn parts(schema: SchemaRef<'_>) -> SchemaRef<'_> {
     schema.items().expect("lists and maps have parts")
 }
@@ -132,7 +132,7 @@ proptest! {
         let schema = *index.get(&kinds());
         let value = Generator { state: seed }.object(schema, 0);
         let (stored, _) = walk(schema, &value, WalkOptions::STORE);
-        // Values that are kept unchanged keep their order too, so the texts may differ.
+        // Values that are kept unchanged also keep the order of their fields, so the texts may differ.
         let (other, _) = walk(schema, &reversed(&value), WalkOptions::STORE);
         prop_assert_eq!(other, stored);
     }

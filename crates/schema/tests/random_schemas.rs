@@ -1,5 +1,5 @@
-//! Random structural schemas and random objects. A walk is idempotent, the check of bytes recognizes its result, and
-//! validation does not panic and has bounded faults.
+//! Random structural schemas and random objects. A second walk changes nothing, the check of bytes accepts the result
+//! of a walk, and validation does not panic and reports a limited number of faults.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -160,8 +160,8 @@ fn text(object: &Object) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A second walk changes nothing, and the check of bytes accepts the result. Bytes accepted before a walk change
-    /// only in order.
+    /// A second walk changes nothing, and the check of bytes accepts the result. If bytes are accepted before a walk,
+    /// the walk changes only the order of fields.
     #[test]
     fn what_was_walked_stays_as_it_is(schema in any_schema(), spec in any_value()) {
         let schema = compile(&schema);
@@ -178,7 +178,7 @@ proptest! {
                 prop_assert!(schema.get().is_shape_of(text(&once).as_bytes()), "{}", text(&once));
             }
         }
-        // Metadata is checked by its types only.
+        // In metadata, only the types are checked.
         if !spec.to_string().contains("metadata") && schema.get().is_shape_of(text(&sent).as_bytes()) {
             prop_assert!(walk(&schema, &mut sent.clone()).unknown_fields().is_empty());
             let count = |object: &Object| members(&object.clone().into_value());
@@ -186,7 +186,7 @@ proptest! {
         }
     }
 
-    /// Validation of any object is deterministic and has bounded faults.
+    /// Validation of any object is deterministic, and reports a limited number of faults.
     #[test]
     fn whatever_is_judged_is_judged_alike(schema in any_schema(), spec in any_value(), other in any_value()) {
         let schema = compile(&schema);

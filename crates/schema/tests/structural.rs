@@ -1,4 +1,4 @@
-//! Structural schemas compared with kube-apiserver: the faults of values, and the results of walks.
+//! Compares structural schemas with kube-apiserver: the faults of values, and the results of walks.
 //!
 //! Cases with several faults are in `values`.
 
@@ -24,7 +24,7 @@ fn causes(faults: &[FieldError]) -> Vec<(String, String)> {
     faults.iter().map(|fault| (fault.cause().field, fault.cause().message)).collect()
 }
 
-/// Checks the faults of a field of this schema, by field and text.
+/// Checks the faults of a field with this schema: the field and the text of each.
 #[track_caller]
 fn check(of: &Value, value: Value, expected: &[(&str, &str)]) {
     let schema = schema(json!({ "f": of.clone() }));
@@ -223,7 +223,7 @@ fn how_much_a_schema_asks_for_is_known_beforehand() {
     check(text(json!({ "pattern": r"^\pL{63}$" })), &much);
     let many = (0..100).map(|index| (format!("f{index}"), json!({ "type": "string", "pattern": name })));
     check(many.collect::<Map>().into(), &much);
-    // The pattern is known only with the object.
+    // The pattern is a value of the object, so it is not known when the rule is compiled.
     check(rule("'text'.matches(self)"), &much);
     check(rule("self.find('a{1000}b{1000}c{1000}d{1000}e{1000}f{1000}') == ''"), &much);
     check(
@@ -274,7 +274,7 @@ fn what_did_not_change_is_excused() {
     check(json!({ "set": ["a", "a", "b"] }), &[]);
 }
 
-/// The walked object and the reported unknown fields.
+/// The object after a walk, and the unknown fields that were reported.
 fn walked(schema: &Schema, spec: Value) -> (Value, Vec<String>) {
     let whole = json!({ "apiVersion": "x.org/v1", "kind": "Check", "metadata": { "name": "x" }, "spec": spec });
     let (mut object, mut report) = (Object::from_value(whole).unwrap(), WalkReport::default());
@@ -359,7 +359,8 @@ fn null_items_and_values_get_the_default_of_their_schema() {
     check(json!({ "nested": { "a": [null, 1] } }), json!({ "nested": { "a": [7, 1] } }));
 }
 
-/// Items of an array that keeps unknown fields keep theirs. Below a declared field, pruning begins again.
+/// Unknown fields are kept in the items of an array that keeps unknown fields. Below a declared field, pruning begins
+/// again.
 #[test]
 fn items_of_a_preserving_array_keep_unknown_fields() {
     let part = json!({ "type": "object", "properties": { "z": { "type": "string" } } });
@@ -450,7 +451,7 @@ fn what_can_t_be_used_is_named() {
     assert_eq!(Schema::structural(&kind, &deep).unwrap_err().why, "it is too deep");
 }
 
-/// Checks which texts fit a format.
+/// Checks that a format accepts the texts in `good` and refuses those in `bad`.
 #[track_caller]
 fn check_format(name: &str, good: &[&str], bad: &[&str]) {
     let schema = schema(json!({ "f": { "type": "string", "format": name } }));

@@ -1,4 +1,4 @@
-//! Reports and changes of the walker, by samples.
+//! Samples of the walker: the reported faults and the changes of an object.
 //!
 //! A sample has an input, an output and a report.
 
@@ -20,7 +20,7 @@ fn walk(value: &Value, options: WalkOptions) -> (Value, WalkReport) {
 fn check_stored(given: &Value, expected: &Value) {
     let (stored, report) = walk(given, WalkOptions::STORE);
     assert!(report.is_clean(), "{report:?}");
-    // As text, so that the order of fields counts.
+    // Compares texts, so that the order of fields must be equal.
     assert_eq!(stored.to_string(), expected.to_string());
 }
 
@@ -263,7 +263,7 @@ fn schemas_of_custom_resources_are_read_through_their_choices() {
         "b": {"type": "object", "additionalProperties": false},
         "c": {"type": "array", "items": {"type": "string", "maxLength": 3}}}}));
     check_stored(&good, &good);
-    // Upstream drops unknown fields inside a choice without a report.
+    // As upstream, unknown fields in an object of an either are dropped without a report.
     let (stored, report) = walk(&definition(json!({"items": {"type": "string", "bogus": 1}})), WalkOptions::STORE);
     assert!(report.is_clean());
     assert_eq!(stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"], json!({"items": {"type": "string"}}));

@@ -1,7 +1,8 @@
 //! Requests to a peer: its discovery, and its OpenAPI documents of versions that this server does not serve.
 //!
-//! Both repeat every few seconds, and a peer with unchanged documents only answers 304. A peer may send false data,
-//! hang or stream without end: limits on time and size apply, and its answer is then ignored.
+//! Both requests are repeated every few seconds, and a peer with unchanged documents only answers 304. A peer may send
+//! false data, hang or stream without end. Time and size are therefore limited, and a response beyond a limit is
+//! ignored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::discovery::{DOCUMENT_BYTES, is_aggregated, read};
 use crate::openapi::{self, INDEX, PublishedDocument, V2};
 use crate::requester::SERVER;
 
-/// The accepted document: a server's own resources, without those of its peers.
+/// The accepted document: the server's own resources, without those of its peers.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
 /// The discovery paths.
 const PATHS: [&str; 2] = ["/api", "/apis"];
@@ -71,7 +72,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl PeerDocument {
-    /// Removes resources that this server has from the store too. This server shows their changes first.
+    /// Removes the resources that this server also gets from the store. This server's own copy of them is newer.
     pub(super) fn leave_out_stored(&mut self, aggregator: &Aggregator) {
         let (surface, services) = (aggregator.registry().surface(), aggregator.current());
         self.versions.retain(|shown| {
@@ -84,7 +85,7 @@ impl PeerDocument {
 }
 
 impl Asked<'_> {
-    /// Fetches its discovery: the core group, and the others.
+    /// Fetches the two discovery documents: that of the core group, and that of all other groups.
     ///
     /// # Errors
     /// The reason of a failure.
@@ -169,7 +170,7 @@ impl Asked<'_> {
         let names: Vec<String> = wanted.iter().cloned().collect();
         let parts = read(answer, move |document, _| ForeignPaths::of_document(document, &names)).await?;
         let parts: BTreeMap<_, _> = wanted.into_iter().zip(parts).collect();
-        // Equal content keeps the old value, so that nothing is rebuilt.
+        // Equal content keeps the old value, so that no document is built again.
         if parts == known.parts {
             return Ok(PublishedParts { tag, ..known.clone() });
         }

@@ -1,5 +1,5 @@
-//! Checks literals before an expression runs: invalid durations, times, regular expressions and formats, and lists and
-//! maps of mixed types.
+//! Checks the literals of an expression before it runs. Finds invalid durations, times, regular expressions and
+//! formats, and lists and maps of mixed types.
 
 use super::Checked;
 use crate::ast::{Call, Expr, ExprKind, Literal};

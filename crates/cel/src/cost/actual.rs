@@ -1,8 +1,8 @@
-//! Meters the cost of an expression while it runs, and ends it at a limit.
+//! Measures the cost of an expression while it runs, and ends it at a limit.
 //!
-//! Two more limits cover work that upstream's model counts as free and that is not free here. One bounds the copies of
-//! an evaluation. The other bounds the time that all evaluations for an object spend on copies, comparisons and regular
-//! expressions.
+//! Two more limits cover work that upstream's model does not count, but that takes time here. One limits the copies in
+//! an evaluation. The other limits the time that all evaluations for one object spend on copies, comparisons and
+//! regular expressions.
 
 use super::limits::WORK;
 use super::{AUTHORIZE, CHARACTER, MAKE_LIST, STEP, regex, selector, times};
@@ -10,30 +10,30 @@ use crate::library::formats::MAX_REGEX;
 use crate::overloads::CostRule;
 use crate::values::{EvalError, Value};
 
-/// The number of elements that may be copied between lists for each allowed step, or equal work. Upstream concatenates
-/// lists without copying, so its model does not count it.
+/// The number of list elements that may be copied for each step that the cost limit allows. Upstream concatenates lists
+/// without copying, so its model does not count copies.
 const COPIED_PER_STEP: u64 = 2;
-/// The maximum number of copies.
+/// The maximum number of copies, whatever the cost limit.
 const MAX_COPIED: u64 = 2_000_000;
-/// The number of keys searched for the cost of one copy.
+/// The number of keys that are searched for the cost of one copy.
 const SEARCHED: u64 = 16;
 /// The time to count and compare a value, in nanoseconds.
 const COMPARE: u64 = 15;
-/// The bytes of a text compared in that time.
+/// The number of bytes of a text that are compared in that time.
 const COMPARED_AT_ONCE: u64 = 64;
-/// The bytes of a text read or copied in that time.
+/// The number of bytes of a text that are read or copied for the cost of copying one element.
 const CARRIED: u64 = 1024;
 /// The time to copy an element, in nanoseconds.
 const COPY: u64 = 100;
-/// The time to compile a regular expression, and for each of its states, in nanoseconds.
+/// The time to compile a regular expression, and the time for each of its states, in nanoseconds.
 const COMPILE: u64 = 30_000;
 const COMPILE_STATE: u64 = 500;
-/// The time to parse a byte of a dynamic regular expression, in nanoseconds.
+/// The time to parse a byte of a regular expression that is not a literal, in nanoseconds.
 const READ_PATTERN: u64 = 50;
-/// The number of states simulated together for each byte in repeated searches.
+/// The number of states that repeated searches simulate together for each byte.
 const STATES_AT_ONCE: u64 = 4;
 
-/// A meter of costs.
+/// Measures costs, and fails above the limit.
 #[derive(Debug)]
 pub struct Meter {
     used: u64,
@@ -44,12 +44,12 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter with this limit.
+    /// Creates a meter with this cost limit.
     pub fn new(limit: u64) -> Self {
         Self { used: 0, limit, copied: 0, work: 0, most_work: WORK }
     }
 
-    /// Sets the limit of work outside of upstream's model, in nanoseconds.
+    /// Sets the limit of work that upstream's model does not count, in nanoseconds.
     pub fn with_work(self, most_work: u64) -> Self {
         Self { most_work, ..self }
     }
@@ -59,7 +59,7 @@ impl Meter {
         self.used
     }
 
-    /// The work so far, in nanoseconds.
+    /// The work so far that upstream's model does not count, in nanoseconds.
     pub fn work(&self) -> u64 {
         self.work
     }
@@ -86,13 +86,13 @@ impl Meter {
         if self.work > self.most_work { Err(EvalError::TooCostly) } else { Ok(()) }
     }
 
-    /// Charges for parsing a dynamic regular expression.
+    /// Charges for parsing a regular expression that is not a literal.
     pub(crate) fn read_pattern(&mut self, pattern: &str) -> Result<(), EvalError> {
         self.toil(READ_PATTERN.saturating_mul(pattern.len() as u64))
     }
 
-    /// Charges for matching a text, in the worst case each state with each byte, and for compiling the expression if it
-    /// is new.
+    /// Charges for matching a text: in the worst case, each state is visited for each byte. Also charges for compiling
+    /// the expression if it is new.
     pub(crate) fn match_text(&mut self, states: u64, is_new: bool, text: &str) -> Result<(), EvalError> {
         let compiling = if is_new { COMPILE + COMPILE_STATE * states } else { 0 };
         self.toil(compiling.saturating_add(states.saturating_mul(text.len() as u64 + 1)))
@@ -103,11 +103,11 @@ impl Meter {
         self.toil((states / STATES_AT_ONCE + 1).saturating_mul(rest as u64))
     }
 
-    /// Charges for a call before it runs. `after` charges the few costs that depend on the result.
+    /// Charges for a call before it runs. `after` charges the few costs that depend on its result.
     pub(crate) fn before(&mut self, rule: CostRule, args: &[Value<'_>]) -> Result<(), EvalError> {
         let work = match (rule, args) {
             (CostRule::AddList | CostRule::One, [Value::List(a), Value::List(b)]) => (a.len() + b.len()) as u64,
-            // The model counts compared elements, not their contents.
+            // The model counts the compared elements, but not their contents.
             (
                 CostRule::Equal
                 | CostRule::NotEqual
@@ -118,7 +118,7 @@ impl Meter {
                 | CostRule::Scan,
                 _,
             ) => {
-                // Counting further would be work itself.
+                // Counting stops at the limit, since counting is work too.
                 let most = self.most_work.saturating_sub(self.work) / COMPARE + 1;
                 let values = args.iter().fold(0, |sum: u64, value| sum.saturating_add(values(value, most)));
                 self.toil(values.saturating_mul(COMPARE))?;
@@ -137,7 +137,7 @@ impl Meter {
         self.charge(cost(rule, args))
     }
 
-    /// Charges for searching a key among `keys`. Upstream uses a hash map and has no such cost.
+    /// Charges for searching a key among `keys` keys. Upstream uses a hash map, so its model has no such cost.
     pub(crate) fn charge_search(&mut self, keys: usize) -> Result<(), EvalError> {
         self.copy(keys as u64 / SEARCHED)
     }
@@ -207,7 +207,7 @@ fn cost(rule: CostRule, args: &[Value<'_>]) -> u64 {
     }
 }
 
-/// The cost of a list of `count` elements.
+/// The cost of creating a list of `count` elements.
 fn made(count: u64, factor: f64) -> u64 {
     ((count as f64 * factor) as u64).saturating_add(STEP + MAKE_LIST)
 }
@@ -220,7 +220,7 @@ fn compared(list: Option<&Value<'_>>) -> u64 {
     made(count.saturating_mul(count), if is_text { 2.0 + CHARACTER } else { 2.0 })
 }
 
-/// Returns true for values that are compared in one step.
+/// Returns true for values that are compared in a single step.
 fn is_one_step(value: &Value<'_>) -> bool {
     matches!(
         value,
@@ -234,7 +234,7 @@ fn is_one_step(value: &Value<'_>) -> bool {
     )
 }
 
-/// The number of values compared within a value, including itself, counted up to `most`.
+/// The number of values that must be compared within a value, including the value itself. Counting stops at `most`.
 fn values(value: &Value<'_>, most: u64) -> u64 {
     let mut sum: u64 = 1;
     let mut add = |value: &Value<'_>| {
@@ -259,7 +259,7 @@ fn add_bytes(sum: &mut u64, bytes: usize) {
     *sum = sum.saturating_add(bytes as u64 / COMPARED_AT_ONCE);
 }
 
-/// The cost of traversing a value once.
+/// The cost of visiting all parts of a value once.
 fn traversal(value: &Value<'_>) -> u64 {
     let part = |size: usize| (size as f64 * CHARACTER) as u64;
     match value {

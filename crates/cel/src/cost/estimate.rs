@@ -1,7 +1,7 @@
 //! Estimates the minimum and maximum cost of an expression from the declared sizes.
 //!
-//! Oddities of upstream's model are kept, since they decide which rules are refused. For example, an element of a
-//! literal list counts as the root, and so does a step into nothing.
+//! Oddities of upstream's model are kept, since they decide which rules are refused. For example, the element of a
+//! literal list counts as the root of the data, and so does a field of a value outside of the data.
 
 mod calls;
 
@@ -27,7 +27,7 @@ pub struct Bounds {
 impl Bounds {
     const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
 
-    /// Equal minimum and maximum.
+    /// A cost or size that is exactly known.
     pub const fn exactly(count: u64) -> Self {
         Self { min: count, max: count }
     }
@@ -64,16 +64,16 @@ pub fn estimate(checked: &Checked, environment: &Environment) -> Bounds {
     estimator.cost(&checked.expr)
 }
 
-/// The place of a value in the declared data.
+/// The place in the declared data that a value comes from.
 #[derive(Clone, Copy)]
 enum Origin<'e> {
-    /// A value outside of the data.
+    /// The value does not come from the data.
     Nowhere,
-    /// A value in the data without a declaration.
+    /// The value comes from a part of the data without a declaration.
     Undeclared,
-    /// A map key, whose size is not counted.
+    /// The value is a map key, whose size is not counted.
     Key,
-    /// A declared value.
+    /// The value comes from the part of the data with this declaration.
     Declared(&'e Decl),
 }
 
@@ -127,7 +127,7 @@ impl<'e> Estimator<'e> {
     /// The place one step below another.
     fn below(&self, place: Origin<'e>, step: impl Fn(&'e Decl) -> Origin<'e>) -> Origin<'e> {
         match place {
-            // The first step of a path starts at the root, whatever the variable.
+            // As upstream, the first step of a path starts at the root of the data, whatever the variable.
             Origin::Nowhere => self.root.map_or(Origin::Undeclared, Origin::Declared),
             Origin::Declared(decl) => step(decl),
             Origin::Undeclared | Origin::Key => Origin::Undeclared,
@@ -188,7 +188,7 @@ impl<'e> Estimator<'e> {
         match &expr.kind {
             ExprKind::Error | ExprKind::Literal(_) => Bounds::default(),
             ExprKind::Ident(name) => {
-                // Any other name counts as the root, even that of a type.
+                // Any other name counts as the root of the data, even the name of a type.
                 let root = self.root.map_or(Origin::Undeclared, Origin::Declared);
                 let place = self.local(name).map_or(root, |local| local.place);
                 self.places.insert(expr.id, place);
@@ -340,7 +340,7 @@ impl<'e> Estimator<'e> {
         target.plus(cost.unwrap_or_default())
     }
 
-    /// Returns true if the target is a part of the function's qualified name.
+    /// Returns true if the call's target is part of the function's qualified name.
     fn is_namespaced(&self, call: &Call) -> bool {
         let Some(qualified) = call.target.as_ref().and_then(|target| target.as_qualified_name()) else { return false };
         let name = format!("{}.{}", qualified.trim_start_matches('.'), call.function);
@@ -348,7 +348,7 @@ impl<'e> Estimator<'e> {
     }
 }
 
-/// The size of an empty list or map, to be widened by each element.
+/// The sizes in an empty list or map. Each element then widens them.
 fn nothing(is_empty: bool) -> Bounds {
     Bounds { min: if is_empty { 0 } else { u64::MAX }, max: 0 }
 }

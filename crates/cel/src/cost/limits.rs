@@ -11,24 +11,24 @@ pub const EVALUATION: u64 = 1_000_000;
 /// The maximum cost of all evaluations for one object.
 pub const OBJECT: u64 = 10_000_000;
 
-/// The maximum work outside of upstream's cost model for all evaluations of one object, in nanoseconds, approximately.
-/// By upstream's model alone, a short expression could compare or match for minutes.
+/// The approximate maximum of work that upstream's cost model does not count, for all evaluations of one object, in
+/// nanoseconds. By upstream's model alone, a short expression could compare or match for minutes.
 pub const WORK: u64 = 5_000_000_000;
 
 /// The maximum size of a request in bytes.
 const MAX_REQUEST: u64 = 3 * 1024 * 1024;
-/// The factor from which no number is reported.
+/// The factor from which a message states no number.
 const FAR: f64 = 100.0;
-/// The factor up to which all digits are reported.
+/// The factor up to which a message states all digits.
 const NEAR: f64 = 1.5;
 
-/// The maximum number of values of this size in a request with unbounded lists and maps.
+/// The maximum number of values of this size in one request, if lists and maps have no limit.
 pub fn most_values(min_size: u64) -> u64 {
-    // At least a comma separates two values.
+    // Two values are separated at least by a comma.
     MAX_REQUEST / min_size.saturating_add(1)
 }
 
-/// An estimate as a multiple of a limit, in upstream's format. `None` within the limit.
+/// The cost as a multiple of its limit, in upstream's format. `None` if the limit is not exceeded.
 pub fn excess(cost: u64, limit: u64) -> Option<String> {
     if cost <= limit {
         return None;
@@ -43,7 +43,7 @@ pub fn excess(cost: u64, limit: u64) -> Option<String> {
     })
 }
 
-/// The message for a cost above its limit. `None` within the limit.
+/// The message for a cost above its limit. `None` if the limit is not exceeded.
 pub fn complaint(what: &str, cost: u64, limit: u64) -> Option<String> {
     let factor = excess(cost, limit)?;
     Some(format!(

@@ -1,6 +1,6 @@
-//! Names of fields in expressions, where not every name can be written.
+//! The names of fields in expressions, where not every name can be written.
 //!
-//! Fields without such a name are invisible to rules. This is not an error.
+//! Rules can't read a field whose name can't be written. That is not an error.
 
 use crate::parser::RESERVED;
 
@@ -18,7 +18,7 @@ pub(super) fn is_reserved(name: &str) -> bool {
     WORDS.contains(&name) || RESERVED.contains(&name)
 }
 
-/// The name of a field in expressions. `None` if it can't be written.
+/// The name of a field in expressions. `None` if expressions can't contain the name.
 pub fn escape(name: &str) -> Option<String> {
     if is_reserved(name) {
         return Some(format!("__{name}__"));

@@ -1,6 +1,6 @@
-//! Declarations from a structural schema of a custom resource.
+//! Creates declarations from a structural schema of a custom resource.
 //!
-//! Sizes are upstream's, since they decide which rules are refused for their estimated cost.
+//! Sizes are computed as upstream does, since they decide which rules are refused because of their estimated cost.
 
 use super::{Decl, ListKind};
 use keelson_meta::json::Value;
@@ -21,7 +21,7 @@ const DATE: u64 = 12;
 /// The maximum depth of schemas.
 const MAX_DEPTH: u32 = 200;
 
-/// The declaration of a schema's values. `None` if expressions can't represent them.
+/// Creates the declaration of the values of a schema. `None` if expressions can't represent the values.
 pub fn from_schema(schema: &Value, name: &str, is_root: bool) -> Option<Arc<Decl>> {
     declare(schema, name, is_root, 0)
 }
@@ -39,7 +39,7 @@ fn declare(schema: &Value, name: &str, is_root: bool, depth: u32) -> Option<Arc<
     if depth > MAX_DEPTH {
         return None;
     }
-    // A code point takes up to four bytes.
+    // The limit is in code points, each of which has up to four bytes.
     let length = limit(schema, "maxLength").map(|length| length.saturating_mul(4));
     if is_set(schema, "x-kubernetes-int-or-string") {
         return Some(Decl::int_or_string(length.unwrap_or(MAX_REQUEST - BRACKETS)));

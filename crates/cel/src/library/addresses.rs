@@ -1,6 +1,6 @@
 //! IP addresses and networks.
 //!
-//! Only canonical forms are parsed: no leading zeros, no IPv4 in IPv6, no zones. Errors have Go's texts.
+//! Only canonical forms are accepted: no leading zeros, no IPv4 in IPv6, no zones. Errors have Go's texts.
 
 use super::no_overload_of;
 use crate::values::{EvalError, Outcome, Value};
@@ -47,7 +47,7 @@ pub(super) fn find(name: &str) -> Option<super::Native> {
         "containsIP" => |args| match args {
             [Value::Cidr(base, bits), Value::Ip(inner)] => Ok(Value::Bool(is_in(*inner, *base, *bits))),
             [Value::Cidr(base, bits), Value::String(text)] => {
-                // Upstream's error has no details for an invalid address.
+                // For an invalid address, upstream's error has no details.
                 let inner = address(text).map_err(|_| EvalError::no_overload())?;
                 Ok(Value::Bool(is_in(inner, *base, *bits)))
             }

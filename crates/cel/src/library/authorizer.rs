@@ -1,22 +1,23 @@
-//! Authorization checks of expressions: the permissions of a request's user.
+//! Authorization checks in expressions: whether a user has a permission.
 //!
-//! This module only builds the check. An [`Authorizer`] answers it.
+//! This module only builds the check. An [`Authorizer`] decides it.
 
 use super::no_overload_of;
 use crate::values::{EvalError, Outcome, Value};
 use keelson_meta::go_format::quote;
 use std::rc::Rc;
 
-/// Answers authorization checks.
+/// Decides authorization checks.
 pub trait Authorizer: std::fmt::Debug {
-    /// Answers a check.
+    /// Decides a check.
     fn authorize(&self, question: &Question) -> Decision;
 }
 
 /// A check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// Namespace and name of the service account to check instead of the request's user.
+    /// The namespace and name of a service account. If set, its permissions are checked instead of those of the
+    /// request's user.
     pub service_account: Option<(String, String)>,
     /// The verb.
     pub verb: String,
@@ -49,7 +50,7 @@ pub struct Decision {
     pub error: Option<String>,
 }
 
-/// A check under construction, or its result.
+/// A check that an expression is building, or its result.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // Each says what it is.
 pub enum Authorization<'a> {

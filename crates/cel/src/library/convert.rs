@@ -1,6 +1,6 @@
 //! Conversions between types.
 //!
-//! Strings are accepted as Go's parsers accept them.
+//! Strings are accepted in the forms that Go's parsers accept.
 
 use super::numbers::{double_text, parse_double};
 use super::times;
@@ -60,7 +60,7 @@ pub(super) fn find(name: &str) -> Option<super::Native> {
     })
 }
 
-/// Returns true for conversions, which upstream applies to literals at compile time.
+/// Returns true if the function is a conversion. Upstream applies conversions to literals at compile time.
 pub fn is_conversion(name: &str) -> bool {
     matches!(name, "bool" | "bytes" | "double" | "duration" | "dyn" | "int" | "string" | "timestamp" | "uint")
 }

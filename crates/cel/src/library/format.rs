@@ -1,6 +1,6 @@
-//! `format`: a string with values inserted.
+//! The function `format`, which inserts values into a string.
 //!
-//! The pieces serve the check of literals, which knows types, and the call, which knows values.
+//! Both the check of literals, which knows types, and the call, which knows values, use the pieces of the format.
 
 use super::convert::text_of;
 use super::numbers::{double_text, grouped, hex, scientific};
@@ -25,14 +25,14 @@ pub enum Piece {
     Value(Clause),
 }
 
-/// The form of a value.
+/// The form in which a value is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clause {
     verb: char,
     precision: usize,
 }
 
-/// The pieces of a format for this number of values, up to the first fault.
+/// Splits a format for this number of values into pieces, up to the first fault.
 pub fn pieces(format: &str, values: usize) -> impl Iterator<Item = Result<Piece, String>> {
     let mut rest = format.chars().peekable();
     let (mut used, mut is_over) = (0, false);
@@ -94,7 +94,7 @@ fn clause(rest: &mut Peekable<Chars<'_>>) -> Result<Clause, String> {
 }
 
 impl Clause {
-    /// The fault of a value of another type.
+    /// The fault if a value has this other type.
     fn fault(self, found: &str) -> String {
         let only = match self.verb {
             's' => {
@@ -110,7 +110,7 @@ impl Clause {
         format!("{only}, was given {found}")
     }
 
-    /// The fault of a value of this type, if any.
+    /// The fault if a value has this type. `None` if the type is allowed.
     pub fn type_fault(self, of: &Type) -> Option<String> {
         let fits = match (self.verb, of) {
             (_, Type::Dyn | Type::Error) => true,
@@ -164,7 +164,7 @@ fn hex_number(value: u64, upper: bool) -> String {
 /// Formats values.
 ///
 /// # Errors
-/// An invalid format, and values that do not fit it.
+/// The format is invalid, or the values do not fit it.
 pub fn write(format: &str, values: &List<'_>) -> Result<String, EvalError> {
     let mut out = String::new();
     let mut used = 0;
@@ -213,7 +213,7 @@ fn plain(value: &Value<'_>) -> Result<String, String> {
     }
 }
 
-/// A value inside a list or a map, as an expression would write it.
+/// Formats a value inside a list or a map, as it would be written in an expression.
 fn nested(value: &Value<'_>, out: &mut String) -> Result<(), String> {
     if out.len() > MAX_TEXT {
         return Err("text is too long".to_owned());

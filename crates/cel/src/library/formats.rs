@@ -1,6 +1,6 @@
 //! Named formats that validate strings.
 //!
-//! Formats of names are the rules for objects' names.
+//! The formats of names are the rules for the names of objects.
 
 use super::url::Url;
 use super::{no_overload_of, times};
@@ -28,7 +28,7 @@ pub enum NamedFormat {
     DateTime,
 }
 
-/// The length of the longest regular expression of a format, for charging a check in advance.
+/// The length of the longest regular expression of a format, which is charged before a check.
 pub const MAX_REGEX: u64 = 128;
 
 impl NamedFormat {
@@ -51,7 +51,7 @@ impl NamedFormat {
         })
     }
 
-    /// The length of the format's regular expression, which upstream's cost counts.
+    /// The length of the format's regular expression, by which upstream charges a check.
     pub fn regex_size(self) -> u64 {
         match self {
             Self::Dns1123Label | Self::Dns1123LabelPrefix => 30,

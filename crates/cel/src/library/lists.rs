@@ -1,6 +1,6 @@
 //! Functions of lists and sets.
 //!
-//! Sets are lists. Functions that match many elements hash them, and none compares all pairs.
+//! Sets are lists. A function that finds equal elements uses hashes, so none compares all pairs.
 
 use super::{no_overload_of, strings};
 use crate::values::{Elements, EvalError, List, Outcome, Value, compare, equals};
@@ -52,7 +52,7 @@ pub(super) fn find(name: &str) -> Option<super::Native> {
 
 fn order(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, EvalError> {
     match compare(left, right) {
-        // NaN counts as equal to every number.
+        // As upstream, NaN counts as equal to every number.
         Some(order) => Ok(order.unwrap_or(Ordering::Equal)),
         None => Err(EvalError::no_overload()),
     }

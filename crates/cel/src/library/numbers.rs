@@ -1,10 +1,10 @@
 //! Numbers as strings, in Go's forms.
 //!
-//! Clients compare messages and names that expressions create, down to the last digit.
+//! Clients compare messages and names that expressions create, so every digit must be the same as Go's.
 
 use std::fmt::Write;
 
-/// The number of digits before the point from which a number has an exponent.
+/// The power of ten from which a number is written with an exponent.
 const SHORT: i32 = 6;
 
 /// A double as `%g` writes it, with the fewest digits.
@@ -29,7 +29,7 @@ fn with_exponent(digits: &str, exponent: i32) -> String {
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// A double with this number of decimals, and commas between thousands.
+/// Formats a double with this number of decimals, and with commas between thousands.
 pub fn grouped(number: f64, digits: usize) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -54,7 +54,7 @@ pub fn grouped(number: f64, digits: usize) -> String {
     out
 }
 
-/// A double with one digit before the point, six after it, and the exponent in superscript digits.
+/// Formats a double with one digit before the point, six digits after it, and the exponent in superscript digits.
 pub fn scientific(number: f64) -> String {
     if !number.is_finite() {
         return grouped(number, 0);
@@ -85,7 +85,7 @@ pub fn hex(bytes: &[u8], upper: bool) -> String {
     out
 }
 
-/// Parses a double as Go does, including underscores between digits, hexadecimal, `inf` and `nan`.
+/// Parses a double in all forms that Go accepts, including underscores between digits, hexadecimal, `inf` and `nan`.
 pub fn parse_double(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = if text.starts_with('-') { -1.0 } else { 1.0 };

@@ -1,4 +1,4 @@
-//! Operators: arithmetic, order, membership, elements, sizes.
+//! Operators: arithmetic, order, membership, access to elements, sizes.
 //!
 //! Overflow is an error.
 
@@ -58,7 +58,7 @@ fn unsigned_overflow() -> EvalError {
 fn ordered<'a>(args: &[Value<'a>], holds: fn(Ordering) -> bool) -> Outcome<'a> {
     let [a, b] = args else { return Err(EvalError::no_overload()) };
     match compare(a, b) {
-        // Comparisons with NaN are false.
+        // A comparison with NaN is false.
         Some(order) => Ok(Value::Bool(order.is_some_and(holds))),
         None => Err(EvalError::no_overload()),
     }
@@ -137,7 +137,7 @@ fn contains<'a>(args: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-/// A number as an index.
+/// Converts a number to an index.
 fn place(index: &Value<'_>) -> Result<i64, EvalError> {
     match index {
         Value::Int(index) => Ok(*index),
@@ -147,7 +147,7 @@ fn place(index: &Value<'_>) -> Result<i64, EvalError> {
     }
 }
 
-/// A key as messages show it.
+/// A key as messages print it.
 pub fn key_text(key: &Value<'_>) -> String {
     match key {
         Value::String(text) => text.to_string(),
@@ -159,7 +159,7 @@ pub fn key_text(key: &Value<'_>) -> String {
     }
 }
 
-/// The element at an index or the value of a key, or the error for its absence.
+/// Returns the element at an index or the value of a key. Fails if it is absent.
 fn index<'a>(args: &[Value<'a>]) -> Outcome<'a> {
     let [target, key] = args else { return Err(EvalError::no_overload()) };
     if let Value::Optional(target) = target {

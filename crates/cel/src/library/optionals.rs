@@ -1,6 +1,6 @@
 //! Functions of optional values.
 //!
-//! The planner handles `or` and `orValue`.
+//! `or` and `orValue` are not here: the planner turns them into conditionals.
 
 use super::no_overload_of;
 use crate::values::{EvalError, Outcome, Value};

@@ -1,6 +1,6 @@
 //! Parsing and arithmetic of resource quantities.
 //!
-//! Comparison is in `semver`, whose functions have the same names.
+//! Functions that compare quantities are in `semver`, which has functions with the same names.
 
 use super::no_overload_of;
 use crate::values::{EvalError, Outcome, Value};

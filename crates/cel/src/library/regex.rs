@@ -1,7 +1,7 @@
-//! Regular expressions with the syntax and semantics of Go's, matched in linear time.
+//! Regular expressions with the syntax and semantics of Go's. Matching takes linear time.
 //!
-//! `parser` and `classes` parse them, with the tables of `unicode`. `compiled` compiles and caches them. The matching
-//! functions are here. `tests/go_regexp` has Go's results, which the tests compare with.
+//! `parser` and `classes` parse them, with the tables in `unicode`. `compiled` compiles and caches them. The functions
+//! of expressions are here. Tests compare the results with those of Go in `tests/go_regexp`.
 
 mod classes;
 mod code_points;
@@ -17,7 +17,7 @@ use crate::values::{EvalError, Outcome, Text, Value};
 
 pub use compiled::{Compiled, MAX_STATES, Pattern, check, compiled};
 
-/// The functions of regular expressions.
+/// The functions that use regular expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegexCall {
     /// Returns true if the text matches.
@@ -39,7 +39,7 @@ impl RegexCall {
         })
     }
 
-    /// The error for an invalid expression.
+    /// The error of this function for an invalid regular expression.
     fn fault(self, fault: String) -> EvalError {
         match self {
             Self::Matches => EvalError::new(fault),
@@ -56,7 +56,7 @@ impl RegexCall {
     }
 }
 
-/// Runs a call with its constant expression `known`, or with its second argument.
+/// Runs a call. The regular expression is `known` if it is a literal, otherwise the second argument.
 pub(crate) fn ask<'a>(known: Option<&Pattern>, call: RegexCall, args: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
     let asked = match (known, args) {
         (Some(pattern), _) => pattern.compiled(),
@@ -107,7 +107,7 @@ fn run<'a>(
 mod tests {
     use super::{check, compiled};
 
-    /// Inputs, then expressions with the first match in each input, or the error, from Go 1.26.
+    /// Inputs, then regular expressions, each with the first match in each input or the error. Written by Go 1.26.
     const PATTERNS: &str = include_str!("../../tests/go_regexp/patterns.txt");
 
     /// Unescapes a text of the table.
@@ -132,7 +132,7 @@ mod tests {
         plain
     }
 
-    /// The result for an expression in the table's form.
+    /// The result for a regular expression, in the form of the table.
     fn answer(pattern: &str, inputs: &[String]) -> String {
         let (checked, made) = (check(pattern), compiled(pattern));
         assert_eq!(checked.clone().err(), made.as_ref().err().cloned(), "{pattern}");
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn names_of_scripts_of_several_words_are_accepted() {
-        // Go 1.26 refuses these by mistake. Earlier and later versions accept them.
+        // Go 1.26 refuses these by mistake. Other versions accept them.
         for pattern in [r"\p{Old_Italic}", r"\p{Phags_Pa}", r"\p{SignWriting}"] {
             assert_eq!(check(pattern), Ok(()), "{pattern}");
         }

@@ -1,6 +1,6 @@
 //! Semantic versions (semver.org, 2.0.0), with upstream's errors.
 //!
-//! Functions of their order also serve quantities, which have the same names.
+//! The functions that compare versions also serve quantities, for which they have the same names.
 
 use super::no_overload_of;
 use crate::values::{EvalError, Outcome, Value};
@@ -25,7 +25,7 @@ impl Version {
     /// Parses a version.
     ///
     /// # Errors
-    /// The fault.
+    /// The text is not a version.
     pub fn parse(text: &str) -> Result<Self, String> {
         const NAMES: [&str; 3] = ["Major", "Minor", "Patch"];
         if text.is_empty() {
@@ -56,7 +56,7 @@ impl Version {
     /// Parses a version that may have a leading `v`, fewer than three numbers, and leading zeros.
     ///
     /// # Errors
-    /// The fault.
+    /// The text is not such a version.
     pub fn parse_tolerant(text: &str) -> Result<Self, String> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(str::to_owned).collect();

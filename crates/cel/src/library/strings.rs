@@ -1,6 +1,6 @@
 //! The functions on strings: case, parts, replacements, joins.
 //!
-//! Indexes are in code points. The size of a result is limited before it is created.
+//! Indexes are in code points. The size of a result is checked before it is created.
 
 use super::{MAX_TEXT, bounded, format, no_overload_of};
 use crate::values::{EvalError, List, Outcome, Text, Value};
@@ -49,7 +49,7 @@ fn out_of_range(index: i64) -> EvalError {
     EvalError::new(format!("index out of range: {index}"))
 }
 
-/// The byte offset of a code point. The end is a valid index.
+/// The byte offset of a code point. The index after the last code point is valid too.
 fn byte_at(text: &str, place: i64) -> Option<usize> {
     let place = usize::try_from(place).ok()?;
     text.char_indices().map(|(at, _)| at).chain([text.len()]).nth(place)
@@ -74,7 +74,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// The limit for a number of parts. A negative number means all.
+/// Converts a limit for a number of parts. A negative number means no limit.
 fn count(number: i64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
@@ -87,7 +87,7 @@ fn replace<'a>(args: &[Value<'a>]) -> Outcome<'a> {
         }
         _ => return Err(no_overload_of("replace", args)),
     };
-    // A text has one more empty substring than characters.
+    // The empty text occurs before every character and at the end.
     let found = if from.is_empty() { text.chars().count() + 1 } else { text.matches(&**from).count() };
     let added = found.min(most).saturating_mul(to.len());
     if text.len().saturating_add(added) > MAX_TEXT {
@@ -140,7 +140,7 @@ fn substring<'a>(args: &[Value<'a>]) -> Outcome<'a> {
     })
 }
 
-/// The index of a text in a text, from an index on. -1 without a match.
+/// The index of a text in another text, searched from an index on. -1 without a match.
 pub(super) fn index_of(text: &str, part: &str, from: i64) -> Result<i64, EvalError> {
     if from < 0 {
         return Err(out_of_range(from));
@@ -152,7 +152,7 @@ pub(super) fn index_of(text: &str, part: &str, from: i64) -> Result<i64, EvalErr
     Ok(text[start..].find(part).map_or(-1, |at| place(&text[..start + at])))
 }
 
-/// The last index of a text in a text, at most `from`.
+/// The last index of a text in another text that is at most `from`. -1 without a match.
 pub(super) fn last_index_of(text: &str, part: &str, from: Option<i64>) -> Result<i64, EvalError> {
     let size = place(text);
     let from = from.unwrap_or(size);

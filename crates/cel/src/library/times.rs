@@ -1,6 +1,6 @@
 //! Times and durations: parsing, formatting, arithmetic, and their parts.
 //!
-//! A time keeps its original offset for output. Equality compares instants.
+//! A time keeps its original offset from UTC for output. Equality ignores the offset.
 
 use super::zones;
 use crate::values::{EvalError, Outcome, Value};
@@ -9,9 +9,9 @@ use std::fmt;
 /// A point in time, and its original offset from UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp {
-    /// Since 1970 in UTC.
+    /// Seconds since 1970 in UTC.
     pub seconds: i64,
-    /// Nanoseconds of the second.
+    /// Nanoseconds within the second.
     pub nanos: u32,
     /// The offset from UTC in seconds.
     pub offset: i32,
@@ -45,7 +45,7 @@ impl Timestamp {
         Civil { year, month, day, second_of_day: local.rem_euclid(DAY), days }
     }
 
-    /// The time `nanos` nanoseconds later.
+    /// The time that is `nanos` nanoseconds later.
     fn plus(self, nanos: i128) -> Result<Self, EvalError> {
         let total = i128::from(self.seconds) * i128::from(NANOS) + i128::from(self.nanos) + nanos;
         let seconds = total.div_euclid(i128::from(NANOS));
@@ -73,9 +73,10 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The date of a day since 1970.
+/// The date of a day, which is counted from the start of 1970.
 fn date_of(days: i64) -> (i64, i64, i64) {
-    // Counting from the first of March of a year divisible by 400, each leap day ends its four years.
+    // Counting starts at the first of March of a year divisible by 400, so that each leap day is the last day of its
+    // four years.
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);
@@ -87,7 +88,7 @@ fn date_of(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// The day since 1970 of a date.
+/// The day of a date, counted from the start of 1970.
 fn day_of(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -96,7 +97,7 @@ fn day_of(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// Reads a time as RFC 3339 writes it.
+/// Parses a time in the format of RFC 3339.
 pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let number = |start: usize, end: usize| -> Option<i64> {
@@ -132,7 +133,7 @@ pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
         _ => return None,
     };
     let days = day_of(year, month, day);
-    // An invalid date converts back to another one.
+    // If the date is invalid, converting it back yields another date.
     if date_of(days) != (year, month, day) || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
@@ -146,7 +147,7 @@ pub fn from_seconds(seconds: i64) -> Option<Timestamp> {
     (FIRST..=LAST).contains(&seconds).then_some(Timestamp { seconds, nanos: 0, offset: 0 })
 }
 
-/// Reads a duration such as `1h30m`, in nanoseconds.
+/// Parses a duration such as `1h30m`. Returns nanoseconds.
 pub fn parse_duration(text: &str) -> Option<i64> {
     let (is_negative, mut rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -201,12 +202,12 @@ pub fn duration_text(nanos: i64) -> String {
     format!("{sign}{seconds}{fraction}s")
 }
 
-/// The sum of a time and a duration.
+/// Adds a duration to a time.
 pub(super) fn add(time: Timestamp, nanos: i64) -> Outcome<'static> {
     time.plus(nanos.into()).map(Value::Timestamp)
 }
 
-/// The time before a duration.
+/// Subtracts a duration from a time.
 pub(super) fn subtract(time: Timestamp, nanos: i64) -> Outcome<'static> {
     time.plus(-i128::from(nanos)).map(Value::Timestamp)
 }
@@ -241,7 +242,7 @@ pub(super) fn find(name: &str) -> Option<super::Native> {
     })
 }
 
-/// A part of a time, or a duration in a unit.
+/// A part of a time, or a duration converted to a unit.
 fn part<'a>(args: &[Value<'a>], unit: i64, of: fn(&Civil) -> i64) -> Outcome<'a> {
     match args {
         [Value::Duration(nanos)] => Ok(Value::Int(nanos / unit)),

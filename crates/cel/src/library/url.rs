@@ -1,6 +1,6 @@
-//! Absolute URLs and absolute paths, parsed as by Go.
+//! Absolute URLs and absolute paths, parsed as Go does.
 //!
-//! A URL crate would parse them as browsers do, which repair much of what is refused here.
+//! A URL crate would parse them as browsers do. Browsers repair many texts that must be refused here.
 
 use super::no_overload_of;
 use crate::values::{EvalError, Outcome, Value};
@@ -18,7 +18,7 @@ pub struct Url {
 }
 
 impl Url {
-    /// The source text, which determines equality.
+    /// The source text. Two URLs are equal if their source texts are.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -26,7 +26,7 @@ impl Url {
     /// Parses an absolute URL or an absolute path.
     ///
     /// # Errors
-    /// The fault.
+    /// The text is neither, with Go's message.
     pub fn parse(text: &str) -> Result<Self, String> {
         let fault = |why: &str| format!("parse {}: {why}", quote(text));
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
@@ -36,7 +36,7 @@ impl Url {
             return Err(fault("empty url"));
         }
         let (scheme, rest) = split_scheme(text).map_err(&fault)?;
-        // No function returns the fragment.
+        // The fragment is dropped, since no function returns it.
         let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         if !rest.starts_with('/') {
@@ -56,7 +56,7 @@ impl Url {
             path = &behind[end..];
             host = authority(&behind[..end]).map_err(|why| fault(&why))?;
         } else if scheme.is_empty() && rest.starts_with("//") && !rest.starts_with("///") {
-            // A request URI that starts with two slashes is a path.
+            // As in a request URI, a text that starts with two slashes is a path.
             path = rest;
         }
         check_escapes(path).map_err(|why| fault(&why))?;
@@ -72,7 +72,7 @@ impl Url {
         self.host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or("", |(_, port)| port)
     }
 
-    /// The escaped path.
+    /// The path with its escapes.
     fn escaped_path(&self) -> String {
         let mut out = String::with_capacity(self.path.len());
         for byte in self.path.bytes() {
@@ -135,7 +135,7 @@ fn split_scheme(text: &str) -> Result<(String, &str), &'static str> {
     Ok((String::new(), text))
 }
 
-/// The host and port after the user.
+/// Parses the authority: checks the user, and returns host and port.
 fn authority(text: &str) -> Result<String, String> {
     let host = text.rsplit_once('@').map_or(text, |(_, host)| host);
     if let Some(user) = text.rsplit_once('@').map(|(user, _)| user) {

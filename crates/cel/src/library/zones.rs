@@ -1,6 +1,6 @@
-//! Offsets of time zones, by name or as `+02:00`.
+//! Time zones, by name or as an offset such as `+02:00`.
 //!
-//! Names come from the built-in zone database, so that results do not depend on the host's files.
+//! Names are looked up in a zone database that is compiled in, so that results do not depend on files of the host.
 
 use crate::values::EvalError;
 

@@ -1,6 +1,7 @@
-//! The declarations, one text for each library.
+//! The texts of the declarations, one for each library.
 //!
-//! They are those of the supported upstream version. An extra function would admit definitions that its servers refuse.
+//! The functions are those of the supported upstream version. With a further function, this server would accept
+//! definitions that servers of that version refuse.
 
 use super::CostRule;
 
@@ -23,7 +24,7 @@ pub(super) const KUBERNETES: &[&str] = &[
     AUTHORIZATION,
 ];
 
-/// The rule of this name.
+/// The cost rule with this name.
 pub(super) fn rule(name: &str) -> Option<CostRule> {
     Some(match name.trim() {
         "dyn" => CostRule::Dyn,

@@ -1,6 +1,6 @@
 //! Literals: numbers, strings, bytes.
 //!
-//! The lexer has validated their form. This module converts them and checks their range.
+//! The lexer has validated the form of literals. This module converts them and checks their range.
 
 use super::Parser;
 use crate::ast::{Expr, ExprKind, Literal};
@@ -67,7 +67,7 @@ impl Parser<'_> {
     }
 }
 
-/// The content of a quoted literal. In bytes, an escape is a byte and not a character.
+/// The content of a quoted literal. In a bytes literal, an escape stands for a byte, not for a character.
 fn unescape(text: &str, is_bytes: bool) -> Option<Vec<u8>> {
     let (text, is_raw) = text.strip_prefix(['r', 'R']).map_or((text, false), |rest| (rest, true));
     let quotes = if text.len() >= 6 && (text.starts_with("'''") || text.starts_with("\"\"\"")) { 3 } else { 1 };

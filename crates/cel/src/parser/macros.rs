@@ -1,21 +1,21 @@
-//! Macros: calls that are expanded while parsing, mostly to loops over their target.
+//! Macros: calls that the parser expands, mostly to loops over their target.
 //!
-//! Expansions use variables that no text can name.
+//! Expansions use variables whose names can't be written in an expression.
 
 use super::{MAX_NODES, Parser};
 use crate::ast::{Call, Expr, ExprKind, Fold, FoldKind, Literal, MapEntry, StructField};
 
-/// The accumulator of a loop. No text can name it.
+/// The variable in which a loop accumulates its result. Expressions can't contain this name.
 const GATHERED: &str = "@result";
 /// The variable of a loop over an empty list.
 const UNUSED: &str = "#unused";
-/// The variable for the input of `sortBy`.
+/// The variable that holds the input of `sortBy`.
 const SORTED: &str = "@__sortBy_input__";
 
 type Expansion = Result<Expr, (u32, String)>;
 
 impl Parser<'_> {
-    /// A function call, or the expansion of the macro of this name.
+    /// Creates a function call, or the expansion of the macro with this name.
     pub(super) fn function(&mut self, position: u32, name: &str, mut args: Vec<Expr>) -> Expr {
         if name == "has" && args.len() == 1 {
             let argument = args.remove(0);
@@ -30,7 +30,7 @@ impl Parser<'_> {
         self.call(position, name, None, args)
     }
 
-    /// A method call, or the expansion of the macro of this name.
+    /// Creates a method call, or the expansion of the macro with this name.
     pub(super) fn method(&mut self, position: u32, target: Expr, name: &str, args: Vec<Expr>) -> Expr {
         let expanded = match (name, args.len()) {
             ("all" | "exists" | "exists_one" | "existsOne", 2 | 3) => self.quantifier(position, target, name, args),
@@ -118,7 +118,7 @@ impl Parser<'_> {
         self.call(position, function, None, vec![gathered, operand])
     }
 
-    /// The step if the predicate holds, otherwise the accumulator.
+    /// A conditional: the step if the predicate holds, otherwise the unchanged accumulator.
     fn if_holds(&mut self, position: u32, predicate: Expr, step: Expr) -> Expr {
         let gathered = self.gathered(position);
         self.call(position, "_?_:_", None, vec![predicate, step, gathered])
@@ -176,7 +176,7 @@ impl Parser<'_> {
         Ok(self.fold(position, variables, target, parts))
     }
 
-    /// A bound value: a loop over an empty list.
+    /// The expansion of a bound value: a loop over an empty list.
     fn bound(&mut self, position: u32, name: &str, value: Expr, result: Expr) -> Expr {
         let fold = Fold {
             shape: FoldKind::Bind,
@@ -234,7 +234,7 @@ impl Parser<'_> {
         Ok(self.bound(position, SORTED, target, sorted))
     }
 
-    /// A copy of the tree with new ids.
+    /// Returns a copy of the tree with new ids.
     fn copied(&mut self, expr: &Expr) -> Expr {
         if self.positions.len() >= MAX_NODES {
             return self.node(0, ExprKind::Error);
@@ -294,7 +294,7 @@ struct Variables {
 }
 
 impl Variables {
-    /// One or two names.
+    /// Reads one or two names from the arguments.
     fn of(args: &[Expr], fault: &str) -> Result<Self, (u32, String)> {
         let name = |arg: &Expr| arg.as_ident().map(str::to_owned).ok_or_else(|| (arg.id, fault.to_owned()));
         let first = name(&args[0])?;

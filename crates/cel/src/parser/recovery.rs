@@ -1,6 +1,6 @@
-//! Error recovery of the parser: messages, and the place to continue.
+//! Error recovery of the parser: it reports an error and finds the token at which parsing can continue.
 //!
-//! An error is reported once. Further errors are suppressed until a token matches.
+//! An error is reported once. Errors that follow from it are not reported until a token matches.
 
 use super::Parser;
 use crate::lexer::{Token, TokenKind, shown};
@@ -28,7 +28,7 @@ const OPERAND: [TokenKind; 15] = [
     TokenKind::Ident,
 ];
 
-/// The tokens that may follow an expression at its place.
+/// The tokens that may follow an expression in its context.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Follow {
     End,
@@ -94,7 +94,7 @@ impl Parser<'_> {
         self.issues.push(Issue { offset: Some(offset), message: message.to_owned() });
     }
 
-    /// Reports an error at the next token, unless it follows from a reported one.
+    /// Reports an error at the next token, unless an earlier report covers it.
     fn syntax_error(&mut self, message: &str) {
         if !self.is_recovering && self.stop.is_none() {
             let offset = self.peek_token().start;
@@ -108,7 +108,8 @@ impl Parser<'_> {
         format!("'{}'", text.chars().flat_map(shown).collect::<String>())
     }
 
-    /// Returns true if an operand or one of `others` is next, after dropping a token if necessary.
+    /// Returns true if the next token starts an operand or is one of `others`. If it does not, one token may be dropped
+    /// first.
     pub(super) fn expect_operand(&mut self, others: &[TokenKind]) -> bool {
         let fits = |kind: TokenKind| kind.starts_operand() || others.contains(&kind);
         if fits(self.peek()) {
@@ -129,13 +130,13 @@ impl Parser<'_> {
         self.at += 1;
     }
 
-    /// Reports the expected tokens and skips to one that may follow.
+    /// Reports the expected tokens, and skips to one that may follow.
     pub(super) fn mismatch(&mut self, expected: &[TokenKind]) {
         self.syntax_error(&format!("mismatched input {} expecting {}", self.quoted(), names(expected)));
         self.recover();
     }
 
-    /// Reports that no alternative fits from here to the token `ahead`.
+    /// Reports that the tokens from here to the token `ahead` fit no alternative.
     pub(super) fn no_alternative(&mut self, ahead: usize) {
         let first = self.peek_token();
         let last = (self.at + ahead).min(self.tokens.len() - 1);
@@ -145,7 +146,7 @@ impl Parser<'_> {
         self.recover();
     }
 
-    /// The source between two tokens, without unreadable text.
+    /// The source between two tokens, without text that is not a token.
     fn source_between(&self, first: Token, last: Token) -> String {
         let mut out = self.source.slice(first.start, first.end);
         let gap = self.source.slice(first.end, last.start);
@@ -169,8 +170,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Consumes a token of this kind. If it is missing, one token may be dropped, or the missing one is assumed if its
-    /// successor is next.
+    /// Consumes a token of this kind. If it is missing, one token may be dropped. If the token that would follow it is
+    /// next, the missing token is assumed.
     pub(super) fn expect(&mut self, kind: TokenKind, follows: impl Fn(TokenKind) -> bool) -> bool {
         if self.peek() == kind {
             self.advance();
@@ -197,7 +198,7 @@ impl Parser<'_> {
         })
     }
 
-    /// After an element: returns true if another one follows.
+    /// After an element: returns true if another element follows.
     pub(super) fn separated(&mut self, close: TokenKind) -> bool {
         let fits = |kind: TokenKind| kind == TokenKind::Comma || kind == close;
         if !fits(self.peek()) && !self.is_recovering {
@@ -215,7 +216,7 @@ impl Parser<'_> {
         false
     }
 
-    /// Consumes the closing token of a list or map, unless its absence was reported before.
+    /// Consumes the closing token of a list or map, unless it was already reported as missing.
     pub(super) fn close(&mut self, close: TokenKind) {
         if self.peek() == close {
             self.advance();
@@ -224,7 +225,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Checks that the expression is at its end.
+    /// Checks that nothing follows the expression.
     pub(super) fn expect_end(&mut self) {
         if self.peek() != TokenKind::End {
             self.expect(TokenKind::End, |_| false);

@@ -1,7 +1,7 @@
 //! Runs the steps of a program.
 //!
-//! Each step is charged before it runs. Errors are values that `&&`, `||` and the macros `all` and `exists` may absorb.
-//! Exceeding the limit ends every evaluation.
+//! The cost of a step is charged before it runs. Errors are values, which `&&`, `||` and the macros `all` and `exists`
+//! may absorb. An exceeded limit is never absorbed.
 
 use super::{CallNode, FoldNode, Node, RegexNode};
 use crate::ast::FoldKind;
@@ -17,7 +17,7 @@ const MAKE_LIST: u64 = 10;
 const MAKE_MAP: u64 = 30;
 const MAKE_MESSAGE: u64 = 40;
 
-/// A run of a program.
+/// An evaluation of a program.
 pub(super) struct Run<'r, 'a> {
     variables: &'r [Value<'a>],
     meter: &'r mut Meter,
@@ -45,7 +45,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// A step with steps below it.
+    /// Evaluates a step that contains other steps.
     fn eval_within(&mut self, node: &'a Node) -> Outcome<'a> {
         match node {
             Node::Constant(_) | Node::Variable(_) | Node::Local(_) => self.eval(node),
@@ -90,7 +90,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// Logical and: false on either side absorbs an error on the other.
+    /// Logical and. If one side is false, an error on the other side is absorbed.
     fn and(&mut self, left: &'a Node, right: &'a Node) -> Outcome<'a> {
         let left = self.eval(left);
         if matches!(left, Ok(Value::Bool(false)) | Err(EvalError::TooCostly)) {
@@ -105,7 +105,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// Logical or: true on either side absorbs an error on the other.
+    /// Logical or. If one side is true, an error on the other side is absorbed.
     fn or(&mut self, left: &'a Node, right: &'a Node) -> Outcome<'a> {
         let left = self.eval(left);
         if matches!(left, Ok(Value::Bool(true)) | Err(EvalError::TooCostly)) {
@@ -193,7 +193,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn append(&mut self, slot: usize, element: &'a Node) -> Outcome<'a> {
         let element = self.eval(element)?;
-        // The name, the list and the concatenation.
+        // The costs of reading the accumulator, of creating a list, and of concatenating.
         self.meter.charge(STEP + MAKE_LIST + STEP)?;
         match std::mem::replace(&mut self.slots[slot], Ok(Value::Null))? {
             Value::List(List::Made(mut elements)) => {
@@ -218,7 +218,7 @@ impl<'r, 'a> Run<'r, 'a> {
             Value::Map(Map::Made(mut entries)) => {
                 let gathered = Rc::make_mut(&mut entries);
                 for (key, value) in added {
-                    // A key is searched among the existing ones.
+                    // Charged because the key is searched among the existing keys.
                     self.meter.charge_search(gathered.len())?;
                     if gathered.iter().any(|(other, _)| crate::values::equals(other, &key)) {
                         let text = crate::library::operators::key_text(&key);
@@ -281,7 +281,7 @@ impl<'r, 'a> Run<'r, 'a> {
         result
     }
 
-    /// Runs one step of a loop. Returns false if the loop ends.
+    /// Runs a loop for one element. Returns false if the loop ends.
     fn iterate(&mut self, fold: &'a FoldNode, first: Value<'a>, second: Value<'a>) -> Result<bool, EvalError> {
         let slot = fold.slot;
         self.slots.truncate(slot + 3);
@@ -294,13 +294,13 @@ impl<'r, 'a> Run<'r, 'a> {
                 if !matches!(self.eval(&fold.condition), Ok(Value::Bool(true))) {
                     return Ok(false);
                 }
-                // A failed step ends the loop, since an accumulator that is an error stays one.
+                // If the step fails, the loop ends, since the accumulator would stay an error.
                 let gathered = self.eval(&fold.step)?;
                 self.slots[slot] = Ok(gathered);
                 return Ok(true);
             }
         };
-        // Reads the accumulator, negated for `exists`.
+        // The costs of reading the accumulator. `exists` also negates it.
         self.meter.charge(if is_all { 2 * STEP } else { 3 * STEP })?;
         if matches!(self.slots[slot], Ok(Value::Bool(value)) if value == decided) {
             return Ok(false);
@@ -322,7 +322,7 @@ fn is_key(key: &Value<'_>) -> bool {
     matches!(key, Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Bool(_) | Value::Double(_))
 }
 
-/// The value of an optional.
+/// The value in an optional.
 fn optional(value: Value<'_>) -> Result<Option<Value<'_>>, EvalError> {
     match value {
         Value::Optional(value) => Ok(value.map(|value| (*value).clone())),
@@ -363,7 +363,7 @@ fn optional_select<'a>(operand: &Value<'a>, field: &str) -> Outcome<'a> {
     }
 }
 
-/// Creates a message. Well-known messages become the values they represent.
+/// Creates a message. A well-known message becomes the value that it represents.
 fn message<'a>(name: &str, fields: Vec<(Value<'a>, Value<'a>)>) -> Outcome<'a> {
     let field = |wanted: &str| {
         fields.iter().find(|(key, _)| matches!(key, Value::String(text) if **text == *wanted)).map(|(_, value)| value)

@@ -1,6 +1,7 @@
-//! Plans the steps of a checked expression.
+//! Turns a checked expression into steps.
 //!
-//! Constant work happens here: conversions of literals, regular expressions, lists of constants.
+//! Work on constants is done here: conversions of literals, parsing of regular expressions, and building lists of
+//! constants.
 
 use super::{CallNode, Constant, FoldNode, Node, RegexNode};
 use crate::ast::{Call, Expr, ExprKind, Fold, FoldKind, Literal};
@@ -124,11 +125,11 @@ impl Planner<'_> {
         let slot = self.locals.len();
         self.locals.push(fold.gathered.clone());
         self.locals.push(fold.variable.clone());
-        // A loop has slots for both variables, used or not.
+        // A loop has slots for two variables, even if it uses only one.
         self.locals.push(fold.second.clone().unwrap_or_default());
         let condition = self.node(&fold.condition)?;
         let step = match fold.shape {
-            // Only the predicate is planned. The loop joins it with the accumulator.
+            // Only the predicate is planned. Running the loop joins it with the accumulator.
             FoldKind::All | FoldKind::Exists => match &fold.step.kind {
                 ExprKind::Call(Call { args, .. }) if args.len() == 2 => self.node(&args[1])?,
                 _ => self.node(&fold.step)?,
@@ -143,7 +144,7 @@ impl Planner<'_> {
         Ok(Node::Fold(Box::new(fold)))
     }
 
-    /// A step of a loop, which adds to the accumulator in place.
+    /// Plans the step of a loop. It adds to the accumulator in place.
     fn step(&mut self, step: &Expr, slot: usize) -> Planned {
         let is_gathered = |expr: &Expr| expr.as_ident().is_some_and(|name| name == self.locals[slot]);
         if let ExprKind::Call(call) = &step.kind {
@@ -183,7 +184,7 @@ impl Planner<'_> {
                     return Ok(Node::OptionalSelect(self.boxed(operand)?, field.as_str().into()));
                 }
             }
-            // These evaluate their alternative only if necessary.
+            // These functions evaluate their argument only if it is needed.
             ("or", [other]) | ("orValue", [other]) => {
                 if let Some(target) = &call.target {
                     return self.or(expr, call, target, other);
@@ -215,7 +216,7 @@ impl Planner<'_> {
         Ok(Node::Call(Box::new(CallNode { native, rule, args })))
     }
 
-    /// `or` and `orValue`, as a conditional.
+    /// Plans `or` and `orValue` as a conditional.
     fn or(&mut self, expr: &Expr, call: &Call, target: &Expr, other: &Expr) -> Planned {
         let name = if call.function == "or" { "or" } else { "orValue" };
         let args = vec![self.node(target)?, self.node(other)?];
@@ -223,7 +224,7 @@ impl Planner<'_> {
         Ok(Node::Call(Box::new(CallNode { native, rule: self.rule(expr), args })))
     }
 
-    /// The constant regular expression of an argument, if it is a literal.
+    /// The regular expression in an argument, if it is a literal.
     fn pattern(&mut self, arg: Option<&Node>) -> Result<Option<Pattern>, EvalError> {
         let Some(Node::Constant(Constant::String(text))) = arg else {
             self.states = self.states.saturating_add(MAX_STATES);
@@ -234,7 +235,7 @@ impl Planner<'_> {
         Ok(Some(pattern))
     }
 
-    /// The cost rule of a call: that of its overload, if all candidates agree.
+    /// The cost rule of a call: the one on which all possible overloads agree, otherwise one step.
     fn rule(&self, expr: &Expr) -> CostRule {
         let rules = self.checked.calls.get(&expr.id).map_or(&[][..], Vec::as_slice);
         match rules.split_first() {
@@ -243,7 +244,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The function's qualified name, if the target is a part of it.
+    /// The function's qualified name, if the call's target is part of it.
     fn qualified(&self, call: &Call) -> Option<String> {
         let target = call.target.as_ref()?.as_qualified_name()?;
         let name = format!("{}.{}", target.trim_start_matches('.'), call.function);
@@ -263,7 +264,7 @@ fn native(name: &str) -> Option<Native> {
             [Value::Optional(None), other] => Ok(other.clone()),
             _ => Err(EvalError::no_overload()),
         }),
-        // Accumulators of loops are extended in place. These serve other calls of the same form.
+        // Loops extend their accumulators in place. These functions serve other calls of the same form.
         "cel.@mapInsert" => None,
         name => find(name),
     }

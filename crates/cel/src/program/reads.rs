@@ -1,6 +1,6 @@
-//! The fields of a variable that a program reads, as paths.
+//! Finds the fields of a variable that a program reads.
 //!
-//! The analysis uses the steps of a program and no values.
+//! The module analyses the steps of a program and needs no values.
 
 use super::{FoldNode, Node, Program};
 use crate::stack::with_room;
@@ -9,8 +9,8 @@ use crate::stack::with_room;
 type Way<'p> = Vec<&'p str>;
 
 impl Program {
-    /// The paths of a variable that the program reads. An empty path means the whole variable. Fields outside of these
-    /// paths, and not below one, do not affect the result.
+    /// The paths of the fields of a variable that the program reads. An empty path means the whole variable. Other
+    /// fields do not affect the result, unless they are below one of these.
     pub fn reads(&self, variable: &str) -> Vec<Vec<&str>> {
         let mut reads = Reads { place: self.names.iter().position(|name| name == variable), ways: Vec::new() };
         reads.look(&self.root);
@@ -32,7 +32,7 @@ impl<'p> Reads<'p> {
         }
     }
 
-    /// The path of a step that selects fields of the variable.
+    /// The path, if the step selects fields of the variable.
     fn way(&self, node: &'p Node) -> Option<Way<'p>> {
         let (mut node, mut way) = (node, Way::new());
         loop {

@@ -1,7 +1,7 @@
-//! Hash lookup of values: each lookup takes the time to read the value, whatever their number.
+//! Looks up values by hash. A lookup takes as long as reading the value, however many values there are.
 //!
-//! Equal values have equal hashes. Lists and maps are hashed regardless of order, since some are equal in any order.
-//! Hashes are keyed with a secret, so that clients cannot provoke collisions.
+//! Equal values have equal hashes. The hash of a list or map ignores the order, since some are equal in any order.
+//! Hashes depend on a secret, so that clients can't provoke collisions.
 
 use super::{Value, equals};
 use std::collections::HashMap;
@@ -54,7 +54,7 @@ fn hash(secret: &RandomState, value: &Value<'_>) -> u64 {
     let sum = |sum: u64, hash: u64| sum.wrapping_add(hash);
     match value {
         Value::Bool(value) => secret.hash_one(value),
-        // Numbers of different types may be equal.
+        // Numbers of different types may be equal, so all are hashed as doubles.
         Value::Int(number) => of_number(secret, *number as f64),
         Value::Uint(number) => of_number(secret, *number as f64),
         Value::Double(number) => of_number(secret, *number),
@@ -76,7 +76,7 @@ fn hash(secret: &RandomState, value: &Value<'_>) -> u64 {
         Value::Ip(address) => secret.hash_one(address),
         Value::Cidr(address, bits) => secret.hash_one((address, bits)),
         Value::Quantity(quantity) => secret.hash_one(quantity),
-        // Null has one value, and objects contain none of the others.
+        // Null has only one value. Values of the other types do not occur in objects, so collisions do not matter.
         Value::Null | Value::Semver(_) | Value::Format(_) | Value::Authorization(_) | Value::Fields(_) => {
             secret.hash_one(of)
         }
@@ -84,7 +84,7 @@ fn hash(secret: &RandomState, value: &Value<'_>) -> u64 {
 }
 
 fn of_number(secret: &RandomState, number: f64) -> u64 {
-    // Turns -0.0 into 0.0.
+    // Adding zero turns -0.0 into 0.0, which is equal to it.
     secret.hash_one((number + 0.0).to_bits())
 }
 

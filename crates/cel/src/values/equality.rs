@@ -1,7 +1,7 @@
 //! Equality and order of values.
 //!
-//! Numbers of different types are compared by value. Other values of different types are unequal, which is not an
-//! error. Lists of the tree that are declared as sets or maps are equal in any order.
+//! Numbers are compared by value, even if their types differ. Other values of different types are unequal, which is not
+//! an error. Lists of the object that are declared as sets or maps are equal in any order.
 
 use super::{Elements, List, Map, Value};
 use crate::decl::{Decl, DeclKind, ListKind};
@@ -36,7 +36,7 @@ pub fn equals(left: &Value<'_>, right: &Value<'_>) -> bool {
     }
 }
 
-/// The order of two values. `None` for types without an order, `Some(None)` for NaN.
+/// The order of two values. `None` for types without an order, `Some(None)` if a number is NaN.
 pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> {
     Some(Some(match (left, right) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
@@ -48,7 +48,7 @@ pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> 
     }))
 }
 
-/// The order of two numbers of any types. `None` for other values.
+/// The order of two numbers, of which the types may differ. `None` for other values.
 fn numbers(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> {
     Some(match (left, right) {
         (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
@@ -64,7 +64,7 @@ fn numbers(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> {
     })
 }
 
-/// As upstream, such numbers are compared as doubles if the double is in the range of the other type.
+/// As upstream, the numbers are compared as doubles if the double is in the range of the other type.
 fn double_and_whole(double: f64, whole: i128) -> Option<Ordering> {
     const BOUND: f64 = 1e30;
     if double.is_nan() {
@@ -87,10 +87,10 @@ fn same_lists(left: &List<'_>, right: &List<'_>) -> bool {
     if left.len() != right.len() {
         return false;
     }
-    // As upstream, the left list determines the comparison.
+    // As upstream, the declaration of the left list determines how the lists are compared.
     match list_kind(left) {
         Some(ListKind::Set | ListKind::Map(_)) => {
-            // Nearly all lists have the same order.
+            // Most lists have the same order, so the equal start is skipped first.
             let same = left.iter().zip(right.iter()).take_while(|(a, b)| equals(a, b)).count();
             if same == left.len() {
                 return true;
@@ -115,7 +115,8 @@ fn same_maps(left: &Map<'_>, right: &Map<'_>) -> bool {
     })
 }
 
-/// Concatenates two lists. Sets and map lists of the tree append new elements and replace those with equal keys.
+/// Concatenates two lists. If the left one is a set or map list of the object, new elements are appended, and elements
+/// with equal keys replaced.
 pub fn joined<'a>(left: &List<'a>, right: &List<'a>) -> Vec<Value<'a>> {
     match list_kind(left) {
         Some(ListKind::Set) => {
@@ -129,7 +130,7 @@ pub fn joined<'a>(left: &List<'a>, right: &List<'a>) -> Vec<Value<'a>> {
         }
         Some(ListKind::Map(keys)) => {
             let mut out: Vec<Value<'a>> = left.iter().collect();
-            // An element that is not an object has no keys and equals no other.
+            // An element that is not an object has no keys, so it equals no other.
             let mut known: Elements<'a> =
                 out.iter().map(|element| keys_of(element, keys).unwrap_or(Value::Null)).collect();
             for element in right.iter() {
@@ -152,7 +153,7 @@ pub fn joined<'a>(left: &List<'a>, right: &List<'a>) -> Vec<Value<'a>> {
     }
 }
 
-/// The key fields of an item of a map list.
+/// The values of the key fields of an item in a map list.
 fn keys_of<'a>(element: &Value<'a>, keys: &[String]) -> Option<Value<'a>> {
     let Value::Map(fields) = element else { return None };
     Some(Value::list(keys.iter().map(|key| Value::Optional(fields.field(key).map(Rc::new))).collect()))

@@ -1,6 +1,6 @@
 //! Converts values to JSON.
 //!
-//! Upstream converts them by way of protocol buffers, which its errors mention.
+//! Upstream converts values by way of protocol buffers, which its error messages mention.
 
 use super::Value;
 use crate::library::times::duration_text;
@@ -9,7 +9,7 @@ use keelson_meta::json;
 /// Converts the result of an expression to JSON.
 ///
 /// # Errors
-/// The reason in upstream's words.
+/// The value can't be converted, in upstream's words.
 pub fn to_json(value: &Value<'_>) -> Result<json::Value, String> {
     Ok(match value {
         Value::Null => json::Value::Null,
@@ -42,7 +42,7 @@ pub fn to_json(value: &Value<'_>) -> Result<json::Value, String> {
 }
 
 fn number(value: f64) -> Result<json::Value, String> {
-    // A number without a fraction is written as an integer, as Go writes it.
+    // As in Go, a number without a fraction is written as an integer, up to this limit.
     const WHOLE: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() < WHOLE {
         return Ok((value as i64).into());

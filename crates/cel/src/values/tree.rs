@@ -1,7 +1,8 @@
-//! Values of an object's tree.
+//! Values that come from an object's tree.
 //!
-//! A declaration determines the reading of a value, such as a string as a time. A declared object has its declared
-//! fields that are not null, under their names in expressions. Maps and undeclared data have all their members.
+//! A declaration determines how a value is read, for example a string as a time. An object with a declaration has only
+//! its declared fields that are not null, under their names in expressions. Maps and data without a declaration have
+//! all their members.
 
 use super::{List, Map, Text, Value};
 use crate::decl::{Decl, DeclKind};
@@ -48,7 +49,7 @@ fn whole(number: &json::Number) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() < 9.2e18).then_some(number as i64)
 }
 
-/// A string, read by its declaration. An unreadable one stays a string, since formats are validated elsewhere.
+/// Reads a string by its declaration. If it can't be read so, it stays a string, since formats are validated elsewhere.
 fn from_text<'a>(text: &'a str, decl: Option<&Decl>) -> Value<'a> {
     let plain = Value::String(Text::Borrowed(text));
     match decl.map(|decl| &decl.kind) {
@@ -87,7 +88,7 @@ impl<'a> TreeMap<'a> {
         }
     }
 
-    /// The value of a name in expressions.
+    /// The value of the field with this name in expressions.
     pub(super) fn get(&self, name: &str) -> Option<Value<'a>> {
         match self.decl {
             None => self.fields.get(name).map(|value| from_tree(value, None)),

@@ -1,7 +1,7 @@
 //! Encodes objects canonically.
 //!
-//! It records the extents of members of the object, of its metadata and of its other parts, so that later readers can
-//! skip them. Deeper values are written without extents.
+//! The encoder records the extents of the members of the object, of its metadata and of its other parts, so that later
+//! readers can skip them. Deeper values get no extents.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};
@@ -10,7 +10,8 @@ use super::{DETAILS, IDENTITY, MANAGED_FIELDS, METADATA_START, NEVER_STORED, wri
 use crate::cursor::Extents;
 use crate::json;
 
-/// The depth of recorded members below the object's own: those of `spec`, but not those of `spec.template`.
+/// The number of levels below the object's own whose members are recorded: the members of `spec` are, those of
+/// `spec.template` are not.
 const LEVELS: usize = 1;
 
 /// The text of an object and its extents. Reused for the next object.

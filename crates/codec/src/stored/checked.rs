@@ -1,8 +1,8 @@
 //! A stored object with the extents of its text.
 //!
 //! Stored bytes are read several times: for the offsets, for selected fields, for missing defaults. Validation reads
-//! every byte and records the end of each array and object, so that later readers can skip them. Encoding records the
-//! extents needed for own writes.
+//! every byte and records the end of each array and object, so that later readers can skip them. Encoding an object
+//! records the extents that its later readers need.
 
 use std::sync::Arc;
 
@@ -61,8 +61,8 @@ impl Checked {
         self.object.bytes.len() + self.extents.memory()
     }
 
-    /// The object with its repeated parts shared: `keep` receives each such text and returns the shared copy. Offsets
-    /// then refer to the [skeleton](StoredObject::skeleton).
+    /// The object with its repeated parts shared: `keep` receives the text of each such part and returns the shared
+    /// copy. The object's offsets then refer to the [skeleton](StoredObject::skeleton).
     pub fn shared(&self, keep: impl FnMut(&[u8]) -> Arc<[u8]>) -> StoredObject {
         self.object.cut(self.cursor(), keep).unwrap_or_else(|| self.object.clone())
     }

@@ -1,7 +1,7 @@
-//! The encoding of a stored value: the version of its kind that it is in, its form, and the key that encrypts it.
+//! The encoding of a stored value: the version of its kind, its format, and the key that encrypts it.
 //!
-//! An outdated form requires a rewrite too, not only an outdated version. For example, protobuf from another server is
-//! read but never written.
+//! A value must be rewritten if its version is outdated, and also if its format is. For example, values in protobuf
+//! from another server are read, but never written.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use super::StoredObject;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Encoding {
     form: Form,
-    /// The number of its seal in the store, 0 for none.
+    /// The number of the seal that encrypts the value in the store; 0 without encryption.
     seal: u16,
     api_version: Box<str>,
 }
 
-/// The form of a value.
+/// The format of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
     Json,
@@ -24,22 +24,24 @@ enum Form {
 }
 
 impl Encoding {
-    /// That of a value, which is this object, under the seal of this number.
+    /// The encoding of a stored value under the seal with this number. `object` is the decoded value.
     pub fn of(value: &[u8], object: &StoredObject, seal: u16) -> Self {
         Self { form: Form::of(value), seal, api_version: object.api_version().into() }
     }
 
-    /// Whether it is that of a value, which is this object.
+    /// Returns true if this is the encoding of a stored value under the seal with this number. `object` is the decoded
+    /// value.
     pub fn is_of(&self, value: &[u8], object: &StoredObject, seal: u16) -> bool {
         self.seal == seal && self.form == Form::of(value) && *self.api_version == *object.api_version()
     }
 
-    /// Whether it is stored under the seal of this number.
+    /// Returns true if the seal with this number encrypts the value.
     pub fn is_sealed_by(&self, seal: u16) -> bool {
         self.seal == seal
     }
 
-    /// Whether an object that is stored in this `apiVersion` would be written so today, whatever its seal.
+    /// Returns true if this server would write an object of this `apiVersion` in this version and format today. Ignores
+    /// the seal.
     pub fn is_current(&self, api_version: &str) -> bool {
         self.form == Form::Json && *self.api_version == *api_version
     }

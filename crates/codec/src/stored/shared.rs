@@ -1,8 +1,8 @@
-//! Shares parts that are equal in many objects.
+//! Shares the parts of objects that are equal in many objects.
 //!
 //! Field ownership (`fieldsV1` in `metadata.managedFields`) is often half of an object, and equal in all objects with
-//! the same history. Caches cut these members out of the bytes and keep each text once. The rest is still JSON, the
-//! skeleton. The parts are inserted again while it is copied.
+//! the same history. Caches cut these members out of the bytes and keep each text once. The remaining text is still
+//! JSON; it is called the skeleton. Copying an object inserts the parts again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use bytes::Bytes;
 use super::{MANAGED_FIELDS, METADATA_START, StoredObject};
 use crate::cursor::Cursor;
 
-/// The member that is cut out, unless it is the first of its object, which does not occur.
+/// The member that is cut out. If it is the first of its object, which does not occur, it stays.
 const MEMBER: &str = "fieldsV1";
-/// The minimum size of a shared part in bytes. Shorter ones do not pay for the pointer.
+/// The minimum size of a shared part in bytes. Sharing a shorter one would save less than its pointer takes.
 const LEAST_BYTES: usize = 128;
 
 /// A shared text, and its offset in the skeleton.
@@ -28,8 +28,8 @@ pub(super) struct Part {
 pub(super) type Parts = Option<Arc<[Part]>>;
 
 impl StoredObject {
-    /// The object with its repeated parts shared: `keep` receives each such text and returns the shared copy. `cursor`
-    /// is at the start of the text. `None` if nothing is shared.
+    /// The object with its repeated parts shared: `keep` receives the text of each such part and returns the shared
+    /// copy. `cursor` is at the start of the text. `None` if the object has no such part.
     pub(super) fn cut(&self, cursor: Cursor<'_>, mut keep: impl FnMut(&[u8]) -> Arc<[u8]>) -> Option<Self> {
         let members = members(cursor, self.body as usize);
         if members.is_empty() || self.parts.is_some() {
@@ -58,7 +58,7 @@ impl StoredObject {
         std::str::from_utf8(&self.bytes).unwrap_or_default()
     }
 
-    /// The offset in the skeleton of an offset in the text, which must not be in a shared part.
+    /// Converts an offset in the full text to an offset in the skeleton. It must not be within a shared part.
     pub fn place_of(&self, in_text: u32) -> u32 {
         let mut gone = 0;
         for part in self.parts.as_deref().unwrap_or_default() {

@@ -1,7 +1,7 @@
 //! The summary of an object for a cache: names, labels, owners and some fields, read from its bytes while the rest is
 //! skipped.
 //!
-//! The bytes are validated before, so only the limits of the summary can fail.
+//! The bytes are already validated, so only the limits of the summary can fail.
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -36,7 +36,7 @@ pub struct Summary<'a> {
     pub marks: Marks,
 }
 
-/// The offsets of parts of a stored object, if known, from which a search for a member can start.
+/// The offsets of parts of a stored object, as far as known. A search for a member can start at them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The end of the metadata, which nearly always precedes the spec. 0 if unknown.
@@ -46,7 +46,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// The position from which a cursor finds a member of the object. `None` if unknown.
+    /// The offset from which a cursor finds this member of the object. `None` if unknown.
     pub fn before(&self, member: &str) -> Option<usize> {
         match member {
             "kind" | "apiVersion" | "metadata" => None,
@@ -55,7 +55,7 @@ impl Marks {
         }
     }
 
-    /// The offsets in the [skeleton](StoredObject::skeleton) of the object.
+    /// Converts the offsets to those in the [skeleton](StoredObject::skeleton) of the object.
     #[must_use]
     pub fn in_skeleton_of(self, object: &StoredObject) -> Self {
         let Self { behind_metadata, status } = self;
@@ -161,7 +161,7 @@ fn labels<'a>(cursor: &mut Cursor<'a>) -> Result<Labels<'a>, DecodeError> {
     Ok(labels)
 }
 
-/// Follows up to 64 paths at once. A set of paths is a mask of their indexes.
+/// Follows up to 64 paths at once. A set of paths is a bit mask of their indexes.
 struct Follow<'p, 'f, 'a> {
     paths: &'p [FieldPath],
     found: &'f mut [Cow<'a, str>],
@@ -178,7 +178,7 @@ impl<'a> Follow<'_, '_, 'a> {
         }
     }
 
-    /// Visits one member of an object at `depth` and returns the paths that lead through it.
+    /// Visits one member of an object at `depth`. Returns the paths whose next step is this member.
     fn member(&mut self, cursor: &mut Cursor<'a>, key: RawText<'a>, depth: usize, active: u64) -> u64 {
         let through = match key.plain() {
             Some(name) => self.matching(active, depth, |step| step.as_bytes() == name),

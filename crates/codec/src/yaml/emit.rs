@@ -1,7 +1,8 @@
 //! Writes YAML text from the values of a JSON text, in the layout of `go-yaml` v2.
 //!
-//! Block style throughout, two spaces per level, sequences in mappings not indented, lines folded at the first space
-//! past column 80. Strings are plain if possible, literal blocks if they have line breaks, and quoted otherwise.
+//! The style is block style throughout: two spaces per level, sequences in mappings not indented, lines folded at the
+//! first space past column 80. Strings are plain if possible, literal blocks if they have line breaks, and quoted
+//! otherwise.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,14 +28,14 @@ const BREAK_AND_SPACES: &[u8; 65] = b"\n                                        
 
 /// Writes the values of a tape.
 ///
-/// Unfinished values are on an explicit stack, so that a document can be written in pieces. The indentation of a deep
-/// one is hundreds of times as long as its content.
+/// Values that are not completely written are on an explicit stack, so that a document can be written in pieces. The
+/// indentation of a deep document may be hundreds of times as long as its content.
 #[derive(Debug)]
 pub(super) struct Emitter<T> {
     tape: Tape<T>,
     /// The open sequences and mappings, outermost first.
     open: Vec<Open>,
-    /// The members of those mappings, outermost first.
+    /// The members of the open mappings, outermost first.
     members: Vec<TapeIndex>,
     writer: Writer,
 }
@@ -47,7 +48,7 @@ enum Open {
         end: TapeIndex,
         indent: usize,
     },
-    /// Its members are at `start` to `end` on the stack of members.
+    /// The members are at `start` to `end` on the stack of members.
     Mapping {
         start: usize,
         next: usize,
@@ -68,7 +69,7 @@ enum Context {
 }
 
 impl<T: AsRef<str>> Emitter<T> {
-    /// Writes a whole document, appended to `out`, which is empty or ends in a line break.
+    /// Appends a whole document to `out`, which must be empty or end in a line break.
     pub(super) fn document(tape: Tape<T>, out: Vec<u8>) -> Vec<u8> {
         let mut emitter = Self::of_document(tape, out);
         emitter.write(usize::MAX);
@@ -174,7 +175,7 @@ impl<T: AsRef<str>> Emitter<T> {
         let end = self.members.len();
         let members = &mut self.members[start..];
         let compare = |a: &TapeIndex, b: &TapeIndex| order::natural(tape.key(*a), tape.key(*b));
-        // Most are sorted already.
+        // Most members are sorted already.
         if !members.is_sorted_by(|a, b| compare(a, b).is_le()) {
             members.sort_by(compare);
         }
@@ -199,7 +200,8 @@ impl<T: AsRef<str>> Emitter<T> {
     }
 }
 
-/// Returns true for a character that a terminal interprets, except line feeds and tabs, which the styles handle.
+/// Returns true for a character that a terminal interprets. Line feeds and tabs are excluded, since the styles handle
+/// them.
 fn acts_on_a_terminal(char: char) -> bool {
     !matches!(char, '\n' | '\t') && acts(char)
 }
@@ -209,9 +211,9 @@ fn acts_on_a_terminal(char: char) -> bool {
 struct Writer {
     out: Vec<u8>,
     column: usize,
-    /// The last character was a space that separates tokens.
+    /// True if the last character was a space that separates tokens.
     whitespace: bool,
-    /// The current line has only indentation and indicators that start a nested node.
+    /// True if the current line has only indentation and indicators that start a nested node.
     indention: bool,
     /// True to escape characters that a terminal interprets, which `go-yaml` prints literally.
     for_terminals: bool,

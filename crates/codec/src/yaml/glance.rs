@@ -1,19 +1,20 @@
-//! Classifies the characters of a text in one pass, to decide how it can be written.
+//! Classifies the characters of a text in one pass, to decide in which style it can be written.
 //!
-//! It decides only where the rules of `go-yaml` leave no doubt. Nearly all texts of objects are names, times, paths and
-//! keys, and applying all rules takes ten times as long as writing the text.
+//! This module decides only if the rules of `go-yaml` leave no doubt. Nearly all texts in objects are names, times,
+//! paths and keys. Applying all rules takes ten times as long as writing the text.
 
 use super::scalar::{Meaning, meaning};
 
-/// A space.
+/// The text has a space.
 pub(super) const SPACE: u8 = 1;
-/// Not printable ASCII: it may need an escape or be a line break, and its width differs from its length.
+/// The text has a byte that is not printable ASCII: it may need an escape or be a line break, and its width may differ
+/// from its length.
 pub(super) const ODD: u8 = 1 << 1;
-/// A possible end of a key or start of a comment: `:` and `#`.
+/// The text has `:` or `#`, which may end a key or start a comment.
 const SEPARATOR: u8 = 1 << 2;
-/// A letter that does not occur in numbers.
+/// The text has a letter that does not occur in numbers.
 const LETTER: u8 = 1 << 3;
-/// Not a digit.
+/// The text has a byte that is not a digit.
 const OTHER: u8 = 1 << 4;
 
 /// The classes of every byte.
@@ -33,9 +34,9 @@ const CLASSES: [u8; 256] = {
     classes
 };
 
-/// The maximum length of words with another meaning than text, such as `null` and `false`.
+/// The length of the longest words with another meaning than text, such as `false`.
 const LONGEST_WORD_BYTES: usize = 5;
-/// The digits of a number that always fits.
+/// The number of digits that an integer always has room for.
 const DIGITS: usize = 18;
 /// The form of times in objects.
 const TIME: &[u8; 20] = b"0000-00-00T00:00:00Z";
@@ -66,17 +67,17 @@ impl Look {
         self.0 & class == 0
     }
 
-    /// The style of a text with these classes.
+    /// Decides the style of this text.
     pub(super) fn verdict(self, text: &str) -> Verdict {
         let plain = match text.as_bytes() {
             [] => return Verdict::Quoted,
             _ if !self.lacks(ODD) => false,
             [b'/' | b'(' | b'$' | b';' | b'^', ..] => true,
-            // The key of a field set's own membership.
+            // The key that makes a field of a field set a member itself.
             [b'.'] => true,
             [b'-', b'-', third, ..] => third.is_ascii_alphabetic() && !self.lacks(LETTER),
             [b'0'..=b'9', ..] if is_number_or_time(self, text) => return Verdict::Quoted,
-            // A text that begins like a date may be a time.
+            // A text that begins like a date may be a time, which is not plain.
             [b'0'..=b'9', rest @ ..] => !self.lacks(LETTER) && rest.get(3) != Some(&b'-'),
             [first, ..] if first.is_ascii_alphabetic() => {
                 text.len() > LONGEST_WORD_BYTES || meaning(text) == Meaning::Text

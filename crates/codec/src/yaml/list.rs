@@ -1,7 +1,7 @@
-//! The frame around the items of a YAML list.
+//! The text of a YAML list around its items.
 //!
 //! The keys of a document are sorted, so the metadata comes after the items: `apiVersion`, `items`, `kind`, `metadata`.
-//! A table has its rows last. Items are written one by one, so that a list is never a value tree as a whole.
+//! In a table, the rows come last. Items are written one by one, so that no value tree of the whole list is built.
 
 use keelson_meta::json::{Map, Value};
 
@@ -9,8 +9,8 @@ use super::emit::Emitter;
 use super::order;
 use super::tape::Tape;
 
-/// Writes a list item by item. The concatenated output is the document of `sigs.k8s.io/yaml`. The writer does not
-/// change, so parts of a list can be written in parallel.
+/// Writes a list item by item. The concatenated output is the document of `sigs.k8s.io/yaml`. Writing does not change
+/// the writer, so parts of a list can be written in parallel.
 #[derive(Clone, Debug)]
 pub struct ListWriter {
     /// The key of the items.
@@ -51,7 +51,7 @@ impl ListWriter {
     }
 }
 
-/// The members as a document. Empty without members.
+/// Formats these members as a document. Empty without members.
 fn document(members: Map) -> Vec<u8> {
     if members.is_empty() { Vec::new() } else { super::to_vec(&Value::Object(members)) }
 }

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 /// Compares two keys by the first difference: letters after other characters, runs of digits by value.
 pub(super) fn natural(a: &str, b: &str) -> Ordering {
-    // Most keys differ first in a letter, which decides.
+    // Most keys first differ in a letter, which decides the order.
     let differing = a.bytes().zip(b.bytes()).find(|(a, b)| a != b);
     if let Some((next_a, next_b)) = differing
         && next_a.is_ascii_alphabetic()
@@ -31,7 +31,7 @@ pub(super) fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Returns true if the text ends in digits that are not all zero, in which case a following zero counts.
+/// Returns true if the text ends in digits that are not all zero. Then a following zero is significant.
 fn ends_in_number(text: &str) -> bool {
     text.chars().rev().take_while(char::is_ascii_digit).any(|digit| digit != '0')
 }

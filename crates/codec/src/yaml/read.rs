@@ -1,7 +1,7 @@
 //! Builds a value tree from the tokens of a YAML text.
 //!
-//! The grammar is YAML 1.1 as `go-yaml` v2 reads it, with its error texts. Plain scalars get their types in
-//! `scalar.rs`. Anchors and aliases are refused, so that a document can't become larger than its text.
+//! The grammar is YAML 1.1 as `go-yaml` v2 reads it, with its error texts. `scalar.rs` determines the types of plain
+//! scalars. Anchors and aliases are refused, so that a document can't become larger than its text.
 
 use std::borrow::Cow;
 
@@ -46,23 +46,23 @@ pub(super) fn document(text: &str) -> Result<Parsed, YamlError> {
 
 struct Reader<'t> {
     scanner: Scanner<'t>,
-    /// The prefixes of tag handles, from directives.
+    /// The prefixes that directives assign to tag handles.
     handles: Vec<(&'t str, Cow<'t, str>)>,
     duplicates: Duplicates,
-    /// Members of the open mappings. A complete mapping drains its own.
+    /// Members of the open mappings. A complete mapping takes its members from here.
     members: Vec<Slot>,
-    /// Their keys.
+    /// The positions of the keys of these members.
     keys: Vec<Stands>,
 }
 
-/// The position of a value, which limits its style.
+/// The position of a value, which determines the styles that are allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In a collection in flow style: nothing in block style.
+    /// In a flow-style collection: no value in block style.
     Flow,
-    /// Any value except a sequence that is not indented.
+    /// Any value, except a sequence that is not indented.
     Block,
-    /// Any value: the key or value of a mapping in block style.
+    /// Any value: the position of a key or value of a mapping in block style.
     Member,
 }
 
@@ -115,7 +115,7 @@ impl<'t> Reader<'t> {
         ))
     }
 
-    /// Checks that only empty documents follow.
+    /// Checks that no further document with content follows.
     fn end(&mut self) -> Result<(), YamlError> {
         let mut begins = false;
         loop {
@@ -180,7 +180,7 @@ impl<'t> Reader<'t> {
         Ok(Some([prefix, &suffix].concat().into()))
     }
 
-    /// The entries of a sequence in block style. One that is not indented has no end token.
+    /// Reads the entries of a sequence in block style. A sequence that is not indented has no end token.
     fn entries(&mut self, opened: Mark, depth: usize, is_indented: bool) -> Result<Value, YamlError> {
         let mut array = Vec::new();
         loop {
@@ -236,7 +236,7 @@ impl<'t> Reader<'t> {
         Ok(goes_on)
     }
 
-    /// A single-member mapping within a sequence in flow style.
+    /// Reads a mapping with a single member within a sequence in flow style.
     fn pair(&mut self, depth: usize) -> Result<Value, YamlError> {
         let (_, mark) = self.scanner.take()?;
         let mut map = Map::new();
@@ -266,7 +266,7 @@ impl<'t> Reader<'t> {
         let mut mapping = self.begin(opened);
         while self.goes_on(mapping.is_empty(self), &Token::FlowMappingEnd, "did not find expected ',' or '}'")? {
             let (token, mark) = self.scanner.peek()?;
-            // Only a key found by the scanner has a value.
+            // Only a key that the scanner found has a value.
             let has_value = *token == Token::Key;
             if has_value {
                 self.scanner.take()?;
@@ -369,7 +369,7 @@ struct Mapping {
     opened: Mark,
     /// The index of its first member among those of all mappings.
     start: usize,
-    /// Members beyond [`LARGE_MAPPING`] go into this map directly, so that repeated keys take no memory.
+    /// Members beyond [`LARGE_MAPPING`] are put directly into this map, so that repeated keys take no memory.
     large: Option<Map>,
 }
 
@@ -438,7 +438,7 @@ impl Name {
     }
 }
 
-/// The position of a key, and the line of its value, which the report of a duplicate has.
+/// The position of a key, and the line of its value for the report of a duplicate.
 struct Stands {
     at: Mark,
     line: usize,
@@ -455,15 +455,15 @@ impl Stands {
     }
 }
 
-/// The maximum number of elements or members of a text. Commas and lines within texts are counted too, and only cost
-/// unused capacity.
+/// The maximum number of elements or members in a text. It also counts commas and lines within strings, which only
+/// costs unused capacity.
 fn ends_of_elements(text: &[u8]) -> usize {
     count_any(text, *b",\n")
 }
 
 const NULL_KEY: &str = "a key must not be null";
 
-/// A float key, which Go formats with single precision.
+/// A float as a key, which Go formats with single precision.
 #[expect(clippy::cast_possible_truncation, reason = "Go rounds it, too")]
 fn float_key(number: f64) -> String {
     match number as f32 {
@@ -505,7 +505,7 @@ fn resolve<'s>(
             }
             found
         }
-        // Application tags leave the text unchanged.
+        // A tag of an application leaves the text unchanged.
         None | Some(_) => Meaning::Text,
     };
     Ok((resolved, text))

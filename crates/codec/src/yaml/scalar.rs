@@ -1,6 +1,7 @@
 //! The types of plain scalars by the rules of `go-yaml` v2, a lenient YAML 1.1.
 //!
-//! The reader uses it to type plain text, the writer to find strings that would lose their type.
+//! The reader uses it to type plain text. The writer uses it to find strings that would lose their type if they were
+//! written plain.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,7 @@ pub(super) enum Meaning {
     Unsigned(u64),
     /// May be infinite or not a number, which JSON cannot hold.
     Float(f64),
-    /// A string that other readers parse as a time.
+    /// A string that other YAML readers parse as a time.
     Timestamp,
     /// The key `<<`.
     Merge,
@@ -39,8 +40,8 @@ pub(super) fn meaning(text: &str) -> Meaning {
     }
 }
 
-/// Returns true for a number in base 60 in YAML 1.1, such as `12:30:45`. It is a string here, but written with quotes
-/// for other readers.
+/// Returns true for a number in base 60 in YAML 1.1, such as `12:30:45`. It is a string here, but it is written with
+/// quotes for other readers.
 pub(super) fn is_base_60(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (groups, fraction) = digits.split_once('.').map_or((digits, ""), |(groups, fraction)| (groups, fraction));
@@ -86,7 +87,7 @@ fn integer(text: &str) -> Option<Meaning> {
         [b'0', _, ..] => (8, &digits[1..]),
         _ => (10, digits),
     };
-    // The standard library's parser would accept a second sign.
+    // Without this check the standard library's parser would accept a second sign.
     if !digits.starts_with(|first: char| first.is_ascii_alphanumeric()) {
         return None;
     }
@@ -117,8 +118,8 @@ fn float(text: &str) -> Option<Meaning> {
     text.parse().ok().filter(|number: &f64| number.is_finite()).map(Meaning::Float)
 }
 
-/// Returns true for the form of `go-yaml`'s times: a date, or a date and a time of day. Ranges are not checked, so a
-/// few more strings than necessary are quoted.
+/// Returns true for a text in the form of `go-yaml`'s times: a date, or a date and a time of day. Ranges are not
+/// checked, so a few more strings than necessary are quoted.
 fn is_timestamp(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.len() < 8 || !bytes[..4].iter().all(u8::is_ascii_digit) || bytes[4] != b'-' {

@@ -1,7 +1,7 @@
-//! The scanner of YAML 1.1: it finds the tokens that `go-yaml` finds, including tokens for indentation.
+//! Splits YAML 1.1 into tokens. It finds the tokens that `go-yaml` finds, including tokens for indentation.
 //!
-//! A key is recognized at the `:` after it. It may take one line and at most [`KEY_CHARACTERS`], which bounds the
-//! pending tokens.
+//! A key is recognized only at the `:` after it. It must be on one line and have at most [`KEY_CHARACTERS`], which
+//! limits the pending tokens.
 
 mod scalars;
 mod tags;
@@ -59,15 +59,15 @@ pub(super) enum Token<'t> {
     },
 }
 
-/// A token that may be the start of a key.
+/// A token that becomes the start of a key if a `:` follows.
 #[derive(Clone, Copy)]
 struct PossibleKey {
-    /// The number of its first token.
+    /// The number of the token.
     token: usize,
     /// The number of enclosing collections in flow style.
     level: usize,
     mark: Mark,
-    /// Only a key is valid there.
+    /// True if any other token than a key would be a fault here.
     is_required: bool,
 }
 
@@ -75,9 +75,9 @@ struct PossibleKey {
 pub(super) struct Scanner<'t> {
     cursor: Cursor<'t>,
     tokens: VecDeque<(Token<'t>, Mark)>,
-    /// The number of consumed tokens.
+    /// The number of tokens consumed so far.
     taken: usize,
-    /// Possible keys in the order of the text, at most one for each level.
+    /// Tokens that may start a key, in the order of the text, at most one for each level.
     keys: VecDeque<PossibleKey>,
     /// The number of open collections in flow style.
     level: usize,
@@ -130,7 +130,7 @@ impl<'t> Scanner<'t> {
         Ok(self.tokens.pop_front().expect("one was looked at"))
     }
 
-    /// Returns true if more text has to be scanned before the next token is final.
+    /// Returns true if more text must be scanned before it is known whether the next token starts a key.
     fn waits(&mut self) -> Result<bool, YamlError> {
         if self.tokens.is_empty() {
             return Ok(true);
@@ -214,8 +214,8 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Begins a collection in block style if the indentation is larger than that of the enclosing one. `number` is the
-    /// token before which it begins, if that is not the next one.
+    /// Begins a collection in block style if the column is larger than the indentation of the enclosing one. `number`
+    /// is the token before which it begins; `None` for the next one.
     fn open_block(&mut self, mark: Mark, number: Option<usize>, token: Token<'t>) -> Result<(), YamlError> {
         let column = columns(mark);
         if self.level > 0 || self.indent >= column {
@@ -244,13 +244,13 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Removes the possible key of this level.
+    /// Removes the token of this level that may start a key.
     fn pop_key(&mut self) -> Option<PossibleKey> {
         let is_here = self.keys.back().is_some_and(|key| key.level == self.level);
         if is_here { self.keys.pop_back() } else { None }
     }
 
-    /// Rules out a key on this level.
+    /// Records that no key starts on this level any more.
     fn forget_key(&mut self) -> Result<(), YamlError> {
         match self.pop_key() {
             Some(key) if key.is_required => Err(self.no_value()),

@@ -1,6 +1,6 @@
 //! The style in which `go-yaml` writes a string: plain if possible, otherwise quoted or as a literal block.
 //!
-//! All rules are applied here. Most strings are decided before by one [`look`](super::glance::look).
+//! This module applies all rules. For most strings one [`look`](super::glance::look) decides before that.
 
 use super::scalar::{Meaning, is_base_60, meaning};
 
@@ -13,7 +13,7 @@ pub(super) enum Style {
     Literal,
 }
 
-/// The style of a text by all rules. One [`look`] decides most plain texts without them.
+/// Determines the style of a text by all rules. For most plain texts, one [`look`] decides without them.
 pub(super) fn style(text: &str, key: bool) -> Style {
     let shape = Styles::of(text);
     let wanted = if text.contains('\n') {
@@ -71,8 +71,8 @@ pub(super) fn is_break(char: char) -> bool {
     matches!(char, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Returns true for characters that `go-yaml` prints literally. It supports only the basic plane. Line breaks other
-/// than `\n` are excluded too, because YAML 1.2 does not treat them as line breaks.
+/// Returns true for characters that `go-yaml` prints literally. Characters above U+FFFF are not among them. Line breaks
+/// other than `\n` are excluded too, because YAML 1.2 does not treat them as line breaks.
 fn is_printable(char: char) -> bool {
     match char {
         ' '..='~' | '\u{a0}'..='\u{d7ff}' => !is_break(char),

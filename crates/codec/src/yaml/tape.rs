@@ -1,15 +1,15 @@
-//! A JSON text as a flat list of its values in order, for the emitter, which has to know an object's keys before it
-//! writes the first.
+//! Reads a JSON text into a flat list of its values, in order. The YAML writer needs it to know all keys of an object
+//! before it writes the first.
 //!
-//! An [`Outline`](crate::Outline) serves readers of fields. A tape is built for each written object, and only has
-//! positions in the text. The text must be compact and valid. On other texts the tape is wrong, but reading it never
-//! panics and always ends.
+//! A tape is built for each written object, and only has positions in the text. Code that reads fields uses an
+//! [`Outline`](crate::Outline). The text must be compact and valid. For any other text the tape is wrong, but reading
+//! it never panics and always ends.
 
 use crate::cursor::quote_or_backslash;
 use crate::room::{Rest, count_values};
 use crate::syntax::MAX_DEPTH;
 
-/// The approximate bytes of an object for each value.
+/// The approximate number of bytes of an object for each value, for reserving memory.
 const BYTES_PER_VALUE: usize = 16;
 
 /// The values of one text, which may be borrowed or shared.

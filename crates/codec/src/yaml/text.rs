@@ -1,7 +1,7 @@
-//! A YAML text with the current position, counted as YAML 1.1 does.
+//! A YAML text and the current position in it. Lines are counted as YAML 1.1 does.
 //!
-//! It reads byte by byte. Bytes after the end are zero, which no valid text contains: [`check_characters`] refuses
-//! control characters first.
+//! The text is read byte by byte. Beyond its end, bytes read as zero. No valid text contains a zero byte, since
+//! [`check_characters`] refuses control characters first.
 
 use super::YamlError;
 
@@ -30,7 +30,7 @@ impl Mark {
 /// # Errors
 /// The first control character except tab, line feed, carriage return and next line, and the first noncharacter.
 pub(super) fn check_characters(text: &str) -> Result<(), YamlError> {
-    // Bytes first, since most texts are printable ASCII.
+    // Checks bytes first, since most texts are printable ASCII.
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t' | b'\r');
     if text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) {
         return Ok(());
@@ -166,7 +166,7 @@ impl<'t> Cursor<'t> {
 
     /// An error at this position.
     pub(super) fn error(&self, problem: &str) -> YamlError {
-        // As go-yaml, which omits the number of the first line.
+        // As `go-yaml`, which omits the number of the first line.
         let line = if self.mark.line == 0 { 0 } else { self.mark.line_number() };
         YamlError { line, problem: problem.to_owned() }
     }

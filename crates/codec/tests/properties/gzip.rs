@@ -1,6 +1,7 @@
-//! A gzip member assembled from blocks, unpacked by another implementation.
+//! Assembles a gzip member from blocks, and decompresses it with another implementation.
 //!
-//! Lists send blocks that were compressed at different times, so any split has to make one valid member.
+//! Lists send blocks that were compressed at different times, so every way of splitting a text must make one valid
+//! member.
 
 use std::io::Read;
 
@@ -9,7 +10,7 @@ use keelson_codec::{DeflateBlock, MemberWriter};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Sends blocks as a response and unpacks it.
+/// Assembles a response from blocks and decompresses it.
 fn sent_and_unpacked(texts: &[Vec<u8>], level: u32) -> Vec<u8> {
     let mut member = MemberWriter::new();
     let mut sent = MemberWriter::header().to_vec();

@@ -1,6 +1,6 @@
-//! JSON: round trips, errors of damaged texts, and unchanged values after indenting.
+//! JSON: round trips, errors of damaged texts, and values that stay the same after indenting.
 //!
-//! Values come from `strategies.rs`. Speed is measured elsewhere.
+//! Values come from `strategies.rs`. Benchmarks of speed are elsewhere.
 
 use keelson_codec::json::{self, JsonError, MAX_DEPTH};
 use keelson_codec::pretty;

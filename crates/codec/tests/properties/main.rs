@@ -1,4 +1,4 @@
-//! Properties of the codecs with generated values and texts.
+//! Properties of the codecs, with generated values and texts.
 //!
 //! Each format has a module. Examples from clients are in the unit tests of each codec.
 

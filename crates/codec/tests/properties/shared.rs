@@ -1,6 +1,6 @@
-//! Objects with shared parts equal objects without.
+//! Objects with shared parts equal the same objects without them.
 //!
-//! Both forms are written in every supported way, and compared.
+//! Both forms are written in every supported way, and the results compared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use crate::strategies::object;
 
-/// The owned fields of a manager, in any form that foreign text may have.
+/// The owned fields of a manager, in any form that another program may write.
 fn owned() -> impl Strategy<Value = Value> {
     let fields = |count: usize| (0..count).map(|at| (format!("f:field{at}"), json!({}))).collect::<Value>();
     prop_oneof![
@@ -66,7 +66,7 @@ proptest! {
     }
 }
 
-/// Checks that the shared object equals the other.
+/// Checks that the shared object equals the one without shared parts.
 fn check(checked: &Checked, shared: &StoredObject) {
     let (plain, revision) = (checked.object(), Revision::new(71));
     assert_eq!(shared, plain);
@@ -80,7 +80,7 @@ fn check(checked: &Checked, shared: &StoredObject) {
     assert_eq!(shared.decode_apart(revision), plain.decode_apart(revision));
     assert_eq!(shared.managed_fields_text(), plain.managed_fields_text());
     assert_eq!((shared.uid(), shared.kind(), shared.api_version()), (plain.uid(), plain.kind(), plain.api_version()));
-    // The skeleton is an object too, and its summary refers to the same places.
+    // The skeleton is a JSON object too, and the offsets in its summary refer to the same parts.
     let _: Value = serde_json::from_slice(shared.skeleton()).unwrap();
     let fields = [FieldPath::parse("status.phase")];
     let (of_plain, of_shared) = (checked.summary(&fields).unwrap(), shared.summary(&fields).unwrap());

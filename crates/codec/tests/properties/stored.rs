@@ -1,6 +1,6 @@
 //! Stored objects survive a round trip, and summaries agree with whole objects.
 //!
-//! Summaries are read from bytes without a tree, so they are compared with a summary of the tree.
+//! Summaries are read from bytes without a tree. The tests compare them with summaries computed from the tree.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! Generators of texts, values, objects and broken JSON.
 //!
-//! They prefer the odd characters and numbers on which encoders differ.
+//! The generators prefer the unusual characters and numbers for which encoders differ.
 
 use keelson_meta::json::{Map, Value, json};
 use proptest::collection::vec;
@@ -128,7 +128,7 @@ fn labels() -> impl Strategy<Value = Value> {
     vec((text(), text()), 0..4).prop_map(|labels| Value::Object(labels.into_iter().collect()))
 }
 
-/// Turns strategies of optional members into one of an object with its members in any order.
+/// Combines strategies of optional members into a strategy of objects with their members in any order.
 trait ShuffleMembers {
     fn prop_shuffle_members(self) -> BoxedStrategy<Map>;
 }

@@ -1,4 +1,4 @@
-//! YAML: round trips, by item and as a whole.
+//! YAML: round trips, of single items and of whole documents.
 //!
 //! Documents of other writers are in the unit tests of the reader.
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use crate::start;
 use crate::strategies::value;
 
-/// Go's JSON writer, through which YAML passes, does not distinguish `1.0` from `1`.
+/// YAML passes through Go's JSON writer, which does not distinguish `1.0` from `1`.
 fn as_go_has_it(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -206,7 +206,7 @@ fn plain_scalars_are_what_the_table_says() {
         for quoted in [format!("'{text}'"), format!("\"{text}\"")] {
             reads(&format!("a: {quoted}\n"), &json!({ "a": text }));
         }
-        // A text remains a text, also as a key.
+        // A text stays a text, even as a key.
         for object in [json!({ "a": text }), json!({ text: "a" }), json!([text])] {
             let written = yaml::to_vec(&object);
             assert_eq!(yaml::parse(&written).unwrap().value, object, "{}", String::from_utf8_lossy(&written));
@@ -220,7 +220,7 @@ fn plain_scalars_are_what_the_table_says() {
 #[test]
 fn the_layout_is_that_of_yaml_1_1() {
     reads("a: -0\nb: -0.0\nc: 1e400\n", &json!({"a": 0, "b": 0, "c": "1e400"}));
-    // No line break is added, and those of other systems count.
+    // No line break is added. The line breaks of other systems count too.
     reads("a: |\n  x", &json!({"a": "x"}));
     reads("a: |\r\n  x\r\n  w\r\n", &json!({"a": "x\nw\n"}));
     reads("a: |\n  x\n\n\n", &json!({"a": "x\n"}));
@@ -234,7 +234,7 @@ fn the_layout_is_that_of_yaml_1_1() {
     reads("a: 'x\n\n  w'\n", &json!({"a": "x\nw"}));
     reads("a: \"x \\\n   w\\tz\"\n", &json!({"a": "x w\tz"}));
     reads("a: [x,\nw\n]\nb: {c: d\n}\n", &json!({"a": ["x", "w"], "b": {"c": "d"}}));
-    // Tabs separate, but are no indentation.
+    // Tabs separate tokens, but do not indent.
     reads("a:\tx\n", &json!({"a": "x"}));
     reads("a: \"\tx\"\nb: [\tx\t]\n", &json!({"a": "\tx", "b": ["x"]}));
     fails("\ta: x\n", "yaml: found character that cannot start any token");

@@ -8,7 +8,8 @@ use keelson_meta::json::{Value, json};
 
 const POLICY: &str = include_str!("policy.txt");
 /// The policy for clusters with ClusterTrustBundles. kube-apiserver adds it with the feature gate of this name. Service
-/// accounts and nodes read bundles, and kube-controller-manager publishes the bundle of the servers' certificates.
+/// accounts and nodes may read bundles, and kube-controller-manager may publish the bundle with the servers'
+/// certificates.
 const TRUST_BUNDLES: &str = "\
 role system:cluster-trust-bundle-discovery
   read certificates.k8s.io clustertrustbundles
@@ -198,7 +199,7 @@ fn add_rule(role: &mut Piece, rule: Value) -> Option<()> {
     Some(())
 }
 
-/// The rights of `wanted` rules that `present` rules lack, one rule for each right as upstream writes them.
+/// The rights in `wanted` rules that the `present` rules do not grant, one rule for each right as upstream writes them.
 pub(super) fn missing_rules(present: &[Value], wanted: &[Value]) -> Vec<Value> {
     let [present, wanted] = [present, wanted].map(|rules| PolicyRule::each(rules).collect::<Vec<_>>());
     rights_beyond(&present, &wanted).iter().map(PolicyRule::to_value).collect()

@@ -1,8 +1,9 @@
-//! Owners and dependents on aggregated servers and peers, as hints for the garbage collector.
+//! The known owners and dependents on aggregated servers and peers, from which the garbage collector finds objects to
+//! check.
 //!
-//! Hints name candidates, like the index of local objects, and are as old as the server's last answer. Before a
-//! deletion the collector asks the object's server whether it exists. A server that does not answer counts as having
-//! all its objects.
+//! Like the index of local objects, this data may be out of date: it is as old as the server's last response. Before a
+//! deletion the collector asks the object's server whether the object exists. A server that does not answer counts as
+//! having all its objects.
 
 mod follow;
 mod known;
@@ -33,30 +34,31 @@ pub trait ObjectsElsewhere: Send + Sync {
     /// A counter that increases when the results of the other methods may have changed.
     fn generation(&self) -> u64;
 
-    /// Returns true if a version of a group belongs to another server, reachable or not.
+    /// Returns true if another server serves a version of a group, even if that server can't be reached now.
     fn serves(&self, group: &str, version: &str) -> bool;
 
     /// Returns true while the server of a version does not report its resources.
     fn is_silent(&self, group: &str, version: &str) -> bool;
 
-    /// The kinds that other servers report with the verbs list, watch, get, patch and delete.
+    /// The kinds of other servers that support the verbs list, watch, get, patch and delete.
     fn resources(&self) -> Vec<ResourceElsewhere>;
 
-    /// Returns a page of all objects of a kind, after the one that the token names.
+    /// Returns a page of all objects of a kind, after the object that the token names.
     fn list<'a>(
         &'a self,
         resource: &'a ResourceElsewhere,
         token: &'a str,
     ) -> BoxFuture<'a, Result<PageElsewhere, ApiError>>;
 
-    /// Watches a kind from a resource version on.
+    /// Watches a kind from this resource version on.
     fn watch<'a>(
         &'a self,
         resource: &'a ResourceElsewhere,
         resource_version: &'a str,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<EventElsewhere, ApiError>>, ApiError>>;
 
-    /// Returns one object in its current state. 404 only when its server has confirmed that it does not exist.
+    /// Returns one object in its current state. Returns 404 only after its server has confirmed that the object does
+    /// not exist.
     fn get<'a>(
         &'a self,
         resource: &'a ResourceElsewhere,
@@ -168,19 +170,19 @@ impl ObjectElsewhere {
         !self.is_deleted && self.references.is_none()
     }
 
-    /// Its complete owner references.
+    /// Its owner references as JSON values, with all their fields.
     pub(super) fn owner_list(&self) -> Vec<Value> {
         self.references.as_deref().and_then(|list| from_str(list).ok()).unwrap_or_default()
     }
 
-    /// A merge patch of the metadata that applies only to this state of the object.
+    /// A merge patch that replaces a list in the metadata, and applies only to this state of the object.
     pub(super) fn patch(&self, field: &str, list: Vec<Value>) -> Value {
         let list = if list.is_empty() { Value::Null } else { Value::Array(list) };
         json!({ "metadata": { "uid": self.uid, "resourceVersion": self.resource_version, field: list } })
     }
 }
 
-/// The number of a kind on another server. Assigned at first sight and never reused.
+/// The number of a kind on another server. Assigned when the kind is first seen, and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct NumberElsewhere(u32);
 
@@ -194,13 +196,13 @@ pub(super) struct Elsewhere {
     changed: Notify,
 }
 
-/// The place of an owner with respect to other servers.
+/// The result of looking up an owner's kind on other servers.
 pub(super) enum PlaceElsewhere {
-    /// The version belongs to no other server.
+    /// No other server serves the version.
     NotTheirs,
-    /// The version belongs to another server, but the kind is unknown.
+    /// Another server serves the version, but the kind is unknown.
     Unknown,
-    /// A known kind, and true if its objects have namespaces.
+    /// A known kind. The flag is true if its objects have namespaces.
     Kind(NumberElsewhere, bool),
 }
 
@@ -212,13 +214,13 @@ pub(super) struct Access<'a> {
 }
 
 impl Elsewhere {
-    /// Creates the state for these servers, or for none.
+    /// Creates the state for these servers; `None` if there are none.
     pub(super) fn new(servers: Option<Arc<dyn ObjectsElsewhere>>) -> Self {
         Self { servers, known: Mutex::default(), listing: AtomicUsize::new(0), changed: Notify::new() }
     }
 
-    /// The place of the owner that a reference names. Versions of other servers are looked up only there, so a local
-    /// kind of the same name never stands in for theirs.
+    /// Looks up the kind of the owner that a reference names. If another server serves the version, the kind is looked
+    /// up only there: a local kind of that name is a different kind.
     pub(super) fn place(&self, reference: &OwnerReference<'_>, is_served_here: bool) -> PlaceElsewhere {
         let Some(servers) = &self.servers else { return PlaceElsewhere::NotTheirs };
         let Some((group, version)) = GroupVersion::split(&reference.api_version) else {
@@ -263,12 +265,12 @@ impl Elsewhere {
         self.changed.notified().await;
     }
 
-    /// Wakes the waiting task once more.
+    /// Wakes the waiting task again, even without a change.
     pub(super) fn look_again(&self) {
         self.changed.notify_one();
     }
 
-    /// A kind with a permit for one request to its server; `None` when no server has it any more.
+    /// Returns a kind with a permit for one request to its server; `None` when no server has the kind any more.
     ///
     /// # Errors
     /// 503 when the limit of concurrent requests for the kind is reached.

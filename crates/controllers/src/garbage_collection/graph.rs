@@ -1,8 +1,8 @@
-//! The owner graph: an index over all stored collections and the known objects of other servers. A cursor in each
-//! collection's history keeps it as new as the cache.
+//! The owner graph: an index over all stored collections and the known objects of other servers. It reads the events of
+//! each collection with a cursor, so it is as new as the cache.
 //!
-//! It holds only objects with owners, and owners that wait for garbage collection. Any other object costs one read of
-//! its metadata per change.
+//! The graph holds only objects with owners, and owners that wait for garbage collection. For any other object, each
+//! change costs one read of its metadata.
 
 mod index;
 
@@ -25,7 +25,7 @@ use index::Index;
 
 /// The number of events taken from a collection at once.
 const STEP_EVENTS: usize = 256;
-/// The most steps before a yield to other tasks: some 10 ms where every event changes owners.
+/// The most batches before the task yields to others: some 10 ms if every event changes owners.
 const STEPS: usize = 8;
 
 /// An object: its collection, and its key there.
@@ -45,7 +45,8 @@ pub(super) enum CollectionPlace {
     Elsewhere(NumberElsewhere),
 }
 
-/// Queues of objects to visit. Local objects have their own, so that they never wait for another server.
+/// Queues of objects to check. Objects that need only local data have a queue of their own, so that they never wait for
+/// another server.
 pub(super) struct Visits {
     /// Objects that need only local data.
     pub(super) here: Queue<ObjectId>,
@@ -69,11 +70,11 @@ pub(super) struct Graph {
     /// The generation of the surface whose collections are indexed; `None` while they are being loaded.
     generation: Option<u64>,
     index: Index,
-    /// Only woken cursors are polled: there are many collections, and most are idle.
+    /// Polls only woken cursors, since most of the many collections are idle.
     followed: SelectAll<Followed>,
     /// The surface whose collections are followed.
     surface: Arc<Surface>,
-    /// Objects whose owners need a new lookup, since a kind has become known.
+    /// Objects whose owners must be looked up again, since a kind has become known.
     unsettled: Vec<ObjectId>,
 }
 
@@ -102,10 +103,10 @@ impl ObjectId {
 }
 
 impl Graph {
-    /// Indexes all served collections. Also returns the objects to visit because of events missed before.
+    /// Indexes all served collections. Also returns the objects to check because their events were missed.
     ///
     /// # Errors
-    /// Fails when a collection's history is too short for the time that loading takes.
+    /// A collection's history does not reach back to the start of the loading.
     pub(super) async fn load(world: World<'_>) -> Result<(Self, Vec<ObjectId>), TooOld> {
         let mut graph = Self::default();
         let mut visits = graph.follow(world).await?;
@@ -119,8 +120,8 @@ impl Graph {
         Ok((graph, visits))
     }
 
-    /// Indexes newly served collections and drops those that are served no longer. Returns the objects to visit because
-    /// of that.
+    /// Indexes newly served collections, and drops those that are no longer served. Returns the objects to check
+    /// because of this change.
     ///
     /// # Errors
     /// Errors of [`Graph::load`].
@@ -149,8 +150,8 @@ impl Graph {
         collections: impl Iterator<Item = &'s Arc<StoredCollection>>,
     ) -> Result<Vec<ObjectId>, TooOld> {
         let mut states = Vec::new();
-        // All cursors are placed before the first object is read. Otherwise an owner could go unnoticed between the
-        // lookup of its dependents and the start of its collection's cursor.
+        // All cursors start before the first object is read. Otherwise the deletion of an owner could be missed between
+        // the lookup of its dependents and the start of its collection's cursor.
         for collection in collections {
             let snapshot = collection.cached.snapshot();
             let cursor = collection.cached.watch(snapshot.revision, Scope::All)?;
@@ -175,7 +176,7 @@ impl Graph {
     /// Waits for events of any collection and enqueues the objects that they concern.
     ///
     /// # Errors
-    /// Fails when events were missed.
+    /// Events were missed.
     pub(super) fn poll(
         &mut self,
         world: World<'_>,
@@ -192,7 +193,7 @@ impl Graph {
         if steps == 0 { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Takes in all events that the cache has now.
+    /// Processes all events that the cache has now.
     fn catch_up(&mut self, world: World<'_>, visits: &Visits) -> Result<(), TooOld> {
         for followed in self.followed.iter_mut() {
             loop {
@@ -206,7 +207,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Takes in a batch of changes from other servers. Returns true if more are left.
+    /// Processes a batch of changes from other servers. Returns true if more are left.
     pub(super) fn take_elsewhere(&mut self, world: World<'_>, visits: &Visits) -> bool {
         // During a load, changes stay in their queue.
         if self.generation.is_none() {
@@ -233,7 +234,7 @@ impl Graph {
         !changes.is_empty() || rest > 0
     }
 
-    /// The dependents of an owner, after all current events of the cache and of other servers.
+    /// The dependents of an owner, after processing all current events of the cache and of other servers.
     ///
     /// # Errors
     /// 503 when events were missed and everything must be loaded again, or while new resources are being loaded.
@@ -249,7 +250,7 @@ impl Graph {
                 retry_after_seconds: None,
             });
         }
-        // Events taken in here start chains of their own, as at any other time.
+        // These events have nothing to do with the current turn, so they must not extend its chain.
         let caught_up = unchained(|| {
             while self.take_elsewhere(world, visits) {}
             self.catch_up(world, visits)

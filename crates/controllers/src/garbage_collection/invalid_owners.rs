@@ -1,8 +1,9 @@
-//! Warning events for owners in the wrong namespace. An owner must be in the namespace of its dependent, or in none.
+//! Writes warning events for owners in the wrong namespace. An owner must be in the namespace of its dependent, or have
+//! none.
 //!
-//! A dependent with an owner in another namespace is deleted, since the reference leads to no object. A dependent
-//! without a namespace stays, whatever happens to an owner in a namespace. Both surprise users, so both are reported as
-//! upstream does. The number of events is limited. Dependents on other servers are not reported.
+//! A dependent in a namespace with an owner in another one is deleted, since the reference names no object. A dependent
+//! without a namespace stays even if its owner in a namespace is deleted. Both surprise users, so events report both,
+//! as upstream. The number of events is limited. Dependents on other servers are not reported.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -30,11 +31,11 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// The most events in a burst, and the time until one more is allowed.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(1);
-/// The most remembered reports. Each is made once.
+/// The number of references that are remembered, so that each is reported once.
 const REMEMBERED: usize = 4096;
-/// The most namespaces searched for an owner, some 1 us each.
+/// The number of namespaces that are searched for an owner, at some 1 us each.
 const SEARCHED_NAMESPACES: usize = 1000;
-/// An event is written once and not retried.
+/// The backoff of the queue, which never applies: an event is not written again after a failure.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
 /// The longest part of an event's name taken from its object, in bytes.
 const LONGEST_PREFIX: usize = 200;
@@ -85,7 +86,7 @@ impl InvalidOwners {
             .await
     }
 
-    /// Reports a reference if its owner exists in a namespace where the reference can't lead.
+    /// Reports a reference to an owner in a namespace that the reference can't name.
     pub(super) fn check(&self, world: World<'_>, reference: &OwnerReference<'_>, dependent: &ObjectId, uid: &str) {
         if !matches!(dependent.collection, CollectionPlace::Here(_)) {
             return;
@@ -141,7 +142,7 @@ impl InvalidOwners {
 }
 
 impl State {
-    /// Returns true and counts the event while the limit allows one more.
+    /// Returns true and counts the event if the limit allows one more.
     fn has_room(&mut self) -> bool {
         let more = u32::try_from(self.refilled.elapsed().as_nanos() / REFILL.as_nanos()).unwrap_or(BURST);
         if more > 0 {
@@ -152,7 +153,7 @@ impl State {
     }
 }
 
-/// Returns true if any namespace has the owner that a reference names.
+/// Returns true if any namespace contains the owner that a reference names.
 fn is_in_another_namespace(world: World<'_>, collection: CollectionPlace, reference: &OwnerReference<'_>) -> bool {
     let CollectionPlace::Here(owners) = collection else { return false };
     let Some(owners) = world.surface.collection(owners) else { return false };
@@ -165,7 +166,7 @@ fn is_in_another_namespace(world: World<'_>, collection: CollectionPlace, refere
     owners.any(|owner| owner.object.uid() == reference.uid)
 }
 
-/// The prefix of an event's name: the object's name, where it is valid for events.
+/// The prefix of an event's name: the object's name, as far as it is valid in the name of an event.
 fn prefix(name: &str) -> &str {
     let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
     if name.len() <= LONGEST_PREFIX && name.bytes().all(is_fit) { name } else { COMPONENT }

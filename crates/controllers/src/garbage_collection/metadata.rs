@@ -13,8 +13,8 @@ use serde::de::IgnoredAny;
 
 use super::elsewhere::ObjectElsewhere;
 
-/// The part of `metadata` about ownership and deletion. A field of the wrong type reads as its default: the object then
-/// has no owners and is left alone.
+/// The part of `metadata` about ownership and deletion. A field of the wrong type reads as absent: the object then has
+/// no owners and is left alone.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Metadata<'e> {
@@ -27,8 +27,8 @@ pub(super) struct Metadata<'e> {
     owner_references: Option<Vec<OwnerReference<'e>>>,
 }
 
-/// The subset of the metadata that the index needs. The index sees every write, so nearly all of this comes from the
-/// cache without decoding.
+/// The part of the metadata that the index needs. The index sees every write, so it takes nearly all of this from the
+/// cache entry without decoding the object.
 #[derive(Clone, Copy)]
 pub(super) struct Ties<'e> {
     of: Tied<'e>,
@@ -56,7 +56,7 @@ impl<'e> Ties<'e> {
         !self.is_deleted() && self.references.is_none()
     }
 
-    /// Returns true if owners and deletion are as in `before`, and the object is not being deleted.
+    /// Returns true if owners and deletion are the same as in `before`, and the object is not being deleted.
     pub(super) fn are_those_of(self, before: Self) -> bool {
         !self.is_deleted() && !before.is_deleted() && self.references == before.references
     }
@@ -143,14 +143,14 @@ impl<'e> Metadata<'e> {
         self.deletion_timestamp.is_some()
     }
 
-    /// Returns true if the object is being deleted and this finalizer holds it.
+    /// Returns true if the object is being deleted and has this finalizer.
     pub(super) fn holds(&self, finalizer: &str) -> bool {
         self.is_deleted() && self.finalizers().iter().any(|held| held == finalizer)
     }
 }
 
 impl OwnerReference<'_> {
-    /// Returns true if the owner in foreground deletion waits for this object.
+    /// Returns true if an owner's foreground deletion waits for this object.
     pub(super) fn blocks(&self) -> bool {
         self.block_owner_deletion == Some(true)
     }

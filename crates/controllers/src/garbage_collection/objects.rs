@@ -1,6 +1,6 @@
 //! Reads, changes and deletes objects for the garbage collector, through the registry or by requests to another server.
 //!
-//! Every write requires that the object is still in the state that was read.
+//! Every write requires that the object has not changed since it was read.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -51,10 +51,10 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Returns an object in its current state; `None` where its kind is no longer served.
+    /// Returns an object in its current state; `None` if its kind is no longer served.
     ///
     /// # Errors
-    /// 404 when the object is known not to exist, other errors when that can't be known now.
+    /// 404 when the object does not exist. Any other error when the server can't tell now.
     pub(super) async fn get(&self, id: &ObjectId) -> Result<Option<Visited>, ApiError> {
         let state = match id.collection {
             CollectionPlace::Here(_) => {
@@ -125,7 +125,7 @@ impl Objects {
         }
     }
 
-    /// Clears `blockOwnerDeletion` of an object's owner references.
+    /// Removes `blockOwnerDeletion` from an object's owner references.
     pub(super) async fn unblock_owners(&self, object: &Visited) -> Result<(), ApiError> {
         match &object.state {
             State::Here(target, _) => {

@@ -1,6 +1,7 @@
-//! Resolves owner references to places: the collection, namespace and name where an owner must be.
+//! Resolves owner references to the collection, namespace and name of the owner.
 //!
-//! A reference to an unserved kind, or to a silent server, resolves to nothing. Dependents of such owners stay.
+//! A reference to an unserved kind, or to a kind of a server that does not answer, can't be resolved. Dependents of
+//! such owners stay.
 
 use std::sync::Arc;
 
@@ -11,14 +12,14 @@ use super::elsewhere::{Elsewhere, PlaceElsewhere};
 use super::graph::{CollectionPlace, ObjectId};
 use super::metadata::OwnerReference;
 
-/// Everything that has objects: served resources and other servers.
+/// All served resources, and all objects of other servers.
 #[derive(Clone, Copy)]
 pub(super) struct World<'a> {
     pub(super) surface: &'a Arc<Surface>,
     pub(super) elsewhere: &'a Elsewhere,
 }
 
-/// The place of an object that may or may not exist.
+/// The collection, namespace and name of an object that may or may not exist.
 #[derive(Clone, Copy)]
 pub(super) struct Location<'a> {
     collection: CollectionPlace,
@@ -27,7 +28,7 @@ pub(super) struct Location<'a> {
 }
 
 impl Location<'_> {
-    /// Returns true if this is the place of an object.
+    /// Returns true if the object with this id is at this place.
     pub(super) fn is_of(self, id: &ObjectId) -> bool {
         self.collection == id.collection && self.name == id.name() && self.namespace == id.namespace()
     }
@@ -41,10 +42,10 @@ impl Location<'_> {
     }
 }
 
-/// The place of an owner, in the namespace of its dependent or in none.
+/// The place of an owner: in the namespace of its dependent, or in none.
 ///
-/// `None` when the kind is not served, or when only the owner's kind has namespaces. An object is never deleted for an
-/// owner that can't be looked up.
+/// `None` when the kind is not served, or when the owner's kind has namespaces and the dependent has none. The
+/// collector deletes no object for an owner that it can't look up.
 pub(super) fn find_owner<'a>(
     world: World<'_>,
     reference: &'a OwnerReference<'_>,
@@ -74,7 +75,7 @@ pub(super) fn kind_of(world: World<'_>, reference: &OwnerReference<'_>) -> Optio
     }
 }
 
-/// Returns true for a reference from a dependent without a namespace to an owner of a kind with namespaces.
+/// Returns true if the dependent has no namespace, but the kind of the owner has namespaces.
 pub(super) fn is_out_of_reach(world: World<'_>, reference: &OwnerReference<'_>, dependent: &ObjectId) -> bool {
     dependent.namespace().is_none() && kind_of(world, reference).is_some_and(|(_, is_namespaced)| is_namespaced)
 }

@@ -1,4 +1,4 @@
-//! The conditions of a namespace in deletion: the content found, and the reasons of a delay.
+//! The conditions of a namespace in deletion: which objects are left, and the reasons of a delay.
 //!
 //! Types, reasons and messages are those of kube-controller-manager, since people and scripts read them.
 
@@ -12,7 +12,7 @@ use keelson_meta::{ApiError, GroupResource, Object};
 
 use super::contents::Left;
 
-/// The conditions in order: type, then reason and message when nothing is wrong.
+/// The conditions in order: type, then the reason and message for a pass without a problem.
 const CONDITIONS: [(&str, &str, &str); 5] = [
     (DISCOVERY, "ResourcesDiscovered", "All resources successfully discovered"),
     ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
@@ -26,7 +26,7 @@ const FAILURE: &str = "NamespaceDeletionContentFailure";
 const CONTENT: &str = "NamespaceContentRemaining";
 const FINALIZERS: &str = "NamespaceFinalizersRemaining";
 
-/// The findings of a pass.
+/// The result of a pass.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// The number of objects left of each resource.
@@ -64,12 +64,12 @@ impl Findings {
         self.undiscovered.extend(versions);
     }
 
-    /// Returns true if nothing is left, nothing failed, and all versions are known.
+    /// Returns true if no object is left, no deletion failed, and the resources of all versions are known.
     pub(super) fn is_empty(&self) -> bool {
         self.left.is_empty() && self.failures.is_empty() && self.undiscovered.is_empty()
     }
 
-    /// Writes the conditions into a namespace. The time of a condition is that of its last change of status.
+    /// Writes the conditions into a namespace. The transition time of a condition changes only with its status.
     pub(super) fn tell(&self, namespace: &mut Object, now: SystemTime) {
         let status = namespace.0.entry("status").or_insert_with(|| json!({}));
         let Some(status) = status.as_object_mut() else { return };
@@ -93,7 +93,7 @@ impl Findings {
         }
     }
 
-    /// The reason and message of a condition with a problem.
+    /// The reason and message of a condition with a problem; `None` without one.
     fn trouble(&self, kind: &str) -> Option<(&'static str, String)> {
         match kind {
             DISCOVERY if !self.undiscovered.is_empty() => {

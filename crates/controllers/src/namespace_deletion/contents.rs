@@ -1,7 +1,7 @@
 //! The kinds of objects that a namespace can hold, and the deletion of each.
 //!
-//! Deletions use the registry, so finalizers and grace periods apply. The rest after a pass is counted for the
-//! conditions.
+//! Objects are deleted through the registry, so finalizers and grace periods apply. The objects that are left after a
+//! pass are counted for the conditions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ pub trait Content: Send + Sync {
     /// The resource.
     fn resource(&self) -> GroupResource;
 
-    /// Deletes all objects in a namespace that no finalizer holds. Returns the rest.
+    /// Deletes all objects in a namespace. Returns the number of those that remain, for example because a finalizer
+    /// holds them.
     ///
     /// # Errors
     /// Errors of reading or deleting.
@@ -44,14 +45,14 @@ pub struct Left {
     pub finalizers: BTreeMap<String, usize>,
 }
 
-/// A stored collection.
+/// A collection that this server stores.
 struct Collection {
     client: Client,
-    /// The target of all namespaces.
+    /// The objects of all namespaces.
     target: Target,
 }
 
-/// All served collections, each once. Collections whose objects hold others come first.
+/// All served collections, each once. Collections whose objects use others come first, such as pods, which use claims.
 pub(super) fn of_surface(surface: &Arc<Surface>, client: &Client) -> Vec<Box<dyn Content>> {
     let stored = surface.collections().filter(|collection| collection.is_namespaced());
     let deletable = |target: &Target| target.version.allows(Verb::DeleteCollection);

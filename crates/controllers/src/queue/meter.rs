@@ -1,6 +1,6 @@
 //! Metrics of controller queues, by queue name, for the whole process.
 //!
-//! Families and buckets are those of Kubernetes' work queues. Queues of one name are counted together.
+//! Metric families and buckets are those of Kubernetes' work queues. Queues with the same name are counted together.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,4 +1,4 @@
-//! Tests of the queue under a paused clock: the times of turns after each outcome and cause.
+//! Tests of the queue under a paused clock: the times of turns after each outcome and for each kind of addition.
 //!
 //! A wait may exceed its backoff by a random part.
 
@@ -6,7 +6,7 @@ use super::*;
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(4) };
 
-/// Runs the queue for `seconds`. Returns the keys with their times in seconds.
+/// Runs the queue for `seconds`. Returns the keys of all turns with their times in seconds.
 async fn worked<W: Future<Output = Outcome>>(
     queue: &Queue<&'static str>,
     seconds: u64,
@@ -22,7 +22,7 @@ async fn worked<W: Future<Output = Outcome>>(
     seen.into_inner()
 }
 
-/// Compares the turns of a period with the expected ones. A wait may be longer by its random part.
+/// Compares the turns in a period with the expected ones. A wait may be longer by a random part.
 async fn check(queue: &Queue<&'static str>, seconds: u64, outcome: impl Fn(&str) -> Outcome, expect: &[(&str, f64)]) {
     let seen = worked(queue, seconds, |key| std::future::ready(outcome(key))).await;
     let is_expected = |(seen, expected): (&(&str, f64), &(&str, f64))| {

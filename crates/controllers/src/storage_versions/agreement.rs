@@ -46,11 +46,11 @@ fn agreed(object: &Object) -> Option<&str> {
     let conditions = object.get(&["status", "conditions"])?.as_array()?;
     let agree = conditions.iter().any(|condition| condition["type"] == *EQUAL && condition["status"] == *"True");
     let stated = object.get(&["status", "commonEncodingVersion"]).and_then(Value::as_str);
-    // The stated version counts only if the entries confirm it, since any client may have written it.
+    // The version in the status counts only if the entries confirm it, since any client may have written the status.
     common(entries(object)).filter(|common| agree && stated == Some(common))
 }
 
-/// The reason why the servers do not agree with this one's storage version; `None` where they do.
+/// The reason why the servers do not agree on this server's storage version; `None` where they do.
 pub(super) fn disagreement(object: &Object, own: &str) -> Option<String> {
     match agreed(object) {
         None => Some("the servers do not agree in which version the resource is stored".to_owned()),
@@ -64,7 +64,7 @@ pub(super) fn servers(object: &Object) -> impl Iterator<Item = &str> {
     entries(object).iter().map(server_of)
 }
 
-/// Sets a server's entry, in its old position. Returns true if the object changed.
+/// Sets a server's entry, in its old position if it had one. Returns true if the object changed.
 pub(super) fn publish(object: &mut Object, own: &ServerEntry, now: SystemTime) -> bool {
     let mut next: Vec<Value> = entries(object).to_vec();
     match next.iter_mut().find(|entry| server_of(entry) == own.server_id) {
@@ -89,7 +89,7 @@ fn server_of(entry: &Value) -> &str {
     entry.get("apiServerID").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The version that all these entries encode.
+/// The version that all these entries encode; `None` if they differ.
 fn common(entries: &[Value]) -> Option<&str> {
     let mut encodings = entries.iter().map(|entry| entry.get("encodingVersion").and_then(Value::as_str));
     let first = encodings.next().flatten()?;
@@ -111,7 +111,7 @@ fn say(object: &mut Object, entries: Vec<Value>, now: SystemTime) -> bool {
     };
     let of_before = |kind: &str| before.get("conditions")?.as_array()?.iter().find(|known| known["type"] == *kind);
     let last = of_before(EQUAL);
-    // A change of the common version is a new agreement too.
+    // A change of the common version counts as a new agreement, with a new transition time.
     let holds_on = last.is_some_and(|last| last["status"] == condition["status"])
         && (common.is_none() || known.is_none() || common.as_deref() == known);
     let since = last.filter(|_| holds_on).and_then(|last| last.get("lastTransitionTime")).cloned();
@@ -148,7 +148,7 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    /// The common version, the status of the condition, and the second of its transition.
+    /// The common version, the status of the condition, and the seconds of its transition time.
     fn said(object: &Object) -> (Option<&str>, &str, &str) {
         let condition = |field: &str| object.get(&["status", "conditions"]).unwrap()[0][field].as_str().unwrap();
         let common = object.get(&["status", "commonEncodingVersion"]).map(|common| common.as_str().unwrap());

@@ -1,8 +1,9 @@
 //! Removes the storage version entries of dead servers, and objects without entries.
 //!
-//! A server is dead when its identity lease is gone; an error while reading the lease proves nothing. ORDER: the
-//! transaction that removes entries requires that the leases are still absent, since a server that comes back finds its
-//! entry unchanged and writes none. Entries of a server that now publishes nothing are void too; its lease states that.
+//! A server is dead when its identity lease does not exist; an error while reading the lease proves nothing. ORDER: the
+//! transaction that removes entries requires that the leases are still absent. Otherwise a server that comes back could
+//! find its entry still present, not write it again, and lose it then. The entries of a server whose lease says that it
+//! publishes nothing are removed too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,17 +42,17 @@ pub struct StorageVersionCollection {
     queue: Queue<Look>,
 }
 
-/// The lease labels of servers that publish: main servers and the aggregated servers behind them.
+/// The lease labels of servers that publish: main servers, and the aggregated servers to which they forward requests.
 const IDENTITIES: [(&str, &str); 2] = [(IDENTITY_LABEL, IDENTITY_VALUE), (IDENTITY_LABEL, AGGREGATED_IDENTITY)];
 
 /// The state of a server's lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It exists, and the server publishes its storage versions.
+    /// The lease exists, and the server publishes its storage versions.
     Publishes,
-    /// It exists, and the server publishes nothing.
+    /// The lease exists, and the server publishes nothing.
     Unpublished,
-    /// It does not exist.
+    /// The lease does not exist.
     Gone,
 }
 
@@ -101,7 +102,7 @@ impl StorageVersionCollection {
         }
     }
 
-    /// The state of a server's lease in this server's cache. Events arrive after the cache is updated.
+    /// The state of a server's lease in this server's cache. The cache is updated before an event arrives.
     fn standing_here(&self, name: &str) -> Standing {
         let Ok(leases) = self.leases.collection() else { return Standing::Publishes };
         match leases.get(&self.leases.relative_key(name)) {
@@ -117,7 +118,7 @@ impl StorageVersionCollection {
         };
         match done {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
-            // Another writer changed it. The new state is processed again.
+            // Another writer changed the object first. Its new state is processed again.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
                 warn_repeated!(""; ?look, %error, "entries of servers that are gone could not be collected; trying again");
@@ -162,7 +163,7 @@ impl StorageVersionCollection {
             found = update_status_if(&self.client, &self.versions, found.object, absent).await?;
             tracing::debug!(storage_version = name, servers = ?void, "collected the entries of servers that are gone");
         }
-        // An object in which no server ever published was created by a client.
+        // An object in which no server ever published was created by a client, so it stays.
         if is_published(&found.object) && servers(&found.object).next().is_none() {
             self.client.delete(&self.versions, &found).await?;
         }

@@ -1,7 +1,7 @@
 //! The entry of one server in a storage version: the versions of a resource, and the object's name.
 //!
-//! Servers publish in their own registry (`publication`). Servers behind a main server publish there, with the same
-//! entries.
+//! Main servers publish in their own registry (`publication`). An aggregated server publishes the same entries at its
+//! main server.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -24,7 +24,7 @@ pub struct StorageVersionEntry {
 }
 
 impl StorageVersionEntry {
-    /// The entry of the server of this name; `None` where the resource is not stored.
+    /// The entry of the server with this name; `None` if the resource is not stored.
     pub fn of(server_id: &str, resource: &ServedResource) -> Option<Self> {
         let (gate, kind) = stored(resource)?;
         let entry = entry(server_id, resource, kind);
@@ -36,7 +36,7 @@ impl StorageVersionEntry {
         &self.name
     }
 
-    /// The gate to open after the publication, and the kind to open it for.
+    /// The gate that is opened after the publication, and the kind for which it is opened.
     pub fn gate(&self) -> (&EncodingGate, &GroupVersionKind) {
         (&self.gate, &self.kind)
     }
@@ -51,8 +51,8 @@ impl StorageVersionEntry {
         disagreement(object, &self.entry.encoding)
     }
 
-    /// Returns true if this server is the first live one with an entry. Of servers that share a store, the first does
-    /// work that is needed once.
+    /// Returns true if this server is the first live one with an entry. Of several servers with one store, the first
+    /// does the work that is needed only once.
     pub fn is_first(&self, object: &Object, lives: impl Fn(&str) -> bool) -> bool {
         let own = &*self.entry.server_id;
         servers(object).find(|server| *server == own || lives(server)) == Some(own)
@@ -82,15 +82,15 @@ pub(super) fn name_of(resource: &GroupResource) -> String {
     format!("{group}.{}", resource.resource)
 }
 
-/// The resource of a storage version's name. Plural names have no dots.
+/// The resource that a storage version's name stands for. Plural names contain no dots.
 pub(super) fn resource_of(name: &str) -> Option<GroupResource> {
     let (group, resource) = name.rsplit_once('.')?;
     let group = if group == CORE { "" } else { group };
     Some(GroupResource { group: group.to_owned(), resource: resource.to_owned() })
 }
 
-/// The gate and kind of a resource's storage; `None` where it is not stored, or shares the form and publication of
-/// another resource.
+/// The gate and kind of a resource's storage; `None` if it is not stored, or shares the stored form of another
+/// resource, which publishes for both.
 pub(super) fn stored(resource: &ServedResource) -> Option<(&Arc<EncodingGate>, &GroupVersionKind)> {
     let (stored, kind) = (resource.stored()?, resource.storage_kind()?);
     (kind.group == *resource.group).then_some((&stored.gate, kind))

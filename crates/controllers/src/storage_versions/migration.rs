@@ -1,10 +1,10 @@
 //! Migrations of stored objects to the version that all servers agree on (KEP-2339, KEP-4192).
 //!
-//! Clients may create migration objects. The controller creates one itself where objects are stored in another version
-//! than the agreed one. The cache counts stale objects, so a resource without any costs no walk.
+//! Clients may create migration objects. The controller creates one itself if objects are stored in another version
+//! than the agreed one. The cache counts such stale objects, so a resource without any costs no search.
 //!
-//! A migration succeeds only on a condition in the store: the agreement must be unchanged since before the cache showed
-//! no stale objects. So no server can have written another version in between.
+//! A migration succeeds only if the agreement has not changed since before the cache showed no stale objects. The write
+//! of the success requires that in its transaction. So no server can have written another version in between.
 
 mod agreed;
 mod definitions;
@@ -54,7 +54,7 @@ use walk::Walked;
 const ACCOUNT: &str = "storage-version-migrator-controller";
 /// The field manager for definitions.
 const DEFINITION_MANAGER: &str = "migration-runner-controller";
-/// The number of resources processed concurrently. Their walks take turns.
+/// The number of resources processed concurrently. Their objects are rewritten in turns.
 const AT_ONCE: usize = 4;
 /// The backoff of a resource after a failed write.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(60) };
@@ -63,14 +63,14 @@ const AGREEMENT_PATIENCE: Duration = Duration::from_secs(5);
 const AGREEMENT_INTERVAL: Duration = Duration::from_millis(100);
 /// The most immediate attempts to write an object after conflicts.
 const ATTEMPTS: usize = 8;
-/// The number of ended automatic migrations kept for each resource.
+/// The number of ended automatic migrations that are kept for each resource.
 const KEPT: usize = 3;
 
 /// The controller.
 pub struct StorageVersionMigrator {
     registry: Arc<Registry>,
     client: Client,
-    /// The client for definitions.
+    /// The client that writes definitions.
     definer: Client,
     versions: Target,
     leases: Target,
@@ -78,7 +78,7 @@ pub struct StorageVersionMigrator {
     migrations: Target,
     services: Target,
     states: StorageStates,
-    /// The known servers with a lease.
+    /// The names of the servers with a lease.
     servers: Mutex<HashSet<String>>,
     /// The known migrations.
     known: Mutex<KnownMigrations>,
@@ -90,15 +90,15 @@ pub struct StorageVersionMigrator {
 struct Request {
     name: String,
     uid: String,
-    /// The number of stale objects at its start.
+    /// The number of stale objects when the migration started.
     total: usize,
 }
 
-/// The reason why a resource can't be migrated.
+/// The reason why a resource can't be migrated here.
 enum NoSubject {
-    /// It may be served later: a definition exists.
+    /// The resource is not served yet, but a definition exists.
     Pending,
-    /// An aggregated server may have it.
+    /// The resource is not served here, but maybe by an aggregated server.
     NotServed,
     Never(String),
 }
@@ -127,7 +127,7 @@ impl StorageVersionMigrator {
         })
     }
 
-    /// Runs until cancelled. The next server continues a migration where it stopped.
+    /// Runs until cancelled. Another server then continues the migrations.
     pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.run_until(stopping))
     }
@@ -167,17 +167,18 @@ impl StorageVersionMigrator {
         let Ok(migrations) = self.migrations.collection() else { return };
         let Some(entry) = migrations.get(&self.migrations.relative_key(name)) else {
             let resource = self.known.lock().forget(name);
-            // Its definition may still name it, or another migration may be needed.
+            // Its definition may still name the migration, or the resource may need another one.
             return resource.into_iter().for_each(|resource| self.queue.add(resource));
         };
         let migration = entry.object.decode(entry.revision);
         let resource = self.published(subject(&migration));
         self.known.lock().note(&migration, resource.clone());
-        // Also after its end, since another client may have written that.
+        // The resource is enqueued even if the migration has ended, since a client may have written that end.
         self.queue.add(resource);
     }
 
-    /// Enqueues all resources when a server appears or disappears. Leases change far more often than that.
+    /// Enqueues all resources when a server appears or disappears. Renewals of leases, which are far more frequent,
+    /// enqueue nothing.
     fn note_server(&self, name: &str) {
         let Ok(leases) = self.leases.collection() else { return };
         let is_there = |lease: &Arc<keelson_cache::Entry>| lease.labels.get(IDENTITY_LABEL) == Some(IDENTITY_VALUE);
@@ -249,11 +250,11 @@ impl StorageVersionMigrator {
         Ok(Outcome::Done)
     }
 
-    /// Leaves migrations to the aggregated server that publishes the resource and owns its store. A migration that no
-    /// server can run fails.
+    /// Leaves the migrations to the aggregated server that publishes the resource and has its store. A migration that
+    /// no server can run fails.
     async fn leave_to_others(&self, resource: &GroupResource, open: Vec<Stored>) -> Result<Outcome, ApiError> {
         let is_published = self.client.get(&self.versions, &name_of(resource)).await?.is_some();
-        // A running migration waits for its server, which may only be away for a moment.
+        // A running migration waits for its server, which may only be absent for a moment.
         for migration in open.iter().filter(|it| !is_published && !is_running(&it.object)) {
             let why = format!("no server has published in which version it stores {resource}");
             self.end(&Request::of(migration), &End::Failed(why), None).await?;
@@ -269,12 +270,12 @@ impl StorageVersionMigrator {
             service.get(&["spec", "group"]).and_then(Value::as_str) == Some(group)
                 && service.get(&["spec", "service"]).is_some_and(Value::is_object)
         };
-        // The name of each ends with its group.
+        // The name of an APIService ends with its group.
         let is_of = |entry: &keelson_cache::Entry| entry.name().split_once('.').is_some_and(|(_, of)| of == group);
         services.snapshot().range("", None).any(|entry| is_of(entry) && leads(entry))
     }
 
-    /// Updates the state of a resource without a migration.
+    /// Updates the definition and the storage state of a resource without a migration.
     async fn look_at_rest(&self, resource: &GroupResource, subject: Option<Subject>) -> Result<Outcome, ApiError> {
         let Some(subject) = subject else {
             if self.versions.collection()?.get(&name_of(resource)).is_none() {
@@ -287,7 +288,7 @@ impl StorageVersionMigrator {
             return Ok(Outcome::Done);
         }
         self.states.begin(&subject.resource, &subject.kind).await?;
-        // Without an agreement it waits for the next one.
+        // Without an agreement, the resource waits for the next one.
         let Ok(agreement) = self.agreement(&subject).await? else { return Ok(Outcome::Done) };
         self.registry.catch_up_with_store().await?;
         if !subject.has_stale() {
@@ -320,17 +321,18 @@ impl StorageVersionMigrator {
         Ok(Subject { resource, stored: stored.clone(), kind: kind.clone(), target })
     }
 
-    /// The resource that publishes this one's storage version: itself, or the one whose form it shares.
+    /// The resource whose storage version covers this one: itself, or the resource whose stored form it shares.
     fn published(&self, resource: GroupResource) -> GroupResource {
         self.find(&resource).map_or(resource, |subject| subject.resource)
     }
 
-    /// Returns true if all servers agree on a version and the store may hold others, as far as is known.
+    /// Returns true if, by this server's knowledge, all servers agree on a version and objects may be stored in another
+    /// one.
     fn is_needed(&self, subject: &Subject) -> bool {
         (subject.stale() > 0 || self.lists_other_versions(subject)) && self.known_disagreement(subject).is_none()
     }
 
-    /// Returns true if an open migration of the resource is known.
+    /// Returns true if the resource has a known open migration.
     fn is_asked(&self, resource: &GroupResource) -> Result<bool, ApiError> {
         let migrations = self.migrations.collection()?;
         let mut known = self.known.lock();
@@ -358,7 +360,7 @@ impl StorageVersionMigrator {
     /// Creates a migration where none is open, and deletes old automatic ones.
     async fn begin(&self, subject: &Subject) -> Result<Stored, ApiError> {
         let GroupResource { group, resource } = &subject.resource;
-        // Another server's migration may not have reached the cache yet, so all are listed once before one is created.
+        // The cache may not have a migration of another server yet, so all are listed once before one is created.
         let of_resource = self.all_of(&subject.resource).await?;
         if let Some(open) = self.open(&subject.resource).await?.into_iter().next() {
             return Ok(open);
@@ -374,12 +376,12 @@ impl StorageVersionMigrator {
             "spec": { "resource": { "group": group, "resource": resource } },
         });
         let made = self.client.create(&self.migrations, new).await?;
-        // Recorded before its event arrives, so that the next turn finds it.
+        // Recorded before its event arrives, so that the next turn does not create another one.
         self.known.lock().note(&made.object, subject.resource.clone());
         Ok(made)
     }
 
-    /// Lists all migrations of a resource, including those missing in the cache.
+    /// Lists all migrations of a resource from the store, including those that the cache does not have yet.
     async fn all_of(&self, resource: &GroupResource) -> Result<Vec<Stored>, ApiError> {
         let mut of_resource = Vec::new();
         for there in self.client.list(&self.migrations, LabelSelector::everything()).await? {
@@ -431,7 +433,7 @@ impl StorageVersionMigrator {
             Walked::Replaced => Ok(Outcome::Again),
             Walked::Unwanted => {
                 self.forget_migration(subject).await?;
-                // There may be another migration, or the need for one.
+                // There may be another migration, or the need for one, so the resource gets another turn.
                 Ok(Outcome::Again)
             }
         }
@@ -473,9 +475,10 @@ impl StorageVersionMigrator {
         self.edit(&self.migrations.clone().named(&request.name), request, say, Vec::new()).await
     }
 
-    /// Ends a migration after its walk, unless something is stale again.
+    /// Ends a migration after its last rewrite, unless objects have become stale again.
     async fn succeed(&self, request: &Request, subject: &Subject) -> Result<Outcome, ApiError> {
-        // ORDER: the agreement is read before the cache catches up with the store, and stands when the end is written.
+        // ORDER: the agreement is read before the cache catches up with the store. The write of the end requires that
+        // it is unchanged.
         let stands = match self.await_agreement(subject).await? {
             Ok(agreement) => agreement.stands,
             Err(why) => return self.fail(request, subject, why).await,
@@ -496,7 +499,7 @@ impl StorageVersionMigrator {
         let end = End::Failed(why);
         self.settle_definition(subject, &end, None).await?;
         self.end(request, &end, None).await?;
-        // Others may have been requested, and the servers may agree by now.
+        // Other migrations may have been requested, and the servers may agree by now.
         Ok(Outcome::Again)
     }
 

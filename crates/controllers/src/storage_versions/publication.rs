@@ -1,8 +1,9 @@
 //! Publishes this server's storage versions: for each stored resource, the version that it writes.
 //!
-//! ORDER: the gate of a collection opens for a version after that version is published, not before. After a new
-//! registration the server publishes again, since its entries may have been removed. It watches the objects, restores
-//! missing or wrong entries, and withdraws entries of resources that are no longer stored.
+//! ORDER: the gate of a collection opens for a version only after that version is published. Until then this server
+//! can't write in it. After a new registration the server publishes again, since its entries may have been removed. It
+//! watches the objects, restores missing or wrong entries, and removes its entries for resources that are no longer
+//! stored.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -55,14 +56,14 @@ pub struct Publication {
 #[derive(Default)]
 struct State {
     has_begun: bool,
-    /// Resources without an attempt so far.
+    /// Resources that have not been published and had no attempt yet.
     untried: HashSet<GroupResource>,
-    /// Unpublished resources, which can't be written.
+    /// Resources that are not published, so this server can't write them yet.
     pending: HashSet<GroupResource>,
 }
 
 impl Publication {
-    /// The resources that are not published yet and can't be written; `None` until they are known.
+    /// The resources that this server can't write yet because they are not published; `None` until they are known.
     pub fn pending(&self) -> Option<Vec<String>> {
         let state = self.state.borrow();
         let mut names: Vec<String> = state.pending.iter().map(ToString::to_string).collect();
@@ -111,7 +112,7 @@ impl StorageVersionPublication {
         Ok(Self { registry, client, versions, states, server_id, queue, progress })
     }
 
-    /// A handle for reading the progress.
+    /// Returns the progress.
     pub fn progress(&self) -> Arc<Publication> {
         self.progress.clone()
     }
@@ -130,7 +131,7 @@ impl StorageVersionPublication {
                 let surface = self.registry.surface();
                 self.look(&surface, &last);
                 last = surface;
-                // The registry holds the senders.
+                // The senders live in the registry, so they outlive this loop.
                 tokio::select! {
                     _ = changes.changed() => {}
                     _ = closings.changed() => last = Arc::default(),
@@ -148,8 +149,8 @@ impl StorageVersionPublication {
         }
     }
 
-    /// Enqueues resources that changed or whose gate is closed, for publication, and those that are no longer stored,
-    /// for withdrawal.
+    /// Enqueues the resources to publish: those that changed or whose gate is closed. Also enqueues the resources that
+    /// are no longer stored, so that their entries are removed.
     fn look(&self, surface: &Surface, last: &Surface) {
         let mut closed = Vec::new();
         for group in surface.changed_groups(last) {
@@ -166,7 +167,7 @@ impl StorageVersionPublication {
                 if surface.resource(group, &gone.resource().plural).and_then(|served| stored(served)).is_none()
                     && let Some((gate, _)) = stored(gone)
                 {
-                    // A server that stores it again publishes first.
+                    // Should the server store it again later, it must publish first.
                     gate.close();
                     self.queue.add(gone.group_resource());
                 }
@@ -182,13 +183,13 @@ impl StorageVersionPublication {
         !Arc::ptr_eq(served, before) && entry(served) != entry(before)
     }
 
-    /// Enqueues a storage version that was changed or deleted, where this server's entry is wrong.
+    /// Enqueues the resource of a storage version that was changed or deleted, if this server's entry in it is wrong.
     fn check(&self, version: &Entry) {
         let Some(resource) = resource_of(version.name()) else { return };
         let surface = self.registry.surface();
         let served = surface.resource(&resource.group, &resource.resource);
         let is_right = match served.and_then(|served| Some((served, stored(served)?))) {
-            // It is being published.
+            // The gate is closed, so the publication is already under way.
             Some((_, (gate, kind))) if !gate.is_open_for(kind) => true,
             Some((served, (_, kind))) => self.versions.collection().is_ok_and(|versions| {
                 let key = self.versions.relative_key(version.name());
@@ -214,7 +215,8 @@ impl StorageVersionPublication {
         let opening = gate.prepare(kind).await;
         let entry = entry(&self.server_id, served, kind);
         let mut published = self.publish(served, kind, &entry).await;
-        // ORDER: after the publication, which keeps other servers from removing the version from the state.
+        // ORDER: after the publication, since the published entry keeps other servers from removing the version from
+        // the state.
         if published.is_ok() {
             published = self.states.add(&resource, kind).await;
         }
@@ -239,8 +241,8 @@ impl StorageVersionPublication {
         own: &ServerEntry,
     ) -> Result<(), ApiError> {
         let name = name_of(&served.group_resource());
-        // ORDER: the transaction that publishes a version requires that the definition lists it. The version leaves the
-        // list only while the servers agree on another one, so no server writes a version that has left it.
+        // ORDER: the transaction that publishes a version requires that the definition lists it. A version leaves the
+        // list only while the servers agree on another one, so no server writes a version that is no longer listed.
         let conditions = || served.definition().map(|definition| definition.lists(&kind.version)).transpose();
         let mut stands = conditions()?;
         for _ in 0..ATTEMPTS {
@@ -265,7 +267,7 @@ impl StorageVersionPublication {
         Ok(())
     }
 
-    /// Removes this server's entry for a resource. `collection` deletes the object after its last entry.
+    /// Removes this server's entry for a resource. `collection` deletes the object once it has no entries.
     async fn withdraw(&self, resource: &GroupResource) -> Result<(), ApiError> {
         let Some(mut found) = self.client.get(&self.versions, &name_of(resource)).await? else { return Ok(()) };
         let is_own = |server: &str| server == self.server_id;

@@ -1,12 +1,12 @@
-//! Storage states: for each resource the hashes of versions that stored objects may have. The format is that of the
-//! Kubernetes project's storage version migrator (`migration.k8s.io`).
+//! Storage states: for each resource, the hashes of the versions that stored objects may have. The format is that of
+//! the Kubernetes project's storage version migrator (`migration.k8s.io`).
 //!
-//! ORDER: a server adds the hash of a new version after its publication and before its first write. A hash is removed
-//! only while the agreement stands that was read before all objects were seen rewritten. So a state never lacks a
-//! version in use, unless it says `Unknown`.
+//! ORDER: a server adds the hash of a new version after its publication and before its first write. Other hashes are
+//! removed only after all objects were seen rewritten, on the condition that the agreement has not changed since
+//! before. So a state always has every version in use, or says `Unknown`.
 //!
-//! States are kept only where enabled. An installed definition of that name takes their place; its installer then
-//! writes the objects.
+//! States are kept only if enabled. If an installed definition has that name, this server writes no states: its
+//! installer does.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use crate::conflicts::retry_conflicts;
 const GROUP: &str = "migration.k8s.io";
 const VERSION: &str = "v1alpha1";
 const PLURAL: &str = "storagestates";
-/// The hash that stands for any version.
+/// The hash that means that objects may have any version.
 const UNKNOWN: &str = "Unknown";
 /// The most immediate attempts to write a state after conflicts.
 const ATTEMPTS: usize = 8;
 
-/// The states of stored resources, for their writer.
+/// Reads and writes the states of stored resources.
 pub(super) struct StorageStates {
     registry: Arc<Registry>,
     client: Client,
@@ -112,13 +112,13 @@ impl StorageStates {
     /// # Errors
     /// Errors of the verbs.
     pub(super) async fn add(&self, resource: &GroupResource, kind: &GroupVersionKind) -> Result<(), ApiError> {
-        // The states themselves have a single version and never need another.
+        // The states themselves exist in a single version and need no state.
         let is_own = resource.group == GROUP && resource.resource == PLURAL;
         let Some(target) = self.target().filter(|_| !is_own) else { return Ok(()) };
         let hash = hash_of(kind);
         self.edit(&target, resource, Vec::new(), |state| {
             let known = persisted(state);
-            // A state without hashes counts as unknown.
+            // A state without hashes counts as `Unknown`.
             let is_said = known.is_empty() || known.contains(&UNKNOWN) || known.contains(&hash.as_str());
             let next = known.into_iter().chain([hash.as_str()]).map(str::to_owned).collect();
             (!is_said).then_some(next)
@@ -126,7 +126,7 @@ impl StorageStates {
         .await
     }
 
-    /// Returns true if the cached state has only this kind's hash. Does not read the store.
+    /// Returns true if the cached state has this kind's hash and no other. Does not read the store.
     pub(super) fn is_settled(&self, resource: &GroupResource, kind: &GroupVersionKind) -> bool {
         let Some(target) = self.target() else { return true };
         let Ok(states) = target.collection() else { return true };
@@ -160,10 +160,10 @@ impl StorageStates {
         }
     }
 
-    /// Sets the state of a resource to this kind's hash alone, on the condition that the agreement stands.
+    /// Sets the state of a resource to this kind's hash alone, on the condition that the agreement is unchanged.
     ///
     /// # Errors
-    /// Errors of the verbs: 503 when the agreement does not stand.
+    /// Errors of the verbs: 503 when the agreement has changed.
     pub(super) async fn settle(
         &self,
         resource: &GroupResource,
@@ -177,8 +177,8 @@ impl StorageStates {
             .await
     }
 
-    /// Adds `Unknown` to the state of a resource that claims this kind alone although stale objects exist. That happens
-    /// when states were not kept for a time.
+    /// Adds `Unknown` to the state of a resource that has only this kind's hash although stale objects exist. This
+    /// happens if states were not kept for a time.
     ///
     /// # Errors
     /// Errors of the verbs.
@@ -205,7 +205,7 @@ impl StorageStates {
         }
     }
 
-    /// Writes the hashes that `next` returns for a state, if both exist.
+    /// Writes the hashes that `next` returns for a state. Does nothing if there is no state, or no hashes.
     async fn edit(
         &self,
         target: &Target,
@@ -215,7 +215,7 @@ impl StorageStates {
     ) -> Result<(), ApiError> {
         let (next, conditions) = (&next, &conditions);
         let edit = async || {
-            // The next turn handles a deleted state.
+            // If the state was deleted, the next turn handles that.
             let Some(found) = self.client.get(target, &resource.to_string()).await? else { return Ok(()) };
             let Some(hashes) = next(&found.object) else { return Ok(()) };
             let current = hashes.last().cloned().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Tests of leader election with lost answers, dead leaders and different clocks: two servers never lead at once.
+//! Tests of leader election with lost responses, dead leaders and different clocks: two servers never lead at once.
 //!
-//! The clock is simulated, so hours pass in no time.
+//! The clock is simulated, so a test of hours takes a moment.
 
 use keelson_registry::Caller;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::setup::{RunningClock, registry_at, target};
 const LEASE: &str = "/registry/leases/kube-system/keelson-controllers";
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The sequence of leaders, and the number of leaders now.
+/// The leaders in the order of their turns, and the number of leaders now.
 #[derive(Default)]
 struct Reign {
     leaders: AtomicUsize,
@@ -72,7 +72,7 @@ impl Candidate {
 }
 
 impl Reign {
-    /// Waits for a turn, counted from 1. Returns its leader and the seconds since `since`.
+    /// Waits for a leader's turn with this number, counted from 1. Returns the leader and the seconds since `since`.
     async fn turn(&self, number: usize, since: Instant) -> (String, u64) {
         loop {
             if let Some((who, when)) = self.turns.lock().get(number - 1) {
@@ -92,7 +92,7 @@ async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// A leader of some time and a waiting server, whose clocks are hours apart.
+/// A server that has led for some time and a server that waits. Their clocks are hours apart.
 async fn two() -> (MemoryStore, Arc<Reign>, Candidate, Candidate) {
     let (store, reign) = (MemoryStore::new(), Arc::new(Reign::default()));
     let first = Candidate::start(&store, &reign, "one", "one_1", now()).await;
@@ -114,7 +114,7 @@ async fn a_leader_whose_answers_get_lost_goes_on_leading() {
     assert_eq!(first.lease().await["spec"]["holderIdentity"], "one_1");
 }
 
-/// The answer to the last visible renewal is lost, so the leader counts from the one before.
+/// The leader does not see the response to a renewal, so it counts from the renewal before.
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_loses_an_answer_and_then_the_store_stops_before_another_leads() {
     for quiet in 0..8 {
@@ -137,7 +137,7 @@ async fn a_lead_is_given_up_at_once_also_when_the_last_renewal_got_no_answer() {
     for lost in [0, 1] {
         let (_store, reign, first, second) = two().await;
         first.way.lose_answers(LEASE, lost);
-        // Long enough for a renewal whose answer is lost, and too short for the next.
+        // Long enough for a renewal whose response is lost, and too short for the next one.
         pass(2).await;
         let stopped = Instant::now();
         first.stop().await;

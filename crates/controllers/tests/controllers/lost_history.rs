@@ -1,6 +1,6 @@
-//! Tests of controllers whose watches lose their history, and that are stopped in the middle of their work.
+//! Tests of controllers whose watches lose their history, or that are stopped in the middle of their work.
 //!
-//! They must end in the same state as controllers that saw every event.
+//! The controllers must end in the same state as controllers that saw every event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,8 +53,8 @@ impl Server {
         tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{name} is still there"));
     }
 
-    /// Writes, then compacts before the cache has seen the write. The cache loads everything again, and all watches
-    /// end.
+    /// Writes an object, then compacts the store before the cache has seen the write. The cache loads everything again,
+    /// and all watches end.
     async fn lose_history(&self, target: &Target, name: &str) {
         self.create(target, name, json!({})).await;
         let newest = self.store.current_revision().await.unwrap();

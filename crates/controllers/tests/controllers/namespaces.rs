@@ -1,6 +1,6 @@
-//! Tests of a namespace with content on a server that does not answer.
+//! Tests of deleting a namespace that has content on a server that does not answer.
 //!
-//! The rest is emptied meanwhile, and the namespace's conditions give the reason of the delay.
+//! The other content is deleted meanwhile, and the conditions of the namespace state the reason of the delay.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ impl Content for Remote {
     }
 }
 
-/// Waits until the object is as expected; `None` stands for a deleted one.
+/// Waits until the object is as expected. The function gets `None` for a deleted object.
 async fn until(registry: &Registry, target: &Target, name: &str, expected: impl Fn(Option<Value>) -> bool) {
     let wait = async {
         loop {

@@ -1,4 +1,5 @@
-//! Tests of servers on one store whose clocks are hours apart: their state follows from observed changes.
+//! Tests of servers on one store whose clocks are hours apart. Each derives the state of the others from changes that
+//! it observes.
 //!
 //! Clocks are never compared, so no difference between them may matter.
 
@@ -26,12 +27,12 @@ use crate::setup::{RunningClock, registry_at, target};
 const HOUR: Duration = Duration::from_secs(3600);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A server that keeps its identity and the service of all servers.
+/// A server that keeps its identity lease and the service of all servers.
 struct Server {
     registry: Arc<Registry>,
     servers: Arc<RegisteredServers>,
     fence: Arc<Fence>,
-    /// The tasks that end first when it stops.
+    /// The tasks that must end first when the server stops.
     tasks: Vec<JoinHandle<()>>,
     stopping: CancellationToken,
     keeper: JoinHandle<()>,
@@ -39,7 +40,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts a server whose clock shows `now`.
+    /// Starts a server whose clock is at `now`.
     async fn start(store: &MemoryStore, id: &str, address: &str, now: SystemTime) -> Self {
         Self::start_for(store, id, address, now, HOUR).await
     }
@@ -165,7 +166,7 @@ async fn the_lease_of_a_server_is_collected_when_it_was_seen_to_stand_still_for_
     let store = MemoryStore::new();
     let off = Server::start_for(&store, "off", "192.0.2.2:6443", now() - HOUR * 5, HOUR / 2).await;
     off.kill();
-    // It knows of the other server only a time long ago.
+    // The lease of the other server states only a time that is long ago.
     let here = Server::start(&store, "here", "192.0.2.1:6443", now()).await;
     let late = Server::start(&store, "late", "192.0.2.3:6443", now() - HOUR * 5).await;
     pass(HOUR / 2 - SECOND * 60).await;
@@ -194,7 +195,7 @@ async fn a_server_that_starts_leaves_those_it_knows_nothing_of_as_they_are() {
     third.check(&[(6443, &["192.0.2.2", "192.0.2.3"])]).await;
 }
 
-/// Its own lease is one of those not yet seen to change.
+/// This server's own lease is one of those that it has not yet seen to change.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stops_soon_after_it_has_started_takes_its_address_along() {
     let store = MemoryStore::new();
@@ -292,7 +293,7 @@ async fn of_two_processes_of_one_name_the_later_one_stays() {
     assert!(later.fence.check().is_ok() && earlier.fence.check().is_err());
     assert_eq!(later.lives().await, [("one".to_owned(), Life::Live)]);
     assert_eq!(later.servers.all().await.unwrap()[0].address, Some("192.0.2.2:6443".parse().unwrap()));
-    // The process that gave way leaves the other's lease alone.
+    // The process that gave way must not change the lease of the other process.
     earlier.stop().await;
     assert_eq!(later.lives().await, [("one".to_owned(), Life::Live)]);
 }

@@ -1,4 +1,4 @@
-//! A registry on a store, as in a server, and test steps on its objects.
+//! A registry on a store, as in a server, and steps of tests on its objects.
 //!
 //! No HTTP: controllers are clients of the registry.
 
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 /// The longest wait for anything in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A clock that starts at a set time and runs with the test's.
+/// A clock that starts at a set time and runs as fast as the test's clock.
 pub(crate) struct RunningClock {
     set: SystemTime,
     begun: Instant,

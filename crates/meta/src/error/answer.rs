@@ -1,4 +1,4 @@
-//! The bodies of single errors: texts, reasons, codes and details.
+//! Builds the `Status` of each kind of error: text, reason, code and details.
 //!
 //! Only [`ApiError::status`](super::ApiError::status) calls these.
 
@@ -12,21 +12,21 @@ use crate::gvk::{GroupKind, GroupResource};
 use crate::revision::Revision;
 use crate::status::{Status, StatusCause, StatusDetails};
 
-/// `Retry-After` for a revision that the server has not reached, in seconds.
+/// `Retry-After` for a revision that the server has not reached yet, in seconds.
 const RETRY_REVISION_SECONDS: u32 = 1;
-/// `Retry-After` for exhausted generated names, in seconds.
+/// `Retry-After` if all generated names were taken, in seconds.
 const RETRY_GENERATE_NAME_SECONDS: u32 = 1;
 
 pub(super) fn failure(code: u16, reason: &str, message: String) -> Status {
     Status::failure(code, Some(reason), message)
 }
 
-/// A failure without a reason, as upstream returns for unclassified ones.
+/// A failure without a reason, as upstream returns for errors that it does not classify.
 pub(super) fn unclassified(message: &str) -> Status {
     Status::failure(500, None, message.to_owned())
 }
 
-/// A URL or header fields over the limit, for which upstream has no reason.
+/// The URL or the header fields are over the limit. Upstream has no reason for this.
 pub(super) fn long_head(error: &ApiError) -> Status {
     let (code, part, limit) = match error {
         ApiError::UrlTooLong { limit } => (414, "URL of a request has", limit),
@@ -149,8 +149,8 @@ pub(super) fn bound(status: &mut Status) {
     }
 }
 
-/// Makes control characters visible in the texts of a status. They can come from webhooks, converters, policies and
-/// stored objects, and clients print them to terminals.
+/// Makes control characters visible in the texts of a status. Such texts may come from webhooks, converters, policies
+/// and stored objects, and clients print them to terminals.
 pub(super) fn make_visible(status: &mut Status) {
     show(&mut status.message);
     let Some(details) = &mut status.details else { return };
@@ -256,7 +256,7 @@ pub(super) fn too_many(message: &str, seconds: u32) -> Status {
     failure(429, "TooManyRequests", message.to_owned()).with_details(retry_after(seconds))
 }
 
-/// KEP-85: clients distinguish a budget from an overloaded server by the cause's reason.
+/// By the reason of the cause, clients distinguish a disruption budget (KEP-85) from an overloaded server.
 pub(super) fn eviction_refused(cause: &str, seconds: u32) -> Status {
     let cause = StatusCause { reason: "DisruptionBudget".to_owned(), message: cause.to_owned(), field: String::new() };
     let message = "Cannot evict pod as it would violate the pod's disruption budget.".to_owned();

@@ -1,6 +1,6 @@
-//! Each error compared with upstream's body.
+//! Compares each error with upstream's body.
 //!
-//! The bodies were captured from kube-apiserver, so that a change of one word is detected.
+//! The bodies were captured from kube-apiserver, so that even a changed word is detected.
 
 use crate::json::{Value, json};
 

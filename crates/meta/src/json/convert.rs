@@ -1,6 +1,6 @@
 //! Conversions into values, from numbers, texts, lists and maps.
 //!
-//! They keep `json!` and inserts short. All are lossless.
+//! These conversions keep calls of `json!` and of inserts short. All are lossless.
 
 use std::borrow::Cow;
 

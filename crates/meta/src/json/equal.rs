@@ -1,6 +1,7 @@
-//! Comparisons of values with other types: `value == "text"`, `1 == value`.
+//! Compares values with values of other types: `value == "text"`, `1 == value`.
 //!
-//! They make tests and rules readable. A value equals the one that it converts to in the other type, and nothing else.
+//! These comparisons keep tests and rules readable. A value equals a value of another type only if the latter converts
+//! to it.
 
 use super::{Text, Value};
 

@@ -1,13 +1,14 @@
 //! Indexes into values: names, element numbers, pointers, and `value["name"]`.
 //!
-//! Reading an absent one returns null. Writing adds a field to null or an object, and panics for other values.
+//! Reading an absent field or element returns null. Writing adds a field to null or to an object, and panics for other
+//! values.
 
 use std::borrow::Cow;
 use std::ops::{Index, IndexMut};
 
 use super::{Map, Value};
 
-/// The result of reading an absent index.
+/// The value that is read at an absent index.
 static NULL: Value = Value::Null;
 
 /// The name of a field or the index of an element.
@@ -21,7 +22,7 @@ pub trait ValueIndex {
     /// The value at this index, added as null if it is absent.
     ///
     /// # Panics
-    /// For a value that can't have this index.
+    /// The value can't have this index.
     fn made<'v>(&self, value: &'v mut Value) -> &'v mut Value;
 }
 
@@ -47,7 +48,7 @@ impl ValueIndex for str {
     }
 }
 
-/// The type of a value. The value itself may be a secret, and panics are logged.
+/// The type of a value. Panics show only the type: they are logged, and the value may be a secret.
 const fn form(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -131,7 +132,7 @@ impl Index<&str> for Map {
     type Output = Value;
 
     /// # Panics
-    /// If there is no such field.
+    /// There is no such field.
     fn index(&self, key: &str) -> &Value {
         self.get(key).unwrap_or_else(|| panic!("there is no field {key:?}"))
     }
@@ -139,7 +140,7 @@ impl Index<&str> for Map {
 
 impl IndexMut<&str> for Map {
     /// # Panics
-    /// If there is no such field.
+    /// There is no such field.
     fn index_mut(&mut self, key: &str) -> &mut Value {
         self.get_mut(key).unwrap_or_else(|| panic!("there is no field {key:?}"))
     }

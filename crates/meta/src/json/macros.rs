@@ -1,9 +1,9 @@
-//! The macro `json!` for trees, with expressions.
+//! The macro `json!`, which builds trees from JSON with expressions.
 //!
-//! It has the syntax of `serde_json`'s macro and creates this crate's tree.
+//! The macro has the syntax of `serde_json`'s macro and creates this crate's tree.
 
-/// A [`Value`](crate::json::Value) from JSON, in which expressions of `Serialize` types are values, and expressions of
-/// texts are names. Expressions are borrowed, not moved.
+/// Builds a [`Value`](crate::json::Value) from JSON. Expressions of `Serialize` types may stand for values, and
+/// expressions of texts for names. Expressions are borrowed, not moved.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! json_value {

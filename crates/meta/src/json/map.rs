@@ -1,11 +1,11 @@
 //! The fields of an object, in their original order.
 //!
-//! They are in one vector. Objects usually have few fields, so a name is compared with each, by a cheap hash first.
-//! Maps with more than [`SEARCHED_IN_ORDER`] fields, such as a config map with thousands of keys, have an index with a
-//! hash that resists collision attacks.
+//! The fields are in one vector. Most objects have few fields, so a name is compared with each, a cheap hash first.
+//! Maps with more than [`SEARCHED_IN_ORDER`] fields, such as large config maps, have an index. Its hash resists
+//! collision attacks.
 //!
-//! Removing a field keeps the order of the others. In large maps a hole is left, and holes are closed once they are
-//! half of all slots. An operation on one field costs at most the comparison of a few dozen names, amortized.
+//! Removing a field keeps the order of the others. In a large map it leaves a hole, and holes are closed once they are
+//! half of all slots. So an operation on one field compares at most a few dozen names, amortized.
 //!
 //! Invariant: only an indexed map has holes, and at most as many as fields.
 
@@ -23,7 +23,8 @@ use index::Index;
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::{IntoIter, Iter, IterMut};
 
-/// The number of fields up to which a name is compared with each, which takes about as long as hashing it once.
+/// The number of fields up to which a name is compared with each of them. That takes about as long as hashing the name
+/// once.
 pub(super) const SEARCHED_IN_ORDER: usize = 32;
 
 /// The initial capacity if the number of distinct names is unknown.
@@ -37,7 +38,7 @@ pub struct Map {
     index: Option<Box<Index>>,
 }
 
-/// A field, or a hole left by one.
+/// A field, or the hole that a removed field has left.
 #[derive(Clone, Debug)]
 pub struct Slot {
     key: Option<Text>,
@@ -72,9 +73,9 @@ impl Slot {
     }
 }
 
-/// Returns true if all hashes are distinct. Equal hashes need a comparison of names.
+/// Returns true if all hashes are distinct. If two are equal, the names must be compared.
 fn are_distinct(slots: &[Slot]) -> bool {
-    // A bit for each group of hashes. If it is unset, the name is new.
+    // Has one bit for each group of hashes. If the bit of a hash is unset, the name is new.
     let mut seen = 0_u64;
     slots.iter().enumerate().all(|(place, slot)| {
         let bit = 1 << (slot.hash >> 26);
@@ -84,10 +85,10 @@ fn are_distinct(slots: &[Slot]) -> bool {
     })
 }
 
-/// Returns true for equal names. Most are so short that this costs less than the call of a byte comparison.
+/// Returns true for equal names. Most names are so short that this costs less than calling a comparison of bytes.
 #[inline]
 pub fn is_same_name(left: &[u8], right: &[u8]) -> bool {
-    /// The first and last bytes of a name of at least this length. They may overlap.
+    /// The first and last `N` bytes of a name that has at least as many. They may overlap.
     #[inline]
     fn ends<const N: usize>(name: &[u8]) -> Option<(&[u8; N], &[u8; N])> {
         Some((name.first_chunk()?, name.last_chunk()?))
@@ -126,8 +127,8 @@ impl Map {
         Self { slots: Vec::with_capacity(fields), index: None }
     }
 
-    /// A map of these fields in their order. Of repeated names the last value counts, and `again` receives the index
-    /// and name of the earlier field.
+    /// Creates a map of these fields in their order. If a name is repeated, the last value counts, and `again` is
+    /// called with the index and the name of the earlier field.
     pub fn from_slots(slots: Drain<'_, Slot>, mut again: impl FnMut(usize, &str)) -> Self {
         if slots.len() <= SEARCHED_IN_ORDER && are_distinct(slots.as_slice()) {
             return Self { slots: slots.collect(), index: None };
@@ -158,7 +159,7 @@ impl Map {
         self.slots.len() - self.index.as_ref().map_or(0, |index| index.holes)
     }
 
-    /// Returns true if the next new field reallocates.
+    /// Returns true if adding one more field reallocates.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.slots.len() == self.slots.capacity()
@@ -240,7 +241,7 @@ impl Map {
         *self = Self::new();
     }
 
-    /// Keeps the fields for which `keep` returns true. O(n).
+    /// Removes the fields for which `keep` returns false. O(n).
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
         self.slots.retain_mut(|slot| slot.key.as_deref().is_some_and(|key| keep(key, &mut slot.value)));
         self.reindex();
@@ -339,7 +340,7 @@ impl Map {
 impl PartialEq for Map {
     /// Compares fields regardless of order.
     fn eq(&self, other: &Self) -> bool {
-        // Compared maps mostly have the same order, in which a name is found without a search.
+        // The maps compared mostly have the same order, in which a name is found without a search.
         let found = |place: usize, slot: &Slot| match other.slots.get(place) {
             Some(beside) if beside.is(slot.hash, slot.name()) => Some(&beside.value),
             _ => other.search(slot.hash, slot.name()).map(|place| &other.slots[place].value),

@@ -1,6 +1,7 @@
-//! Serde for trees: deserialized from any format, serialized to any, and displayed as JSON text.
+//! Serde for trees: they can be deserialized from any format, serialized to any, and displayed as JSON text.
 //!
-//! It serves settings, tests and clients. `codec` parses request bodies, which is faster and reports more.
+//! These implementations serve settings, tests and clients. Request bodies are parsed by `codec`, which is faster and
+//! reports more faults.
 
 use std::fmt;
 

@@ -1,12 +1,13 @@
 //! Approximate sizes of values, for limits.
 //!
-//! They are those of the JSON text without its escapes. Depth was limited when the text was parsed.
+//! A size is that of the JSON text without its escapes. Parsing has limited the depth of the text, so recursion is
+//! safe.
 
 use super::{Map, Value};
 
 /// The approximate size of a value in JSON, in bytes.
 ///
-/// Cost: one visit of each value in it.
+/// Cost: one visit of each value in the tree.
 pub fn about_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 5,

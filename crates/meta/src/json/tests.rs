@@ -1,6 +1,7 @@
-//! The tree compared with `serde_json`'s as a model, to the byte.
+//! Compares the tree with `serde_json`'s tree as a model, to the byte.
 //!
-//! Random steps build both trees, so that the order of fields, duplicates and numbers are compared in every state.
+//! Random steps are applied to both trees, so that the order of fields, duplicates and numbers are compared in every
+//! state.
 
 use proptest::prelude::*;
 use serde_json as model;
@@ -47,7 +48,7 @@ enum Step {
     First(String, i64),
     Retain(i64),
     Sort,
-    /// Ranks each field by its value, drops those of one rank, sorts, and adds one.
+    /// Ranks each field by its value, drops the fields of one rank, sorts the others, and adds one.
     Rank(u32),
     Append(Vec<String>),
     Clear,

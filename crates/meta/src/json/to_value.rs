@@ -1,7 +1,7 @@
-//! Trees of any serializable type.
+//! Converts any serializable type to a tree.
 //!
-//! They equal the JSON text of the type: unit and none are null, a variant is its name, or an object with its name and
-//! contents.
+//! The tree equals the JSON text of the type: unit and `None` are null. A variant is its name, or an object with its
+//! name and contents.
 
 use serde::ser::{Error as _, Serialize, SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 use serde_json::Error;
@@ -11,7 +11,7 @@ use super::{Map, Text, Value};
 /// The tree of a serializable value.
 ///
 /// # Errors
-/// A map whose keys are not texts, integers of more than 64 bits, and errors of the type itself.
+/// A map has keys that are not texts, an integer has more than 64 bits, or the type itself fails.
 pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Error> {
     value.serialize(Trees)
 }
@@ -47,7 +47,7 @@ impl Fields {
     }
 }
 
-/// The contents of a variant, under its name.
+/// Wraps the contents of a variant in an object with the variant's name.
 fn held(variant: Option<&'static str>, value: Value) -> Value {
     match variant {
         Some(name) => Value::from_iter([(name, value)]),

@@ -1,6 +1,6 @@
-//! The type of a JSON value, for messages about a wrong type.
+//! The type of a JSON value, for messages about values of a wrong type.
 //!
-//! It keeps a number's digits, which some messages repeat, but no other content.
+//! The type keeps the digits of a number, which some messages repeat, but no other content.
 
 use super::Value;
 use crate::go_format;

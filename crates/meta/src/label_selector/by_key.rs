@@ -1,8 +1,8 @@
 //! Joins the requirements of a large selector by key.
 //!
-//! A selector may have tens of thousands of requirements and is matched against every object of a collection. Joined,
-//! it costs one lookup for each label of the object. Requirements that hold for an absent label need no evaluation, and
-//! those that require a label are counted.
+//! A selector may have tens of thousands of requirements, and is matched against every object of a collection. After
+//! joining, it costs one lookup for each label of the object. Requirements that hold for an absent label need no
+//! evaluation if the label is absent. For those that require a label, the labels found are counted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use super::{Operator, Requirement};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ByKey {
     keys: HashMap<String, Condition>,
-    /// The number of required keys.
+    /// The number of keys that an object must have.
     demanded: usize,
 }
 
@@ -65,7 +65,7 @@ impl Condition {
             Operator::NotIn | Operator::NotEquals => self.refused.extend(requirement.values.iter().cloned()),
             Operator::Exists => {}
             Operator::DoesNotExist => self.absent = true,
-            // A bound that is not a number matches no value.
+            // If the bound is not a number, no value matches.
             Operator::GreaterThan => self.above = self.above.max(Some(bound().unwrap_or(i64::MAX))),
             Operator::LessThan => {
                 let bound = bound().unwrap_or(i64::MIN);

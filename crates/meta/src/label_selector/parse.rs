@@ -1,7 +1,7 @@
 //! The grammar of label selectors.
 //!
-//! A lexer feeds a parser with one token of lookahead. A token keeps its text for messages. In the place of a name,
-//! `in` and `notin` are names.
+//! A lexer produces tokens for a parser with one token of lookahead. A token keeps its text for messages. If a name is
+//! expected, `in` and `notin` are names.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,11 @@ use crate::names::{label_key_faults, label_value_faults};
 /// The operators after a key, as listed in a message.
 const BINARY_OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 
-/// The maximum number of faulty values in a message. Each fault is longer than its value.
+/// The maximum number of faulty values in a message. The text of a fault is longer than its value, so all faults
+/// together could be huge.
 const MAX_FAULTS: usize = 100;
 
-/// The path of a key in messages: upstream has none and prints its absence.
+/// The path of a key in messages. Upstream has none here and prints `<nil>`.
 const NO_PATH: &str = "<nil>";
 
 /// Parses the requirements of a selector, in the given order.
@@ -63,7 +64,7 @@ struct Token {
 }
 
 impl Token {
-    /// The token in the place of a name.
+    /// The token if a name is expected at its place.
     fn as_name(&self) -> Self {
         let kind = match self.kind {
             Kind::In | Kind::NotIn => Kind::Name,
@@ -117,7 +118,7 @@ fn is_symbol(c: char) -> bool {
     matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<')
 }
 
-/// The length of the longest symbol at the start: `==` before `=`. At most two bytes form one.
+/// The length of the longest symbol at the start, so that `==` is found before `=`. A symbol has at most two bytes.
 fn symbol_length(text: &str) -> usize {
     match text.get(..2) {
         Some(pair) if symbol_kind(pair).is_some() => 2,
@@ -136,7 +137,7 @@ struct Parser {
 
 impl Parser {
     fn peek(&self) -> &Token {
-        // The last token is the end, which is never passed.
+        // The last token is the end, and the position never moves past it.
         &self.tokens[self.position.min(self.tokens.len() - 1)]
     }
 

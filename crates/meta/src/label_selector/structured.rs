@@ -1,6 +1,7 @@
 //! Label selectors in objects: `matchLabels` and `matchExpressions`, or plain labels.
 //!
-//! A malformed selector yields none, so that a damaged one never selects everything. `parse.rs` has the text form.
+//! For a malformed selector there is no result, so that a damaged selector never selects everything. `parse.rs` has the
+//! text form.
 
 use std::collections::BTreeSet;
 
@@ -23,18 +24,18 @@ impl LabelSelector {
         Some(Self::sorted(requirements))
     }
 
-    /// The selector of objects that have all these labels. `None` if they are malformed.
+    /// The selector of objects that have all these labels. `None` if the labels are malformed.
     pub fn of_labels(labels: &Value) -> Option<Self> {
         labels.as_object()?.iter().map(equality).collect::<Option<_>>().map(Self::sorted)
     }
 
-    /// Returns the selector restricted to objects with this label.
+    /// Returns a selector that also requires this label.
     #[must_use]
     pub fn and_label(self, key: &str, value: &str) -> Self {
         self.and(with_values(key, Operator::Equals, [value.to_owned()].into()))
     }
 
-    /// Returns the selector restricted to objects with one of these values of the label.
+    /// Returns a selector that also requires one of these values of the label.
     #[must_use]
     pub fn and_label_in<'v>(self, key: &str, values: impl IntoIterator<Item = &'v str>) -> Self {
         self.and(with_values(key, Operator::In, values.into_iter().map(str::to_owned).collect()))

@@ -1,6 +1,7 @@
-//! Label selectors as texts and as conditions, compared with upstream's parsing and messages.
+//! Label selectors as texts and in objects, compared with upstream's parsing and messages.
 //!
-//! Each case is a text with its canonical form and its matches, or with its error. The cost of large ones is bounded.
+//! Each case is a text with its canonical form and its matches, or with its error. Large selectors must not cost too
+//! much.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -147,7 +148,8 @@ fn requirements_can_be_read() {
     assert!(LabelSelector::everything().is_empty() && !selector.is_empty());
 }
 
-/// Tens of thousands of requirements, matched against each of many objects. It took seconds without joining.
+/// Matches tens of thousands of requirements against each of many objects. This took seconds before requirements were
+/// joined.
 #[test]
 fn a_selector_of_many_requirements_looks_at_each_label_once() {
     let text: Vec<String> = (0..20_000).map(|number| format!("!absent{number},app!=v{number}")).collect();

@@ -1,6 +1,6 @@
 //! Valid metadata, and the faults of invalid metadata.
 //!
-//! Each case changes one part of valid metadata, and expects texts.
+//! Each case changes one part of valid metadata, and expects certain messages.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn texts(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// Checks a new object named `a` in the namespace `ns` with this further metadata.
+/// Checks a new object named `a` in the namespace `ns` whose metadata has these further fields.
 fn check(more: &Value, expected: &[&str]) {
     let mut made = object(&json!({"name": "a", "namespace": "ns"}));
     for (field, value) in more.as_object().expect("fields of metadata") {
@@ -113,7 +113,7 @@ fn owner_references() {
     );
 }
 
-/// Each message lists all references, so all messages of a large object would have quadratic size.
+/// Each message lists all references. Without a limit, the messages for a large object would have quadratic size.
 #[test]
 fn of_very_many_controllers_one_is_told() {
     let controllers = |count: usize| {

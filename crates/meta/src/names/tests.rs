@@ -1,6 +1,6 @@
-//! Names and labels compared with their rules, and the rules with their regular expressions.
+//! Compares the hand-written rules for names and labels with cases, and with regular expressions over generated texts.
 //!
-//! The expressions are upstream's. The hand-written rules are compared with them over generated texts.
+//! The expressions are upstream's.
 
 use proptest::prelude::*;
 
@@ -109,7 +109,7 @@ fn generated_names_keep_the_base_and_fit() {
     let random = SeededRandom::new(3);
     assert!(generate_name("g-", &random).starts_with("g-"));
     assert_eq!(generate_name(&"a".repeat(300), &random).len(), 63);
-    // The cut never splits a character.
+    // A character is never split.
     assert!(generate_name(&"é".repeat(40), &random).chars().count() <= 34);
 }
 

@@ -1,4 +1,4 @@
-//! Options of deletion, from the query or from the body.
+//! Options of a deletion, from the query or from the body.
 //!
 //! As upstream, the query is ignored if there is a body.
 
@@ -16,7 +16,7 @@ const READ_ERROR_FIELD: &str = "ignoreStoreReadErrorWithClusterBreakingPotential
 /// The options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// `dryRun`: all steps except the write.
+    /// `dryRun`: performs all steps except the write.
     pub dry_run: bool,
     /// `gracePeriodSeconds`. Absent for the kind's default, 0 for immediate deletion.
     pub grace_period_seconds: Option<i64>,
@@ -26,7 +26,7 @@ pub struct DeleteOptions {
     pub propagation_policy: Option<PropagationPolicy>,
     /// `orphanDependents`, the deprecated form of `propagationPolicy`.
     pub orphan_dependents: Option<bool>,
-    /// `ignoreStoreReadErrorWithClusterBreakingPotential`: delete even an object that cannot be read.
+    /// `ignoreStoreReadErrorWithClusterBreakingPotential`: deletes the object even if it can't be read.
     pub ignore_store_read_error: bool,
 }
 
@@ -42,16 +42,16 @@ pub struct Preconditions {
 /// The treatment of dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropagationPolicy {
-    /// They lose their owner reference and stay.
+    /// Dependents lose their owner reference and stay.
     Orphan,
-    /// They are deleted afterwards.
+    /// Dependents are deleted after the owner.
     Background,
-    /// They are deleted first.
+    /// Dependents are deleted before the owner.
     Foreground,
 }
 
 impl DeleteOptions {
-    /// Reads the options of a deletion from the body, or from the query without a body.
+    /// Reads the options of a deletion from the body, or from the query if there is no body.
     ///
     /// # Errors
     /// 400 for values of the wrong type, 422 for values and combinations that are not allowed.
@@ -140,7 +140,7 @@ impl Raw {
         })
     }
 
-    /// Upstream allows no other option beside ignoring read errors, because it is dangerous.
+    /// Upstream allows no other option beside this one, because it is dangerous.
     fn read_error_conflicts(&self) -> Vec<FieldError> {
         if !self.ignore_store_read_error {
             return Vec::new();

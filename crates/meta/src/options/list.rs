@@ -1,7 +1,7 @@
 //! Options of reading: get, list and watch.
 //!
-//! [`ListOptions::requested_version`] parses resourceVersion late: upstream does so in storage, after it has validated
-//! the field selector.
+//! [`ListOptions::requested_version`] parses the resourceVersion later than the other options. Upstream parses it in
+//! storage, after it has validated the field selector.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct ListOptions {
     pub label_selector: LabelSelector,
     /// `fieldSelector`, not yet validated against the fields of the kind.
     pub field_selector: FieldSelector,
-    /// `watch`, or a path that begins with `/watch`.
+    /// `watch`. Also set for paths that begin with `/watch`.
     pub watch: bool,
     /// `allowWatchBookmarks`.
     pub allow_bookmarks: bool,
@@ -31,13 +31,13 @@ pub struct ListOptions {
     pub resource_version_raw: String,
     /// `resourceVersionMatch`.
     pub resource_version_match: Option<ResourceVersionMatch>,
-    /// `timeoutSeconds`. 0 means unset, and a negative value has already expired.
+    /// `timeoutSeconds`. 0 means unset. With a negative value, the request times out at once.
     pub timeout: Option<Duration>,
-    /// `limit`. 0 and less mean unset.
+    /// `limit`. 0 or a negative number means unset.
     pub limit: Option<NonZeroUsize>,
     /// `continue`.
     pub continue_token: Option<String>,
-    /// `sendInitialEvents` of a watch. It defaults to true if resourceVersion is absent or `0`.
+    /// `sendInitialEvents` of a watch. Its default is true if resourceVersion is absent or `0`.
     pub send_initial_events: bool,
 }
 
@@ -60,9 +60,9 @@ pub enum ResourceVersionMatch {
 /// The resourceVersion of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestedVersion {
-    /// None: the newest content.
+    /// No resourceVersion: the newest content.
     Unset,
-    /// `0`: any content in the cache.
+    /// `0`: any content that the cache has.
     Any,
     /// A revision.
     At(Revision),
@@ -74,7 +74,7 @@ impl RequestedVersion {
             return Ok(Self::Unset);
         }
         match go_format::parse_uint(text) {
-            // As upstream has it, only the text "0" means any version.
+            // As upstream, only the text `0` means any version.
             Ok(0) if text != "0" => Ok(Self::Unset),
             Ok(0) => Ok(Self::Any),
             Ok(number) => Ok(Self::At(Revision::new(number))),
@@ -87,7 +87,7 @@ impl RequestedVersion {
 }
 
 impl GetOptions {
-    /// Reads the options of a get. They have no rules at this stage.
+    /// Reads the options of a get. Nothing is validated yet.
     pub fn parse(query: &Query<'_>) -> Self {
         Self { resource_version_raw: query.text("resourceVersion").unwrap_or_default() }
     }
@@ -102,7 +102,7 @@ impl GetOptions {
 }
 
 impl ListOptions {
-    /// Reads the options of a list or watch. On a `watch_path` (`/api/v1/watch/...`) they are always those of a watch.
+    /// Reads the options of a list or watch. On a `watch_path` (`/api/v1/watch/...`) the request is always a watch.
     ///
     /// # Errors
     /// 400 for unreadable values, 422 for combinations that are not allowed.
@@ -140,12 +140,12 @@ impl ListOptions {
     }
 }
 
-/// A negative number of seconds expires at once.
+/// Converts seconds to a duration. A negative number becomes 0, so the request times out at once.
 fn seconds(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// The options that select the version of a collection, which restrict one another.
+/// The options that select the version of a collection. They restrict each other.
 struct Versions {
     resource_version: String,
     version_match: String,
@@ -159,7 +159,7 @@ impl Versions {
             version_match: query.text(MATCH_FIELD).unwrap_or_default(),
             send_initial_events: query.flag("sendInitialEvents"),
         };
-        // A watch without a revision begins with the existing objects by default.
+        // By default, a watch without a revision begins with the existing objects.
         let says = versions.send_initial_events.is_some() || !versions.version_match.is_empty();
         if watch && !says && matches!(versions.resource_version.as_str(), "" | "0") {
             versions.send_initial_events = Some(true);

@@ -1,6 +1,6 @@
 //! The query of a URL as pairs of text.
 //!
-//! Any text is valid. The options that read it define the keys.
+//! Any text is a valid query. The options that read the query define its keys.
 
 use std::borrow::Cow;
 
@@ -47,7 +47,7 @@ impl<'a> Query<'a> {
     /// The first value of this key as an integer.
     ///
     /// # Errors
-    /// The error for a value that is not one.
+    /// The value is not an integer.
     pub fn integer(&self, key: &str) -> Result<Option<i64>, ApiError> {
         self.get(key).map(go_format::parse_int).transpose().map_err(ApiError::BadRequest)
     }

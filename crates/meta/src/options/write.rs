@@ -1,6 +1,6 @@
 //! Options of writing: create, update and patch.
 //!
-//! Each refuses unknown values with upstream's text. Options of deletion are in `delete.rs`.
+//! Unknown values are refused with upstream's text. Options of a deletion are in `delete.rs`.
 
 use super::query::Query;
 use crate::error::ApiError;
@@ -22,7 +22,7 @@ pub enum FieldValidation {
     Strict,
 }
 
-/// The kind of patch: server-side apply has other rules.
+/// The kind of patch. A server-side apply has other rules than the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchMode {
     /// A JSON patch, a merge patch or a strategic merge patch.
@@ -34,7 +34,7 @@ pub enum PatchMode {
 /// The options of a create.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateOptions {
-    /// `dryRun`: all steps except the write.
+    /// `dryRun`: performs all steps except the write.
     pub dry_run: bool,
     /// `fieldManager`.
     pub field_manager: Option<String>,
@@ -45,7 +45,7 @@ pub struct CreateOptions {
 /// The options of an update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdateOptions {
-    /// `dryRun`: all steps except the write.
+    /// `dryRun`: performs all steps except the write.
     pub dry_run: bool,
     /// `fieldManager`.
     pub field_manager: Option<String>,
@@ -56,7 +56,7 @@ pub struct UpdateOptions {
 /// The options of a patch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchOptions {
-    /// `dryRun`: all steps except the write.
+    /// `dryRun`: performs all steps except the write.
     pub dry_run: bool,
     /// `fieldManager`. Always present for a server-side apply.
     pub field_manager: Option<String>,

@@ -1,6 +1,7 @@
 //! The quality-of-service class of a pod.
 //!
-//! It follows from the requests and limits of its containers, or from those of the pod as a whole. The rules are upstream's.
+//! The class is derived from the requests and limits of the pod's containers, or from those that the pod states as a
+//! whole. The rules are upstream's.
 
 use crate::Object;
 use crate::json::Value;
@@ -8,11 +9,12 @@ use crate::json::Value;
 /// The resources that determine a pod's class.
 const COMPUTE: [&str; 2] = ["cpu", "memory"];
 
-/// `Guaranteed` if the limits of every container equal its requests, `BestEffort` if none states any.
+/// Returns `Guaranteed` if the limits of every container equal its requests, `BestEffort` if no container states any,
+/// and `Burstable` otherwise.
 pub fn quality_of_service(pod: &Object) -> &'static str {
     let spec = pod.0.get("spec").unwrap_or(&Value::Null);
     let containers = ["containers", "initContainers"].iter().filter_map(|list| spec.get(list)?.as_array()).flatten();
-    // Pod-level resources replace those of its containers (KEP-2837).
+    // If the pod states resources itself, they replace those of its containers (KEP-2837).
     let askers: Vec<&Value> = if asks_as_a_whole(spec) { vec![spec] } else { containers.collect() };
     let (mut asked, mut guaranteed) = (false, true);
     for container in askers {

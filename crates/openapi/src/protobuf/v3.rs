@@ -1,7 +1,7 @@
 //! OpenAPI 3 as protobuf: the messages of gnostic's `openapi.v3` package.
 //!
-//! A document is parsed as JSON and written message by message, including those of other servers. As in kube-apiserver,
-//! members without a field in the package are dropped.
+//! A document, also one of another server, is parsed as JSON and written message by message. As in kube-apiserver,
+//! members for which the package has no field are dropped.
 
 use keelson_meta::json::Value;
 

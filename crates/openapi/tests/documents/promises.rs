@@ -1,6 +1,6 @@
 //! The documents state the fields, defaults and responses of the API, in both encodings.
 //!
-//! Requests to a server are in the tests of the whole program.
+//! Tests that send requests to a server are among the tests of the whole program.
 
 use super::*;
 

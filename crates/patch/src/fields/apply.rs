@@ -1,8 +1,8 @@
-//! Server-side apply, and the ownership changes of other writes.
+//! Server-side apply, and the changes of ownership by all other writes.
 //!
-//! A write takes the fields it adds or changes from their owners. An apply owns the fields it contains. Without `force`
-//! it must not change fields of other owners. It removes fields of its last apply that it no longer contains and that
-//! have no other owner.
+//! A write takes the fields that it adds or changes from their owners. An apply owns all fields in the applied object.
+//! Without `force` it must not change fields of other owners. An apply removes each field of the manager's last apply
+//! that it no longer contains, unless the field has another owner.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,10 +24,11 @@ use super::schema::FieldSchema;
 use super::set::FieldSet;
 use crate::equal::equal;
 
-/// The manager of the existing fields when an object without owners is first applied to. Its operation is an update.
+/// The manager that gets the existing fields when the first apply finds an object without owners. Its operation is an
+/// update.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Members of `metadata` without owners, like `metadata` itself, `apiVersion` and `kind`.
+/// Members of `metadata` that have no owners. `metadata` itself, `apiVersion` and `kind` have none.
 const UNOWNED: [&str; 8] =
     ["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
 
@@ -45,7 +46,7 @@ pub trait Versions<'a> {
     /// Converts an object of any version to this one. `None` if the version no longer exists.
     fn convert(&self, object: &Value, version: &str) -> Option<Value>;
 
-    /// The fields that a write to this endpoint cannot change and therefore never owns.
+    /// The fields that a write to this endpoint can't change, so that its manager never owns them.
     fn reset_fields(&self, version: &str) -> Cow<'_, FieldSet>;
 }
 
@@ -71,10 +72,11 @@ pub struct Applied {
     pub changed: bool,
 }
 
-/// The owners of an object after a write other than apply. Cost: a comparison for each version that owners use.
+/// Returns the owners of an object after a write other than an apply. Cost: a comparison for each version that owners
+/// use.
 ///
-/// Both objects have to be valid in the writer's version. In a create, the object before has only the parts that its
-/// kind always has (`{"metadata":{},"spec":{},...}`), and no owners.
+/// Both objects must be valid in the writer's version. For a create, `before` has only the parts that objects of the
+/// kind always have (`{"metadata":{},"spec":{},...}`), and no owners.
 pub fn update<'a>(
     versions: &impl Versions<'a>,
     owners: &Owners,
@@ -92,7 +94,8 @@ pub fn update<'a>(
     let keeps = comparisons.at(writer.version).is_some_and(|changes| owners.keeps(writer.manager, changes));
     let losses = comparisons.losses(&owners, keeps.then_some(writer.manager));
     owners.take(losses);
-    // An item that an update repeats is both removed and added, so removed fields are not subtracted here.
+    // An item that an update repeats counts as both removed and added, so removed fields are not subtracted from the
+    // writer's.
     let taken = comparisons.take(writer.version).map(|changes| {
         let mut taken = changes.added;
         taken.extend(changes.modified);
@@ -114,20 +117,20 @@ pub fn update<'a>(
     owners
 }
 
-/// The writer's fields if there are no owners and no comparison is needed, as in a create.
+/// The writer's fields for a write that needs no comparison, such as a create. `None` if owners or objects require one.
 fn first_fields<'a>(versions: &impl Versions<'a>, writer: Writer<'_>, before: &Value, after: &Value) -> Option<Fields> {
     let kept = versions.reset_fields(writer.version);
     let hidden = Hidden { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
     new_text(versions.schema(writer.version)?, before, after, hidden, TEXT_SIZE).map(Fields::of_text)
 }
 
-/// Applies an object to a live one. Cost: proportional to both objects, for each version that owners use.
+/// Applies an object to a live object. Cost: proportional to both objects, for each version that owners use.
 ///
-/// Both have to be valid in the writer's version, and the applied one without duplicates. In a create, the live object
-/// is as for [`update`].
+/// Both must be valid in the writer's version, and the applied object must have no repeated list items. For a create,
+/// the live object is as for [`update`].
 ///
 /// # Errors
-/// The fields of other owners that would change, unless `force` is set.
+/// Without `force`, the fields of other owners that would change.
 pub fn apply<'a>(
     versions: &impl Versions<'a>,
     owners: &Owners,
@@ -154,7 +157,7 @@ pub fn apply<'a>(
             owners.0.insert(writer.manager.clone(), now);
             let mut pruned = prune(versions, &owners, writer, merged, last);
             // An empty list has no fields, so it was removed with its items. An emptied object may be applied as null.
-            // Both come back here, since the second of two equal applies would add them.
+            // Both are added again here, since otherwise a second equal apply would add them.
             lay_again(schema, &mut pruned, applied);
             pruned
         }
@@ -175,7 +178,7 @@ pub fn apply<'a>(
     let mut time = writer.now.filter(|_| changed).map(str::to_owned);
     if let Some(last) = last.filter(|_| !changed) {
         time = last.time;
-        // Equal fields keep their text.
+        // If the fields are equal, the stored text is kept.
         fields = if last.fields == fields { last.fields } else { fields };
     }
     if !fields.has_none() {
@@ -236,12 +239,13 @@ impl<'o, 'a, V: Versions<'a>> Comparisons<'o, 'a, V> {
         let before = converted(self.versions, self.before, self.version, version)?;
         let after = converted(self.versions, self.after, self.version, version)?;
         let kept = self.versions.reset_fields(version);
-        // Fields without owners can't be lost. An update that omits one of them does not change it.
+        // Fields without owners are hidden, since no manager can lose them. An update that omits one of them does not
+        // change it.
         let hidden = Hidden { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
         Some(compare_shown(schema, &before, &after, hidden))
     }
 
-    /// The fields that the change takes from all managers except one.
+    /// The fields that the change takes from each manager except `except`.
     fn losses(&mut self, owners: &Owners, except: Option<&Manager>) -> Losses {
         let mut losses = Losses::default();
         for (manager, owned) in owners.0.iter().filter(|(manager, _)| Some(*manager) != except) {
@@ -270,7 +274,7 @@ fn converted<'o, 'a>(versions: &impl Versions<'a>, object: &'o Value, from: &str
     if from == to { Some(Cow::Borrowed(object)) } else { versions.convert(object, to).map(Cow::Owned) }
 }
 
-/// The fields that managers lose.
+/// The fields that each manager loses.
 #[derive(Default)]
 struct Losses {
     fields: Vec<Loss>,
@@ -297,7 +301,7 @@ impl Losses {
 }
 
 impl Owners {
-    /// The owners with a single writer.
+    /// Creates owners with only this writer.
     fn of(writer: Writer<'_>, fields: Fields) -> Self {
         let mut owners = Self::default();
         if !fields.has_none() {
@@ -344,9 +348,10 @@ impl Owners {
     }
 }
 
-/// The merged object in the writer's version, without fields of the last apply that have no owner now.
+/// Returns the merged object in the writer's version, without those fields of the last apply that have no owner any
+/// more.
 fn prune<'a>(versions: &impl Versions<'a>, owners: &Owners, writer: Writer<'_>, merged: Value, last: &Owned) -> Value {
-    // Most applies give up no field, so other owners are not examined.
+    // Most applies give up no field. Then the other owners need not be examined.
     let now = owners.get(writer.manager).filter(|now| now.version == last.version);
     if now.is_some_and(|now| last.fields.are_in(&now.fields)) {
         return merged;
@@ -374,7 +379,7 @@ fn pruned<'a>(
     let last_fields = with_named_fields(&last.fields, schema);
     let mut at = last.version.as_str();
     let mut left = remove(schema, &merged, &last_fields);
-    // Fields removed together with their parent come back if they have an owner.
+    // Fields that have an owner, but were removed together with their parent, are added again.
     for (version, fields) in owned {
         let (Some(schema), Some(whole), Some(part)) = (
             versions.schema(version),
@@ -388,7 +393,7 @@ fn pruned<'a>(
         left = remove(schema, &whole, &all.difference(&kept));
         at = version;
     }
-    // Fields outside of the last apply come back too.
+    // Fields that were not part of the last apply are added again too.
     let left = converted(versions, &left, at, &last.version)?;
     let all = with_named_fields(&extract(schema, &merged), schema);
     let kept = with_named_fields(&extract(schema, &left), schema);

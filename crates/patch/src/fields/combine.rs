@@ -1,6 +1,7 @@
-//! Combines a set of fields with a `fieldsV1` text and reads only the parts of the text that the set affects.
+//! Combines a set of fields with fields stored as `fieldsV1` text. Parses only those parts of the text that the set
+//! affects.
 //!
-//! Owned fields are kept as text. Most writes change few fields, so other parts of the text are skipped or copied.
+//! Owned fields are kept as text. Most writes change few fields, so most of the text is skipped or copied.
 
 use std::cmp::Ordering;
 
@@ -9,12 +10,12 @@ use super::scan::Scan;
 use super::set::{FieldSet, Node};
 use super::text::{SELF_MEMBER, is_open, parse, write_node};
 
-/// The set operation on the fields of the text and those of the set.
+/// The set operation. Its operands are the fields of the text and the fields of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Combination {
     /// Fields in either.
     Union,
-    /// Fields of the text that are not in the set. Removing a field keeps the fields below it.
+    /// Fields of the text that are not in the set. A removed field keeps the fields below it.
     Difference,
     /// Fields in both.
     Intersection,
@@ -32,7 +33,7 @@ impl Combination {
 
 /// The text of the combination.
 ///
-/// `None` for a text that differs from the form of written sets in a part that was read. Such a text has to be parsed.
+/// `None` if a part that was read has another form than this server writes. The caller must then parse the text.
 pub(super) fn combine(text: &str, set: &FieldSet, how: Combination) -> Option<String> {
     let mut combiner = Combiner { how, text: Scan(text), out: String::with_capacity(text.len()) };
     combiner.level(set.nodes(), Root::Yes)?;
@@ -139,7 +140,8 @@ impl Combiner<'_> {
     }
 }
 
-/// Returns true if the texts prove that all fields of the first are in the second. Texts in another form prove nothing.
+/// Returns true if the texts prove that all fields of the first are in the second. Texts in another form than this
+/// server writes prove nothing.
 pub(super) fn shows(part: &str, whole: &str) -> bool {
     is_part(&mut Scan(part), &mut Scan(whole)).is_some()
 }

@@ -1,6 +1,6 @@
-//! The comparison of two objects field by field: added, changed and removed fields.
+//! Compares two objects field by field: added, changed and removed fields.
 //!
-//! It determines the owner for writes other than apply. Equal values are not walked.
+//! The result determines the owners after a write other than an apply. Equal values are not compared in detail.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,8 @@ use super::sink::{SetSink, TextSink};
 use super::view::{View, Walk};
 use crate::equal::{equal, side_by_side};
 
-/// The fields in which two objects differ. Unlike in [`super::extract`], added and removed objects are members too.
+/// The fields in which two objects differ. Unlike in [`super::extract`], an added or removed object is a field itself,
+/// in addition to the fields in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Fields of the second object only.
@@ -33,7 +34,7 @@ impl Comparison {
         self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
     }
 
-    /// The differences that are neither in the set nor below a field of it.
+    /// Returns the differences without those that are in the set or below a field of it.
     #[must_use]
     pub fn without(mut self, fields: &FieldSet) -> Self {
         for set in [&mut self.added, &mut self.modified, &mut self.removed] {
@@ -60,10 +61,10 @@ pub(super) fn compare_shown<'a>(
     Comparison { added: set(changes.added), modified: set(changes.modified), removed: set(changes.removed) }
 }
 
-/// The text of the fields that [`compare`] finds added or modified, without hidden ones, in one walk over the new
-/// object. `size` is its expected length in bytes.
+/// The `fieldsV1` text of the fields that [`compare`] finds added or modified, without hidden ones, in one walk over
+/// the new object. `size` is its expected length in bytes.
 ///
-/// `None` if the old object has more than empty parts.
+/// `None` if the old object has parts that require a full comparison.
 pub(super) fn new_text<'a>(
     schema: impl FieldSchema<'a>,
     old: &Value,
@@ -76,7 +77,7 @@ pub(super) fn new_text<'a>(
     is_all.then(|| sink.finish())
 }
 
-/// The differences at one place, for each of the sets.
+/// The differences at one place, for each of the three sets.
 #[derive(Default)]
 struct Changes {
     added: Subset,
@@ -84,7 +85,7 @@ struct Changes {
     removed: Subset,
 }
 
-/// True for the place itself if it is in the set, and the members below it.
+/// A part of a set: true if the place itself is a member, and the members below the place.
 #[derive(Default)]
 struct Subset {
     member: bool,
@@ -100,7 +101,7 @@ impl Changes {
         }
     }
 
-    /// Without the place itself.
+    /// Returns the differences below the place, without the place itself.
     fn below(mut self) -> Self {
         for part in [&mut self.added, &mut self.modified, &mut self.removed] {
             part.member = false;
@@ -149,7 +150,7 @@ fn walk<'a, S: FieldSchema<'a>>(
 fn between<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidden: Hidden<'_>) -> Changes {
     let mut changes = Changes::default();
     let (first, second) = (view.walk(old), view.walk(new));
-    // A value without a schema that changes its JSON type is walked in both forms.
+    // A value without a schema may change its JSON type. Then it is compared in both forms.
     for how in [Some(first), Some(second).filter(|second| *second != first)].into_iter().flatten() {
         match how {
             Walk::Leaf => leaf(old, new, &mut changes),
@@ -216,7 +217,7 @@ fn items<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidden
     }
 }
 
-/// Repeated items are compared as one value.
+/// Compares items with the same identity. If an item is repeated, all its repetitions are compared as one value.
 fn item<'a, S: FieldSchema<'a>>(view: View<S>, old: &[&Value], new: &[&Value], hidden: Hidden<'_>) -> Changes {
     match (old, new) {
         ([old], [new]) if equal(old, new) => Changes::default(),

@@ -1,6 +1,6 @@
-//! Conflicts: fields that a client wants to change and another manager owns.
+//! Conflicts: fields that an apply would change although another manager owns them.
 //!
-//! They become causes of a 409 in upstream's words, bounded in bytes.
+//! Conflicts become the causes of a 409 response in upstream's words. Their size is limited.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,11 +11,11 @@ use keelson_meta::status::StatusCause;
 use super::element::Path;
 use super::owners::{Manager, Operation};
 
-/// The maximum bytes of paths in a response. Map keys in a path are as long as the client made them, and there may be a
+/// The maximum bytes of paths in a response. Clients determine the length of the map keys in a path, and there may be a
 /// conflict for every few bytes below a path.
 const MAX_PATH_BYTES: usize = 256 * 1024;
 
-/// A field that is applied with another value than its owner gave it.
+/// A field whose applied value differs from the value that its owner set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The owner.
@@ -24,7 +24,7 @@ pub struct Conflict {
     pub path: Path,
 }
 
-/// All conflicts of an apply: a 409 with these causes. Sending it again helps only with `force`.
+/// All conflicts of an apply. They become a 409 with these causes. Repeating the request helps only with `force`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflicts(pub Vec<Conflict>);
 

@@ -1,6 +1,6 @@
 //! One step of a path into an object, and paths.
 //!
-//! Elements are ordered as `fieldsV1` lists them, so that sets can be merged like sorted lists.
+//! The order of elements is the one in `fieldsV1`, so that sets can be merged like sorted lists.
 
 use std::cmp::Ordering;
 use std::fmt;

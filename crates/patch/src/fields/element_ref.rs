@@ -1,6 +1,6 @@
-//! One step of a path, borrowed from the walked value. Most steps are compared or written, and never stored.
+//! One step of a path, borrowed from the value. Most steps are only compared or written, and never stored.
 //!
-//! A stored step becomes a `PathElement`, which owns its texts.
+//! To store a step, it is converted to a `PathElement`, which owns its texts.
 
 use keelson_meta::json::{Map, Value};
 
@@ -11,7 +11,8 @@ use super::element::PathElement;
 pub(super) enum PathElementRef<'v> {
     /// A field of an object or an entry of a map.
     Field(&'v str),
-    /// The item of a list with these values in these fields, which are sorted by name. `None` is an absent field.
+    /// The item of a list with these values in these key fields, which are sorted by name. `None` stands for an absent
+    /// field.
     Key { names: &'v [&'v str], values: &'v [Option<&'v Value>] },
     /// The item of a set that is this value.
     Value(&'v Value),
@@ -30,7 +31,7 @@ impl PathElementRef<'_> {
     }
 }
 
-/// The key fields that an item has.
+/// The key fields that an item has, with their values.
 pub(super) fn key_fields<'v>(
     names: &'v [&'v str],
     values: &'v [Option<&'v Value>],

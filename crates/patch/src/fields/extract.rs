@@ -1,6 +1,6 @@
-//! The fields of an object, as an apply owns them.
+//! The fields of an object that an apply of it owns.
 //!
-//! Keyed lists and maps are owned by part. Every other value is one field.
+//! In keyed lists and maps, each part is owned separately. Every other value is one field.
 
 use keelson_meta::json::Value;
 
@@ -13,7 +13,7 @@ use super::view::View;
 /// The fields that an apply of this object owns: scalars and atomic values, list items, and map entries. Cost:
 /// proportional to the object.
 ///
-/// Objects of declared fields are not members themselves, unless they are empty.
+/// An object that is a declared field is not a member of the set, unless it is empty.
 pub fn extract<'a>(schema: impl FieldSchema<'a>, object: &Value) -> FieldSet {
     let mut sink = SetSink::default();
     Listing::new(Members::Applied, &mut sink).below(View::Known(schema), object, Hidden::default());

@@ -1,4 +1,4 @@
-//! The keys of associative lists, whose items are merged by key and not by index.
+//! The identity of items in associative lists, which are merged by key and not by index.
 //!
 //! The keys of a list are looked up once. Identities are borrowed from the items, so comparing lists copies no values.
 
@@ -37,12 +37,13 @@ pub(super) enum NoIdentity {
 }
 
 /// The value of one key field of an item. `None` if the field is absent and has no default. Such an item differs from
-/// each that has the field.
+/// each item that has the field.
 pub(super) type KeyValue<'k> = Option<&'k Value>;
 
 /// The identity of the items of one list.
 pub(super) enum Keys<'a> {
-    /// The values of key fields, at least one for each item. `declared` has the order of messages, `names` is sorted.
+    /// The values of the key fields; every item has at least one. `declared` has the order used in messages, `names` is
+    /// sorted.
     Fields { declared: Vec<KeyField<'a>>, names: Vec<&'a str> },
     /// The item itself.
     Value,
@@ -109,7 +110,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Returns true if two lists have items with equal identities in the same order.
+    /// Returns true if two lists have items with the same identities in the same order.
     pub(super) fn are_in_step(&self, left: &[Value], right: &[Value]) -> bool {
         let (mut one, mut other) = (Vec::with_capacity(self.width()), Vec::with_capacity(self.width()));
         let mut are_same = |(left, right)| {
@@ -160,7 +161,8 @@ pub(super) fn order_identities(left: &[KeyValue<'_>], right: &[KeyValue<'_>]) ->
     differing.unwrap_or(Ordering::Equal)
 }
 
-/// Compares a shorter identity with one that has a field here: by the name of its next field, if any.
+/// Compares an identity that ends here with one that has another field here: by the name of the shorter one's next
+/// field, if it has one.
 fn order_of_shorter(rest: &[KeyValue<'_>]) -> Ordering {
     if rest.iter().any(Option::is_some) { Ordering::Greater } else { Ordering::Less }
 }
@@ -175,7 +177,7 @@ pub(super) struct Items<'k, 'v> {
 }
 
 impl<'k, 'v: 'k> Items<'k, 'v> {
-    /// The items that have an identity.
+    /// Collects the items that have an identity.
     pub(super) fn of(keys: &'k Keys<'k>, list: &'v [Value]) -> Self {
         Self::until(keys, list, |_, _| true)
     }
@@ -190,7 +192,7 @@ impl<'k, 'v: 'k> Items<'k, 'v> {
         (items, fault)
     }
 
-    /// Collects items. `goes_on` receives each item without an identity and returns true to continue.
+    /// Collects items. For each item without an identity, calls `goes_on`, which returns true to continue.
     fn until(keys: &'k Keys<'k>, list: &'v [Value], mut goes_on: impl FnMut(usize, NoIdentity) -> bool) -> Self {
         let width = keys.width();
         let mut values = Vec::with_capacity(list.len() * width);

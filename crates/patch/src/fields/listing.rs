@@ -1,6 +1,6 @@
-//! Visits the fields of one value in order, in one walk over the value and its schema.
+//! Lists the fields of one value in order, in one walk over the value and its schema.
 //!
-//! It yields the fields of an apply, of a create, and of parts added or removed in a comparison.
+//! The list serves applies, creates, and the parts that a comparison finds added or removed.
 
 use keelson_meta::json::{Map, Value};
 
@@ -12,11 +12,11 @@ use super::set::{FieldSet, Node};
 use super::sink::Sink;
 use super::view::{View, Walk};
 
-/// The choice of members.
+/// The values that count as fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Members {
-    /// The fields of an apply: scalars and atomic values, items and entries. Objects of declared fields are no members,
-    /// unless they are empty.
+    /// The fields that an apply owns: scalars and atomic values, items and entries. An object that is a declared field
+    /// does not count, unless it is empty.
     Applied,
     /// The fields of a new value: all of them.
     New,
@@ -29,17 +29,18 @@ impl Members {
     }
 }
 
-/// Fields omitted from a walk.
+/// Fields that a walk omits.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hidden<'h> {
-    /// These, with everything below them.
+    /// Fields that are omitted with everything below them.
     pub(super) whole: Option<&'h FieldSet>,
-    /// These, without what is below them.
+    /// Fields that are omitted themselves, but not the fields below them.
     pub(super) alone: Option<&'h FieldSet>,
 }
 
 impl<'h> Hidden<'h> {
-    /// The hidden fields below a step, and true if the step itself is hidden. `None` if everything there is hidden.
+    /// Returns the omitted fields below a step, and true if the step itself is omitted. `None` if everything there is
+    /// omitted.
     pub(super) fn below(self, step: PathElementRef<'_>) -> Option<(bool, Self)> {
         if self.whole.is_none() && self.alone.is_none() {
             return Some((false, self));
@@ -101,8 +102,8 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
 
     /// Visits the fields added or changed since `before`.
     ///
-    /// Returns false if a general comparison is needed, because `before` has more than objects of objects, scalars and
-    /// empty values.
+    /// Returns false if a general comparison is needed: `before` has more than objects that contain objects, scalars
+    /// and empty values.
     pub(super) fn since<'a>(&mut self, view: View<S>, before: &Value, value: &'v Value, hidden: Hidden<'_>) -> bool
     where
         S: FieldSchema<'a>,
@@ -170,7 +171,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
             head.cmp(other_head).then_with(|| name(*place).cmp(name(*other)))
         });
         for next in start..self.sorted.len() {
-            // Entries of nested members are pushed and popped behind these.
+            // The nested call pushes its entries behind these, and pops them again.
             let (_, place) = self.sorted[next];
             tell(self, self.entries[place]);
         }
@@ -178,7 +179,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
         self.sorted.truncate(start);
     }
 
-    /// Repeated items are owned together as one, without the fields in them.
+    /// All repetitions of an item are owned together as one field, without the fields in them.
     fn items<'a>(&mut self, view: View<S>, value: &'v Value, hidden: Hidden<'_>)
     where
         S: FieldSchema<'a>,

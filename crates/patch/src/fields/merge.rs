@@ -1,7 +1,7 @@
 //! Merges an applied object into a live one.
 //!
-//! Lists are merged by the keys of their schema. New items get the position that they have in the applied list. Removal
-//! is in `remove`.
+//! Lists are merged by the keys in their schema. New items get the position that they have in the applied list.
+//! `remove` removes fields.
 
 use keelson_meta::json::{Map, Value};
 
@@ -9,25 +9,25 @@ use super::identity::{Items, Keys, order_identities};
 use super::schema::FieldSchema;
 use super::view::{View, Walk};
 
-/// The object with the values of `applied`: scalars and atomic values are replaced, granular objects and lists are
-/// merged. Cost: proportional to both.
+/// Returns the object with the values of `applied`: scalars and atomic values are replaced, granular objects and lists
+/// are merged. Cost: proportional to both.
 ///
-/// Nothing is removed: null in `applied` does not clear an object or list that has parts or is not nullable. Items have
-/// the order of `applied`, with items of `object` alone near their previous neighbours.
+/// Nothing is removed: null in `applied` does not clear an object or list that has parts or is not nullable. Applied
+/// items have the order of `applied`. Items that are only in `object` stay near their previous neighbours.
 pub fn merge<'a>(schema: impl FieldSchema<'a>, object: &Value, applied: &Value) -> Value {
-    // Most of the object stays, and one clone costs less than assembling it from clones of its parts.
+    // Cloning the whole object costs less than assembling it from clones of its parts, since most parts stay.
     let mut merged = object.clone();
     lay(View::Known(schema), &mut merged, applied, Nulls::AsApplied);
     merged
 }
 
-/// Merges the applied object again after fields were removed from the first merge. This restores empty lists and nulls
-/// removed with these fields, except nulls that the schema does not allow.
+/// Merges the applied object again, after fields were removed from the result of the first merge. This restores empty
+/// lists and nulls that were removed with these fields, except nulls that the schema does not allow.
 pub(super) fn lay_again<'a>(schema: impl FieldSchema<'a>, object: &mut Value, applied: &Value) {
     lay(View::Known(schema), object, applied, Nulls::WhereTaken);
 }
 
-/// The nulls that are added as new members.
+/// The nulls that a merge adds as new members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Nulls {
     /// All nulls. Validation may refuse them later.
@@ -119,8 +119,8 @@ fn places(keys: &Keys<'_>, live: &[Value], applied: &[Value]) -> Vec<Option<usiz
     places
 }
 
-/// Inserts live items that are not applied between the applied ones. `shared` has the indexes of applied items that are
-/// live too. Live items before a shared item go before it.
+/// Inserts the live items that were not applied between the applied ones. `shared` has the indexes of the applied items
+/// that are also live. A live item before a shared item stays before it.
 fn interleave(live: Vec<Live>, applied: Vec<Value>, shared: &[usize]) -> Vec<Value> {
     let mut merged = Vec::with_capacity(live.len() + applied.len());
     let mut done = vec![false; applied.len()];
@@ -140,7 +140,7 @@ fn interleave(live: Vec<Live>, applied: Vec<Value>, shared: &[usize]) -> Vec<Val
                 live.next();
                 continue;
             }
-            // A repeated item that is merged already.
+            // This is the repetition of an item that is already in the result.
             Some(Some(place)) if done[place] => drop(live.next()),
             Some(Some(_)) | None => {}
         }

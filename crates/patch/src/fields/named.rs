@@ -1,4 +1,4 @@
-//! Adds the objects with declared fields (structs and maps) to a set of fields, as members.
+//! Adds the objects that are declared fields to a set of fields, as members.
 //!
 //! Some checks need a field with all its parents, such as ownership of a removed item's parent.
 
@@ -7,8 +7,8 @@ use super::schema::{FieldSchema, Granularity, Member};
 use super::set::{FieldSet, Node};
 use super::view::View;
 
-/// The set with the declared fields above each member: `spec` for `spec.replicas`, but no parents of entries in a map.
-/// Removal uses such sets, so that an object is removed with the last of its fields.
+/// Returns the set with the declared fields above each member, such as `spec` for `spec.replicas`. Entries of a map are
+/// not added. Removal uses such sets, so that an object is removed together with the last of its fields.
 pub fn with_named_fields<'a>(set: &FieldSet, schema: impl FieldSchema<'a>) -> FieldSet {
     walk(set, View::Known(schema))
 }
@@ -21,7 +21,7 @@ fn walk<'a, S: FieldSchema<'a>>(set: &FieldSet, view: View<S>) -> FieldSet {
     }))
 }
 
-/// The view below this element, and true if it is a declared field.
+/// Returns the view below this element, and true if the element is a declared field.
 pub(super) fn step<'a, S: FieldSchema<'a>>(view: View<S>, element: &PathElement) -> (View<S>, bool) {
     match (view, element) {
         (View::Known(schema), PathElement::Field(name)) => {

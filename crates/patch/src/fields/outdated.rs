@@ -1,8 +1,8 @@
-//! Updates owners that were recorded under an older schema.
+//! Updates owners that were recorded under an older schema of their version.
 //!
-//! The schema of a custom resource may change between two writes. An owner of a part of a list or map that is atomic
-//! now becomes an owner of the whole. Otherwise a replacement of the whole would cause no conflict. In the other
-//! direction nothing changes: an owner of the whole remains one.
+//! The schema of a custom resource may change between two writes. If a list or map has become atomic, the owner of a
+//! part of it becomes an owner of the whole. Otherwise another manager could replace the whole without a conflict. In
+//! the other direction nothing changes: an owner of the whole remains one.
 
 use super::named::step;
 use super::owners::Owners;
@@ -12,12 +12,12 @@ use super::view::View;
 use super::{Fields, Versions};
 
 impl Owners {
-    /// Returns the owners by the current schemas of their versions. Cost: none for built-in kinds. Otherwise the fields
-    /// are parsed.
+    /// Converts the owned fields to the current schemas of their versions. Costs nothing for built-in kinds. For other
+    /// kinds the fields are parsed.
     pub(super) fn by_schemas_of_today<'a>(mut self, versions: &impl Versions<'a>) -> Self {
         for owned in self.0.values_mut() {
             let Some(schema) = versions.schema(&owned.version).filter(|schema| schema.may_change()) else { continue };
-            // A clone is parsed, so that unchanged fields remain a text.
+            // A clone is parsed, so that unchanged fields stay a text.
             if let Some(fields) = whole_where_atomic(&owned.fields.clone().into_set(), View::Known(schema)) {
                 owned.fields = Fields::from(fields);
             }
@@ -26,7 +26,7 @@ impl Owners {
     }
 }
 
-/// The set with each atomic value in place of its parts. `None` if nothing changes.
+/// Returns the set in which each atomic value replaces its parts. `None` if nothing changes.
 fn whole_where_atomic<'a>(set: &FieldSet, view: View<impl FieldSchema<'a>>) -> Option<FieldSet> {
     let mut changed = false;
     let mut today = |node: &Node| {

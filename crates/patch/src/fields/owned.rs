@@ -1,6 +1,6 @@
-//! The fields of one owner, kept as the stored text until they are parsed.
+//! The fields of one owner. They are kept as stored text until they must be parsed.
 //!
-//! Most owners are only copied from one write to the next, at the cost of their text.
+//! Most owners are only copied from one write to the next, which costs no more than copying the text.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -9,8 +9,8 @@ use super::combine::{Combination, combine, shows};
 use super::set::FieldSet;
 use super::text::NO_FIELDS;
 
-/// The fields of an owner: a text that is parsed into a set on demand. Most writes leave most owners unchanged and
-/// change few fields of the rest.
+/// The fields of an owner: a text that is parsed into a set on demand. Most writes leave most owners unchanged, and
+/// change few fields of the others.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     text: Option<Arc<str>>,
@@ -23,7 +23,7 @@ impl Fields {
         Self { text: Some(text.into()), set: OnceLock::new() }
     }
 
-    /// The fields that are in the other set too. Only these parts of a text are read.
+    /// Returns the fields that are in the other set too. Only these parts of a text are read.
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         if other.is_empty() {
@@ -81,7 +81,7 @@ impl Fields {
         other.is_empty() || other.is_subset(&self.intersection(other))
     }
 
-    /// The text of a combination. `None` for a parsed set, or a text that has to be parsed.
+    /// Returns the text of a combination. `None` if the fields are a parsed set, or their text must be parsed.
     fn combine(&self, other: &FieldSet, how: Combination) -> Option<String> {
         match (&self.text, self.set.get()) {
             (Some(text), None) => combine(text, other, how),
@@ -117,7 +117,7 @@ impl Fields {
     }
 }
 
-/// Parses a text. An unreadable one counts as empty.
+/// Parses a text. If it can't be parsed, there are no fields.
 fn read_text(text: &str) -> FieldSet {
     FieldSet::from_text(text).unwrap_or_default()
 }

@@ -17,7 +17,7 @@ use super::owned::Fields;
 use super::set::FieldSet;
 use super::text::{FieldsError, NO_FIELDS, write_json};
 
-/// The maximum number of update entries of an object. Beyond it, the oldest are merged.
+/// The maximum number of update entries of an object. If there are more, the oldest are merged.
 const MAX_UPDATE_MANAGERS: usize = 10;
 /// The name of the entry that the oldest updates are merged into.
 const OLD_UPDATES: &str = "ancient-changes";
@@ -138,7 +138,8 @@ impl Owners {
         entries.iter().enumerate().map(entry).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns true if the value resets all owners: one empty entry, or an empty list.
+    /// Returns true if the client's value requests a reset of all owners: a list with one empty entry, or an empty
+    /// list.
     pub fn is_reset(managed_fields: &Value) -> bool {
         match managed_fields.as_array().map(Vec::as_slice) {
             Some([]) => true,
@@ -152,7 +153,7 @@ impl Owners {
         self.0.is_empty()
     }
 
-    /// Returns true if these are the owners `before`, unchanged. Equal fields with different texts count as changed.
+    /// Returns true if the owners are the same as `before`. Equal fields with different texts count as changed.
     pub fn are_still(&self, before: &Self) -> bool {
         let is_still = |(left, right): ((&Manager, &Owned), (&Manager, &Owned))| {
             left.0 == right.0
@@ -205,7 +206,7 @@ impl Owners {
         entries
     }
 
-    /// Merges the oldest updates into one entry for each version until the number is within the limit.
+    /// Merges the oldest updates into one entry for each version, until the limit is met.
     pub(super) fn limit_updates(&mut self) {
         let updates = self.0.iter().filter(|(manager, _)| manager.operation == Operation::Update);
         if updates.clone().count() <= MAX_UPDATE_MANAGERS {
@@ -262,7 +263,7 @@ struct EntryText<'a> {
     subresource: Option<Cow<'a, str>>,
 }
 
-/// The members of an entry except its fields. Absent ones are empty.
+/// The members of an entry except its fields. Absent members are empty.
 struct Head<'a> {
     manager: &'a str,
     operation: &'a str,

@@ -1,6 +1,6 @@
 //! Removes fields from an object.
 //!
-//! Apply removes the fields that its manager no longer states.
+//! An apply removes the fields that its manager no longer applies.
 
 use keelson_meta::json::{Map, Value};
 
@@ -10,9 +10,9 @@ use super::schema::{FieldSchema, Granularity};
 use super::set::FieldSet;
 use super::view::View;
 
-/// The object without these fields and everything below them. Cost: proportional to the object.
+/// Returns the object without these fields and everything below them. Cost: proportional to the object.
 ///
-/// An object or a list without remaining parts stays as an empty value, because many fields do not allow null.
+/// An object or a list whose parts are all removed stays as an empty value, because many fields do not allow null.
 pub fn remove<'a>(schema: impl FieldSchema<'a>, object: &Value, fields: &FieldSet) -> Value {
     if fields.is_empty() {
         return object.clone();
@@ -32,7 +32,7 @@ fn walk<'a>(view: View<impl FieldSchema<'a>>, value: &Value, fields: &FieldSet) 
             left.into()
         }
         (Granularity::Set | Granularity::KeyedList, Value::Array(list)) => items(view, list, fields),
-        // The value is atomic now, so fields below it are removed with it.
+        // The value has become atomic. If any field below it is removed, all of them are.
         (_, Value::Object(_)) => Map::new().into(),
         (_, Value::Array(_)) => Vec::<Value>::new().into(),
         (_, scalar) => scalar.clone(),
@@ -53,7 +53,7 @@ fn items<'a>(view: View<impl FieldSchema<'a>>, list: &[Value], fields: &FieldSet
     parts.into_iter().zip(list).filter_map(|(part, item)| part.unwrap_or_else(|| Some(item.clone()))).collect()
 }
 
-/// The rest of one part. `None` if the whole part is removed.
+/// Returns the rest of one part. `None` if the whole part is removed.
 fn part<'a>(
     view: View<impl FieldSchema<'a>>,
     step: PathElementRef<'_>,

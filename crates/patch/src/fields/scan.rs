@@ -1,6 +1,6 @@
-//! Reads a `fieldsV1` text piece by piece, in the form of written sets. Other forms are not supported.
+//! Reads a `fieldsV1` text piece by piece. Supports only the form that this server writes.
 //!
-//! It knows where members begin and end, and must not know the meaning of their names.
+//! The scanner finds the start and end of members. It must not know the meaning of their names.
 
 use super::text::SELF_MEMBER;
 
@@ -13,7 +13,7 @@ impl<'t> Scan<'t> {
         self.expect(b'{')?;
         if let Some(rest) = self.0.strip_prefix(SELF_MEMBER) {
             self.0 = rest;
-            // A member without fields below it is written as an empty object.
+            // In this form, a member without fields below it is an empty object.
             self.expect(b',')?;
             return Some(true);
         }

@@ -1,18 +1,18 @@
-//! The view of a schema for field ownership, implemented by compiled schemas.
+//! The schema as field ownership needs it. Compiled schemas implement it.
 //!
-//! It is a trait, so that tests and kinds without a schema can implement it.
+//! The schema is a trait, so that tests and kinds without a schema can have their own implementation.
 
 use keelson_meta::json::Value;
 use keelson_schema::{ListType, MapType, SchemaRef, Type};
 
-/// A schema, as cheap to copy as a reference.
+/// A schema. It must be as cheap to copy as a reference.
 pub trait FieldSchema<'a>: Copy {
-    /// The granularity of ownership.
+    /// The granularity of ownership of the values.
     fn form(self) -> Granularity;
-    /// The schema of the member with this name of an object or a map.
+    /// The schema of the member with this name, of an object or a map.
     fn member(self, name: &str) -> Member<Self>;
-    /// The schema of a member, for successive lookups. A schema may keep its position in `near`, which begins at 0, so
-    /// that names in declared order need no search.
+    /// As `member`, for successive lookups. `near` must be 0 at first. A schema may keep its position there, so that
+    /// names in declared order need no search.
     fn member_near(self, name: &str, _near: &mut usize) -> Member<Self> {
         self.member(name)
     }
@@ -26,7 +26,7 @@ pub trait FieldSchema<'a>: Copy {
     fn takes_null(self) -> bool {
         true
     }
-    /// Returns true if the schema may have changed since an owner was recorded.
+    /// Returns true if the schema may have changed since an owner was recorded, as for custom resources.
     fn may_change(self) -> bool {
         false
     }
@@ -43,13 +43,14 @@ pub enum Granularity {
     AtomicList,
     /// An object or a map, owned as a whole.
     AtomicMap,
-    /// Member by member.
+    /// An object or map whose members are owned separately.
     Map,
-    /// Item by item. Items are identified by their values.
+    /// A list whose items are owned separately. Items are identified by their values.
     Set,
-    /// Item by item with the fields in them. Items are identified by key fields.
+    /// A list whose items, and the fields in them, are owned separately. Items are identified by key fields.
     KeyedList,
-    /// By JSON type: objects member by member, other values as a whole.
+    /// A value without a schema. Its JSON type decides: the members of an object are owned separately, any other value
+    /// as a whole.
     Deduced,
 }
 
@@ -144,8 +145,8 @@ impl<'a> FieldSchema<'a> for SchemaRef<'a> {
     }
 }
 
-/// The value of an absent field of a built-in kind that is never omitted from the encoding. Upstream publishes it as a
-/// default, so an item without the key has this key.
+/// The value of a built-in kind's field if it is absent but never omitted from the encoding. Upstream publishes this
+/// value as a default, so an item without the key has this value as its key.
 fn always_written(field: SchemaRef<'_>) -> Option<Value> {
     if field.is_structural() || field.pointer() || field.omitted_when_zero() {
         return None;

@@ -91,7 +91,7 @@ impl FieldSet {
         self.combine(other, &|left, right| left && right)
     }
 
-    /// The fields of this set that are not in the other one. Removing a field keeps the fields below it.
+    /// The fields of this set that are not in the other one. A removed field keeps the fields below it.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let mut left = self.clone();
@@ -131,7 +131,7 @@ impl FieldSet {
         }
     }
 
-    /// Changes an existing node and drops it if it becomes empty.
+    /// Changes the node of an element, if there is one, and drops it if it becomes empty.
     fn lessen(&mut self, element: &PathElement, lessen: impl FnOnce(&mut Node)) {
         let Ok(place) = self.search(element) else { return };
         let node = &mut self.nodes[place];
@@ -170,7 +170,8 @@ impl FieldSet {
         }
     }
 
-    /// Walks both sorted lists of nodes in parallel. `member` decides from the membership in each set.
+    /// Walks the sorted nodes of both sets in parallel. `member` returns the new membership from the membership in each
+    /// set.
     fn combine(&self, other: &Self, member: &impl Fn(bool, bool) -> bool) -> Self {
         let (takes_left, takes_right) = (member(true, false), member(false, true));
         let mut nodes = Vec::with_capacity(if takes_right { self.nodes.len().max(other.nodes.len()) } else { 0 });
@@ -182,7 +183,7 @@ impl FieldSet {
                 (None, Some(_)) => std::cmp::Ordering::Greater,
                 (None, None) => return Self { nodes },
             };
-            // Nodes of only one set are taken or dropped as a whole.
+            // A node that is in only one set is copied or dropped as a whole.
             match order {
                 std::cmp::Ordering::Less => nodes.extend(left.next().filter(|_| takes_left).cloned()),
                 std::cmp::Ordering::Greater => nodes.extend(right.next().filter(|_| takes_right).cloned()),
@@ -216,7 +217,7 @@ impl FieldSet {
                 let place = self.nodes.binary_search_by(|node| node.element.cmp_field(name)).ok()?;
                 self.nodes.get(place)
             }
-            // Most sets have no items at this level.
+            // Most sets have no list items at this level, so the step need not be converted.
             step if self.nodes.last().is_some_and(|last| !last.element.is_field()) => self.node(&step.to_element()),
             _ => None,
         }
@@ -238,7 +239,7 @@ impl FieldSet {
         self.nodes
     }
 
-    /// The set of these nodes in any order. Of nodes with the same element the first one counts.
+    /// Creates the set of these nodes, which may have any order. Of nodes with the same element the first one is kept.
     pub(super) fn from_nodes(nodes: impl IntoIterator<Item = Node>) -> Self {
         let mut nodes: Vec<_> = nodes.into_iter().filter_map(Node::kept).collect();
         if !nodes.is_sorted_by(|left, right| left.element < right.element) {

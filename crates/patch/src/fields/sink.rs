@@ -1,7 +1,7 @@
-//! Sinks for a walk over fields: a set of fields, or the text of `fieldsV1`.
+//! Receivers of the fields in a walk. One builds a set of fields, the other the text of `fieldsV1`.
 //!
-//! Fields arrive in the order of sets, so sinks do not sort. A field that is neither a member nor a parent of one is
-//! dropped.
+//! A walk passes the fields in the order of sets, so receivers need not sort. A field that is neither a member nor has
+//! members below it is dropped.
 
 use super::element_ref::PathElementRef;
 use super::set::{FieldSet, Node};
@@ -9,16 +9,16 @@ use super::text::{SELF_MEMBER, is_open, write_step};
 
 /// Receives the fields of a walk, from the root down.
 pub(super) trait Sink {
-    /// Opens a field, with true if it is a member itself. Fields opened before it is closed are below it.
+    /// Begins a field. `member` is true if it is a member itself. Fields that begin before it is closed are below it.
     fn open(&mut self, step: PathElementRef<'_>, member: bool);
-    /// Closes the field opened last.
+    /// Ends the field that was begun last.
     fn close(&mut self);
 }
 
 /// Builds a set.
 #[derive(Default)]
 pub(super) struct SetSink {
-    /// The nodes of the current level, and for each open field the nodes before it on its level.
+    /// The nodes of the current level. For each open field, also the nodes before it on its level.
     nodes: Vec<Node>,
     open: Vec<(Node, Vec<Node>)>,
 }

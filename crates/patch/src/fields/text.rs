@@ -1,7 +1,7 @@
 //! `fieldsV1`: the encoding of sets of fields in `metadata.managedFields`.
 //!
-//! A tree of objects: `f:<name>` for fields, `k:<JSON>` for items by key, `v:<JSON>` for items of sets, `i:<number>`
-//! for indexes. A field is a member if its object is empty or has a member `.`.
+//! The encoding is a tree of objects: `f:<name>` for fields, `k:<JSON>` for items by key, `v:<JSON>` for items of sets,
+//! `i:<number>` for indexes. A field is a member if its object is empty or has a member `.`.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use super::element::PathElement;
 use super::element_ref::{PathElementRef, key_fields, key_object};
 use super::set::{FieldSet, Node};
 
-/// The member that makes a field with members below it a member itself.
+/// The name that marks a field with members below it as a member itself.
 const SELF: &str = ".";
 /// `SELF` as JSON text.
 pub(super) const SELF_MEMBER: &str = "\".\":{}";
@@ -32,7 +32,8 @@ pub enum FieldsError {
 }
 
 impl FieldSet {
-    /// Reads `fieldsV1`. Path elements of unknown types are skipped, since a later version may define them.
+    /// Reads `fieldsV1`. Path elements of unknown types are skipped, since a later version of Kubernetes may define
+    /// them.
     ///
     /// # Errors
     /// A value that is not an object, or a name that is not a path element.
@@ -45,7 +46,7 @@ impl FieldSet {
         Value::Object(write(self, false))
     }
 
-    /// Reads the text of `fieldsV1` without a tree in between.
+    /// Reads the text of `fieldsV1` without building a tree.
     ///
     /// # Errors
     /// A value that is not an object, or a name that is not a path element.
@@ -205,7 +206,7 @@ fn write_text(set: &FieldSet, itself: bool, out: &mut String) {
     out.push('}');
 }
 
-/// Returns true if a text ends in an object without members.
+/// Returns true if the text ends in the start of an object that has no members yet.
 pub(super) fn is_open(out: &str) -> bool {
     out.as_bytes().last() == Some(&b'{')
 }
@@ -256,7 +257,8 @@ fn write_key<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)> + Clone, out
     out.push_str("}\"");
 }
 
-/// Appends a value as JSON within a JSON string if it needs no escapes. Most keys are names and port numbers.
+/// Appends a value as JSON within a JSON string, if the value needs no escapes. Returns false otherwise. Most keys are
+/// names and port numbers, which need none.
 fn write_simple(head: &str, value: &Value, out: &mut String) -> bool {
     match value {
         Value::String(text) if is_simple(text) => out.extend([head, "\\\"", text, "\\\""]),
@@ -271,14 +273,14 @@ pub(super) fn write_json(text: &str, out: &mut String) {
     if is_plain(text) {
         out.extend(["\"", text, "\""]);
     } else {
-        // `Value` formats as JSON.
+        // `Value` displays as JSON.
         out.push_str(&Value::from(text).to_string());
     }
 }
 
 /// Returns true if a text needs no escapes in JSON.
 fn is_plain(text: &str) -> bool {
-    // A fold without early exit is vectorized.
+    // A fold without early exit, which the compiler vectorizes.
     text.bytes().fold(true, |plain, byte| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\'))
 }
 

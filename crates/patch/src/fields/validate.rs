@@ -1,6 +1,6 @@
-//! Validates that an object can be owned by field: no undeclared fields, correct types, items with keys.
+//! Validates an object before its fields are owned: no undeclared fields, correct types, and items with keys.
 //!
-//! Apply calls it on the client's object. Messages are upstream's, and bounded in bytes.
+//! Apply calls this on the client's object. Messages are upstream's, and their size is limited.
 
 use std::fmt;
 
@@ -13,16 +13,16 @@ use super::schema::{FieldSchema, Granularity, Member, Scalar};
 use super::view::View;
 use crate::go_text;
 
-/// The maximum bytes of paths and messages. Map keys in a path are as long as the client made them, and there may be a
+/// The maximum bytes of paths and messages. Clients determine the length of the map keys in a path, and there may be a
 /// fault for every few bytes below a path.
 const MAX_BYTES: usize = 256 * 1024;
 
 /// The rule for repeated list items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// For stored objects.
+    /// Allowed, as in stored objects.
     Allowed,
-    /// For applied objects.
+    /// Refused, as in applied objects.
     Refused,
 }
 
@@ -154,7 +154,7 @@ impl Found {
                 self.walk(schema, item, &ValuePath::Part(place, step));
             }
         }
-        // An item without an identity has no path to report violations at.
+        // An item without an identity has no path, so violations in it can't be reported.
         if let Some((index, error)) = fault {
             self.report(place, || format!("element {index}: {error}"));
         }

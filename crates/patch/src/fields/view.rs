@@ -1,12 +1,12 @@
-//! A position in a schema during the walk of a value, or none for a value without a schema.
+//! A position in a schema during the walk of a value. It also represents values without a schema.
 //!
-//! Values without a schema are walked by their JSON types, so that one walk serves both.
+//! Values without a schema are walked by their JSON types, so the same code walks both.
 
 use keelson_meta::json::Value;
 
 use super::schema::{FieldSchema, Granularity, Member};
 
-/// A schema, or none from here down.
+/// A schema, or no schema for the value and everything in it.
 #[derive(Clone, Copy)]
 pub(super) enum View<S> {
     Known(S),
@@ -38,7 +38,7 @@ impl<'a, S: FieldSchema<'a>> View<S> {
         }
     }
 
-    /// The walk of the value. Null may stand for any object.
+    /// Returns how to walk a value. Null is accepted in place of any object.
     pub(super) fn walk(self, value: &Value) -> Walk {
         match (self.form(), value) {
             (Granularity::Scalar(_) | Granularity::Any | Granularity::AtomicList | Granularity::AtomicMap, _) => {
@@ -52,7 +52,7 @@ impl<'a, S: FieldSchema<'a>> View<S> {
         }
     }
 
-    /// The view of a member, and true if it is a declared field. `near` is as for [`FieldSchema::member_near`].
+    /// Returns the view of a member, and true if it is a declared field. `near` is as for [`FieldSchema::member_near`].
     pub(super) fn member_near(self, name: &str, near: &mut usize) -> (Self, bool) {
         match self {
             Self::Deduced => (Self::Deduced, false),

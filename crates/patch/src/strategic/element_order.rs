@@ -1,6 +1,6 @@
-//! Merges lists whose order the patch states with `$setElementOrder`.
+//! Merges lists for which the patch states an order with `$setElementOrder`.
 //!
-//! The directive names some of the items. The others keep their relative position, by upstream's algorithm.
+//! The directive names some of the items. The other items keep their order relative to these, by upstream's algorithm.
 
 use keelson_meta::json::{Map, Value};
 

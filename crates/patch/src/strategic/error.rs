@@ -1,6 +1,6 @@
 //! The errors of a strategic merge patch, in upstream's words.
 //!
-//! `PatchError` assigns their status codes.
+//! `PatchError` sets their status codes.
 
 use keelson_meta::json::{Map, Value};
 use keelson_meta::{ApiError, go_format};
@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::{DIRECTIVE, GoKind};
 use crate::go_text;
 
-/// The reason why a strategic merge patch was not applied. A retry helps only if the object changes.
+/// The reason why a strategic merge patch was not applied. A retry can succeed only if the object has changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum StrategicError {
     /// The patch is not a JSON object.
@@ -87,7 +87,7 @@ pub enum StrategicError {
         /// The field.
         field: String,
     },
-    /// Objects or lists in a value without fields in the schema.
+    /// The patch has objects or lists in a value for which the schema declares no fields.
     #[error("merging an object in json but data type is not struct, instead is: {kind}")]
     NoStruct {
         /// The Go kind.

@@ -1,6 +1,6 @@
 //! Merges a list of the patch into one of the target.
 //!
-//! The schema identifies items by a key or by value. Without an identity the list is replaced.
+//! The schema identifies items by a key or by value. Without either, the list is replaced.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use super::order::{Identity, Order, arrange};
 use super::{DIRECTIVE, GoKind, MergeSchema, Strategy, object};
 use crate::go_text;
 
-/// The use of the items in the patch's list.
+/// The effect of the items in the patch's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Items are merged.
@@ -46,14 +46,14 @@ pub(super) fn merge<'a>(
     }
 }
 
-/// Returns true if the items are objects. All must have one type.
+/// Returns true if the items are objects. Fails unless all items have the same type.
 fn holds_objects(target: &[Value], patch: &[Value]) -> Result<bool, StrategicError> {
     let mut types = target.iter().chain(patch).map(go_text::type_name);
     let first = types.next().unwrap_or_default();
     if first == go_text::type_name(&Value::Array(Vec::new())) {
         return Err(StrategicError::ListOfLists);
     }
-    // Upstream panics at null here.
+    // Upstream panics if an item is null. Here it is an error.
     if first == go_text::type_name(&Value::Null) || types.any(|other| other != first) {
         return Err(StrategicError::mixed_types(target, patch));
     }

@@ -1,6 +1,6 @@
 //! Merges an object of the patch into one of the target, member by member.
 //!
-//! Directives such as `$patch: replace` are handled before members. Lists are in `list`.
+//! Directives such as `$patch: replace` are handled before the members. `list` merges lists.
 
 use std::collections::HashSet;
 use std::mem;
@@ -97,7 +97,7 @@ fn merge_member<'a>(
             adopt_member(target, name, value);
             Ok(())
         }
-        // The target has no such list to delete from.
+        // The target has no list to delete items from.
         _ => Ok(()),
     }
 }
@@ -118,7 +118,8 @@ fn adopt_member(target: &mut Map, name: &str, value: &Value) {
     }
 }
 
-/// The value without null members and without objects that have a directive. `None` if it has one itself.
+/// Returns the value without null members, and without objects that have a directive. `None` if the value itself has
+/// one.
 pub(super) fn adopted(value: &Value) -> Option<Value> {
     match value {
         Value::Object(members) if members.contains_key(DIRECTIVE) => None,
@@ -139,7 +140,7 @@ fn field<'a, S: MergeSchema<'a>>(schema: S, name: &str) -> Result<S, StrategicEr
 pub(super) fn list_field<'a, S: MergeSchema<'a>>(schema: S, name: &str) -> Result<S, StrategicError> {
     let field = field(schema, name)?;
     match field.go_kind() {
-        // Go represents arbitrary JSON as a pointer to a struct. A list in it is replaced.
+        // Go represents arbitrary JSON as a pointer to a struct. A list there is replaced.
         GoKind::List | GoKind::Struct => Ok(field),
         GoKind::Map | GoKind::Scalar => Err(StrategicError::NoList { kind: schema.go_kind().kind() }),
     }

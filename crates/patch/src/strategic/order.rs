@@ -1,7 +1,7 @@
 //! The order of the items of a merged list.
 //!
-//! Items in the patch have the patch's order. The others keep their order in the target. Both sequences are interleaved
-//! by the target's order.
+//! Items of the patch have the patch's order. The other items keep their order in the target. Both sequences are
+//! interleaved so that the target's order between them is kept where possible.
 
 use std::collections::HashMap;
 
@@ -82,7 +82,7 @@ pub(super) fn arrange(
     Ok(interleave(others, named.into_iter().map(|(_, item)| item)))
 }
 
-/// An item goes before one of the patch only if the target has this order.
+/// Interleaves both. Another item goes before an item of the patch only if it is before that item in the target.
 fn interleave(others: Vec<Item>, named: impl Iterator<Item = Item>) -> Vec<Value> {
     let mut arranged = Vec::with_capacity(others.len());
     let mut others = others.into_iter().peekable();

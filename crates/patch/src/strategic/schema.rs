@@ -1,6 +1,6 @@
 //! Implements the schema of strategic merge patches for compiled schemas.
 //!
-//! Merge keys and strategies come from the published schemas. Kinds without a schema don't support this patch.
+//! Merge keys and strategies are those of the published schemas. Kinds without a schema don't support this patch.
 
 use keelson_schema::{SchemaRef, Type};
 

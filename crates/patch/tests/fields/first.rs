@@ -1,5 +1,5 @@
-//! Ownership after a create: the text written in one walk equals that of the general comparison, for objects of every
-//! kind.
+//! Ownership after a create. For objects of every kind, the text that is written in one walk equals that of the general
+//! comparison.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use super::objects::{Toy, node, repeating_node};
 /// The depth of generated objects, in fields.
 const DEPTH: usize = 7;
 
-/// One version, and its fields without owners.
+/// The only version, and its fields without owners.
 struct One<S> {
     schema: S,
     kept: FieldSet,
@@ -91,7 +91,7 @@ fn check_model<'a, S: FieldSchema<'a>>(schema: S, object: &Value) {
     assert_eq!(compare(schema, object, &json!({})).removed, changes.added);
 }
 
-/// The parts that an object of this schema always has.
+/// The parts that every object of this schema has.
 fn nothing(schema: SchemaRef<'_>) -> Value {
     let mut object = Object::default();
     let options = WalkOptions { defaults: false, ..WalkOptions::STORE };
@@ -126,7 +126,7 @@ fn stored(set: &FieldSet) -> Fields {
     owners.iter().next().map(|(_, owned)| owned.fields.clone()).unwrap()
 }
 
-/// Combinations of texts equal those of sets, and have the same form.
+/// Checks that combining texts yields the same as combining sets, in the same form.
 fn check_combinations(left: &FieldSet, right: &FieldSet) {
     let check = |fields: &Fields, expected: &FieldSet| {
         let mut written = String::new();
@@ -175,7 +175,7 @@ proptest! {
     }
 }
 
-/// Texts in another form are combined too.
+/// Texts in another form than this server writes are combined too.
 #[test]
 fn texts_in_another_form_are_read() {
     let fields = |text: &str| {

@@ -1,6 +1,7 @@
-//! A simple model of a value's fields, compared with the walk that sorts and borrows, and values of any schema.
+//! A simple model of the fields of a value, which the optimized walk is compared with. Also generates values of any
+//! schema.
 //!
-//! It copies everything and is slow, so that it is easy to verify.
+//! The model copies everything and is slow, so that it is easy to verify.
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_patch::fields::{FieldSchema, FieldSet, Granularity, Member, PathElement};

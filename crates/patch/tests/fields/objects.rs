@@ -11,8 +11,8 @@ use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 
-/// A struct of every kind of field: `text`, `map`, `node` (the struct again), `whole` (the same, atomic), `items` (keyed
-/// by `name` and `zone`, which defaults to `z`), `words` (a set), `atoms` (an atomic list), `free` (no schema).
+/// A struct with every kind of field: `text`, `map`, `node` (the struct again), `whole` (the same, atomic), `items`
+/// (keyed by `name` and `zone`, which defaults to `z`), `words` (a set), `atoms` (an atomic list), `free` (no schema).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Toy {
     Text,

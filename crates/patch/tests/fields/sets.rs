@@ -1,6 +1,7 @@
-//! The laws of the algebra of sets.
+//! The laws of operations on sets of fields.
 //!
-//! Union, intersection and difference work on ordered trees here, and are compared with sets of paths.
+//! Union, intersection and difference work on ordered trees. The tests compare them with the same operations on sets of
+//! paths.
 
 use keelson_meta::json::json;
 use keelson_patch::fields::{FieldSet, Path, PathElement};

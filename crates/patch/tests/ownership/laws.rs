@@ -1,5 +1,5 @@
-//! Laws of apply and update, on pod specs of a few parts: with the built-in schema, and with the equal schema of a
-//! custom resource.
+//! Laws of apply and update, for pod specs with a few parts. They are checked with the built-in schema, and with an
+//! equal schema of a custom resource.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -110,7 +110,7 @@ trait Shuffled {
 }
 
 impl<S: Strategy<Value = std::collections::BTreeMap<String, Value>> + 'static> Shuffled for S {
-    /// The values as a list in any order, each with its key as its name.
+    /// The values as a list in any order. Each item has the value's key as its name.
     fn prop_shuffle_values(self) -> BoxedStrategy<Value> {
         let named = self.prop_map(|items| {
             let name = |(name, mut item): (String, Value)| {

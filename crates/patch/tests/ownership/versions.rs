@@ -1,6 +1,6 @@
-//! Owners of fields in another version than that of the write.
+//! Owners of fields whose version differs from that of the write.
 //!
-//! One such version is no longer served or can't be converted.
+//! Some of these versions are no longer served, or objects can't be converted to them.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use keelson_patch::fields::{
 
 use super::{LATER, NOON};
 
-/// An object of texts. The field `old` of `g/v1` is `new` in `g/v2`.
+/// A schema of objects with text fields. The field `old` of `g/v1` is `new` in `g/v2`.
 #[derive(Clone, Copy)]
 struct Text(bool);
 

@@ -1,6 +1,6 @@
-//! Generated values of a small recursive schema, and a differ that makes patches of them.
+//! Laws for generated values of a small recursive schema. The tests compute patches from them.
 //!
-//! Applying such a patch has to give the other value, whatever the order of lists.
+//! Applying a patch must yield the value from which it was computed, whatever the order of lists.
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_patch::strategic::{GoKind, MergeSchema, Strategy as Merging, apply};
@@ -8,7 +8,7 @@ use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 
-/// A struct of every kind of field: `text`, `map`, `node` (the struct again), `whole` (the same, replaced), `items`
+/// A struct with every kind of field: `text`, `map`, `node` (the struct again), `whole` (the same, replaced), `items`
 /// (merged by `name`), `words` (merged), `atoms` (replaced).
 #[derive(Clone, Copy, Debug)]
 enum Toy {
@@ -167,7 +167,7 @@ fn patched(target: &Value, patch: &Value) -> Value {
     apply(target.as_object().unwrap().clone(), patch.as_object().unwrap(), Toy::Node).unwrap().into()
 }
 
-/// Any JSON with names of fields and directives.
+/// Any JSON. Names of fields and directives occur in it.
 fn mess() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -1,6 +1,6 @@
-//! Bodies sent by kubectl 1.36, compared with its output for the same command with `-o json`.
+//! Compares bodies that kubectl 1.36 has sent with its output for the same command with `-o json`.
 //!
-//! They were captured once, so the table of messages is compared with an independent source.
+//! The bodies were captured from kubectl, so the table of messages is compared with an independent source.
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;

@@ -1,6 +1,6 @@
 //! The values that an `enum` allows.
 //!
-//! Long lists are looked up by hash, because the lookup runs for each value of an object.
+//! In a long list, a value is looked up by hash, because the lookup runs for each value of an object.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -12,7 +12,7 @@ use super::seldom::Statement;
 /// The largest number of values compared one by one.
 const COMPARED: usize = 8;
 
-/// Allowed values. Empty if all are.
+/// Allowed values. If there are none, every value is allowed.
 #[derive(Debug)]
 pub(super) struct Allowed {
     stated: Vec<Value>,
@@ -54,7 +54,7 @@ impl Allowed {
         self.stated.is_empty()
     }
 
-    /// Returns true for an allowed value. Null is never allowed, as upstream.
+    /// Returns true for an allowed value. As upstream, null is never allowed.
     pub(super) fn has(&self, value: &Value) -> bool {
         let is = |allowed: &Value| !allowed.is_null() && same(allowed, value);
         let Some(hasher) = &self.hasher else { return self.stated.iter().any(is) };

@@ -1,12 +1,12 @@
-//! The field path of the value that is being validated, as faults show it.
+//! The field path of the value that is being validated, in the format of faults.
 //!
-//! It is a linked list on the stack, which becomes a text only for a fault.
+//! The path is a linked list on the stack, which becomes a text only for a fault.
 
 use std::fmt;
 
 use keelson_meta::field_error::FieldError;
 
-/// The field of a fault that upstream gives none.
+/// The field of a fault for which upstream states none.
 pub(super) const NOWHERE: &str = "<nil>";
 
 /// The path of a value: a linked list on the stack, formatted only for a fault.
@@ -38,7 +38,7 @@ impl<'a> At<'a> {
         Self { parent: Some(self), segment, depth: self.depth + 1 }
     }
 
-    /// The path of a field below this place.
+    /// The path of a field below this value.
     pub(super) fn field(&self, name: &str) -> String {
         self.then(PathSegment::Field(name)).to_string()
     }
@@ -60,7 +60,7 @@ impl fmt::Display for At<'_> {
     }
 }
 
-/// A fault that upstream gives no field.
+/// A fault for which upstream states no field.
 pub(super) fn nowhere(detail: String) -> FieldError {
     FieldError::invalid(NOWHERE, "", detail)
 }

@@ -1,8 +1,8 @@
-//! Validates an object by the keywords of its schema, with upstream's messages and order.
+//! Validates an object by the keywords of its schema, with upstream's messages in upstream's order.
 //!
-//! Values come first, then embedded objects, then duplicates in lists. Fields are visited by name. A value equal to the
-//! old one at the same place is excused. List items are matched by hash, so the work is linear in the length of a list.
-//! Work is counted, because a schema can multiply it.
+//! Values are validated first, then embedded objects, then duplicates in lists. Fields are visited in the order of
+//! their names. A value that equals the old value at the same place causes no fault. List items are matched by hash, so
+//! the work is linear in the length of a list. The work is counted, because a schema can multiply it.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -18,26 +18,26 @@ use super::rules::{Identity, Kind, Node, Others};
 use super::same::{Alike, SameKeys, is_unchanged};
 use super::{MAX_DEPTH, embedded, formats, numbers};
 
-/// Work units of one value, one member or item, one name or value of the schema, and one character.
+/// The work units for one value, one member or item, one name or value of the schema, and one character.
 const LOOK: u64 = 100;
 const LOOK_INSIDE: u64 = 50;
 const LOOK_AT_STATED: u64 = 20;
 const READ: u64 = 10;
-/// Work units of compiling a pattern, and of one of its states.
+/// The work units for compiling a pattern, and for each of its states.
 const COMPILE: u64 = 30_000;
 const COMPILE_STATE: u64 = 500;
 
 /// The fault of an object whose validation exceeds the budget.
 const TOO_MUCH_WORK: &str = "it would take too long to compare the object with all that its schema asks for";
 
-/// The faults of a value, without those of embedded objects and duplicates.
+/// The faults of a value, except those of embedded objects and duplicates.
 pub(super) fn value_faults(root: &Node, object: &Value, old: Option<&Value>, budget: &mut Budget) -> Vec<FieldError> {
     let mut faults = Found::new(budget.keywords);
     value(root, object, old, &At::ROOT, &mut faults);
     told(faults, budget)
 }
 
-/// The faults of an object with the old value `old`. With `part`, value faults are limited to that part.
+/// The faults of an object whose old value is `old`. With `part`, only the faults of that part are reported.
 pub(super) fn faults(
     root: &Node,
     object: &Value,
@@ -72,7 +72,7 @@ fn told(faults: Found, budget: &mut Budget) -> Vec<FieldError> {
     faults
 }
 
-/// The faults of a member of an object. Their texts have paths relative to the member, their fields absolute ones.
+/// The faults of a member of an object. Paths in their texts are relative to the member, but their fields are absolute.
 fn part_faults(name: &str, node: &Node, object: &Value, old: Option<&Value>, faults: &mut Found) {
     let Some(value) = object.get(name) else { return };
     let old = old.and_then(|old| old.get(name));
@@ -93,7 +93,7 @@ fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &
     }
     faults.spend(LOOK);
     let before = faults.len();
-    // The order of upstream. A wrong type does not end validation.
+    // As upstream, validation continues after a wrong type.
     of_its_type(node, value, at, faults);
     if !value.is_null() {
         combined(node, value, old, at, faults);
@@ -122,8 +122,8 @@ struct Mismatch {
     found: &'static str,
 }
 
-/// Compares a value with the type of the schema. Without a type, the format implies one for all values except null,
-/// strings and lists.
+/// Compares a value with the type of the schema. If the schema states no type, its format implies one for all values
+/// except null, strings and lists.
 fn typed(node: &Node, value: &Value) -> Result<(), Mismatch> {
     let (kinds, stated): (&[Kind], &str) = match &node.of {
         _ if node.int_or_string => (&[Kind::Integer, Kind::String], "integer,string"),
@@ -199,7 +199,7 @@ fn length_and_pattern(node: &Node, text: &str, at: &At<'_>, faults: &mut Found) 
     Ok(())
 }
 
-/// Returns true if the text matches, or the error of an invalid pattern.
+/// Succeeds if the text matches. Fails with an empty text if it does not, or with the error of an invalid pattern.
 fn matches(pattern: &Pattern, text: &str, faults: &mut Found) -> Result<(), String> {
     faults.spend(pattern.states().saturating_mul(text.len() as u64 + 1));
     if faults.is_exhausted() {
@@ -238,7 +238,7 @@ fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: 
     }
 }
 
-/// The old items of a list of type map, by their keys. Of items with equal keys the first one counts.
+/// The old items of a list of type map, by their keys. Of items with equal keys the first counts.
 fn partners<'o>(identity: &'o Identity, old: Option<&'o Value>) -> HashMap<SameKeys<'o>, &'o Value> {
     let (Identity::Keys(keys), Some(Value::Array(items))) = (identity, old) else { return HashMap::new() };
     let mut partners = HashMap::with_capacity(items.len());
@@ -286,13 +286,13 @@ fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut
     }
 }
 
-/// Returns true for the fields that name an object's type. Old objects are converted to the type of the new one, so a
-/// change of these fields can't be detected.
+/// Returns true for the fields that name an object's type. Old objects are converted to the type of the new one, so
+/// these fields never differ.
 pub(super) fn is_type_field(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind")
 }
 
-/// The members of an object, by name.
+/// The members of an object, sorted by name.
 fn by_name(map: &Map) -> Vec<(&str, &Value)> {
     let mut members: Vec<(&str, &Value)> = map.iter().collect();
     members.sort_unstable_by_key(|(name, _)| *name);
@@ -322,7 +322,7 @@ fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults
     let judged = |node: &Node, faults: &mut Found| faults.beside(|faults| self::value(node, value, old, at, faults));
     let combined = &*node.combined;
     if !combined.any_of.is_empty() {
-        // A value of another type is not validated further, unless it may be excused as unchanged.
+        // A value of another type is not validated further, unless it may be unchanged, which is no fault.
         faults.spend(LOOK_AT_STATED * combined.any_of.len() as u64);
         let may_fit = |node: &Node| old.is_some() || typed(node, value).is_ok();
         if !combined.any_of.iter().any(|node| may_fit(node) && judged(node, faults).is_empty()) {
@@ -394,7 +394,7 @@ fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
     }
 }
 
-/// Reports each repeated value once, at its second occurrence.
+/// Reports each repeated value once, where it occurs for the second time.
 fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Found) {
     match identity {
         Identity::None => {}
@@ -431,13 +431,13 @@ fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Fo
     }
 }
 
-/// A value with sorted keys, as faults show it.
+/// The value with sorted keys, as faults print it.
 fn sorted(mut value: Value) -> Value {
     value.sort_all_keys();
     value
 }
 
-/// Returns true for the second occurrence of a value only.
+/// Returns true if this is the second occurrence of a value.
 fn is_second<K: Hash + Eq>(seen: &mut HashMap<K, usize>, what: K) -> bool {
     let times = seen.entry(what).or_default();
     *times += 1;

@@ -1,6 +1,6 @@
-//! A subschema of a definition, for validating the default that it states.
+//! A subschema of a definition, with which the default that it states is validated.
 //!
-//! A default must already be pruned, and must satisfy the subschema as a new and as an unchanged value.
+//! A default must have no fields to prune, and must satisfy the subschema both as a new value and as an unchanged one.
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::field_error::FieldError;
@@ -44,7 +44,8 @@ impl DefaultSchema {
         Ok(Self {
             node,
             whole,
-            // The metadata of a default is pruned when it is filled in, so unknown fields in it are no fault.
+            // The metadata in a default is pruned when the default is filled in, so unknown fields in metadata are no
+            // fault.
             schemas: tables::compile(&kind(), document, Reading { whole, any_metadata: true, ..Reading::default() }),
             checks: Checks::compile(document, whole),
         })
@@ -64,8 +65,8 @@ impl DefaultSchema {
         Judged { has_unknown_fields, faults }
     }
 
-    /// Validates a default inside the metadata, kind or version of an object. `around` builds the enclosing object, and
-    /// `whole` is the schema of that object.
+    /// Validates a default within the metadata, kind or version of an object. `around` builds the object around the
+    /// default, and `whole` is the schema of that object.
     pub fn judge_in_metadata(
         &self,
         default: &Value,
@@ -93,7 +94,7 @@ impl DefaultSchema {
         let mut anew = *budget;
         *faults = expressions::run_for_default(checks, default, Some(default), budget);
         if faults.is_empty() {
-            // Some rules run for new values only. Upstream does not count their cost again.
+            // Some rules run for new values only, so a second run is needed. Upstream does not count its cost.
             anew.expressions = budget.expressions;
             *faults = expressions::run_for_default(checks, default, None, &mut anew);
             *budget = Budget { cost: anew.cost.min(budget.cost), ..anew };

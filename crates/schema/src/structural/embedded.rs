@@ -1,6 +1,7 @@
 //! Validates kind, version and metadata of embedded objects (`x-kubernetes-embedded-resource`).
 //!
-//! The rules are those of resources, except that the name is optional. A wrong type is found first and reported alone.
+//! The rules are those of resources, except that the name is optional. If a field has a wrong type, only the first such
+//! fault is reported.
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
@@ -17,8 +18,8 @@ use super::rules::Node;
 use super::tables;
 use crate::walk::{WalkOptions, WalkReport};
 
-/// The faults of the embedded objects in a value. `whole` treats the value itself as an embedded object, whatever its
-/// schema.
+/// The faults of the embedded objects in a value. With `whole`, the value itself counts as an embedded object, whatever
+/// its schema.
 pub(super) fn faults(node: &Node, value: &Value, whole: bool, at: &At<'_>, faults: &mut Found) {
     each(node, value, whole, at, &mut |map, at| {
         if !faults.is_full() {
@@ -27,7 +28,7 @@ pub(super) fn faults(node: &Node, value: &Value, whole: bool, at: &At<'_>, fault
     });
 }
 
-/// The first wrong type in the embedded objects of a value.
+/// The first field of a wrong type in the embedded objects of a value.
 pub(super) fn type_fault(node: &Node, value: &Value, whole: bool) -> Option<FieldError> {
     let mut first = None;
     each(node, value, whole, &At::ROOT, &mut |map, at| {

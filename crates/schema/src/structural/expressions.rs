@@ -1,7 +1,7 @@
 //! The CEL rules of a schema (`x-kubernetes-validations`).
 //!
-//! Rules are compiled once, against the type declared at their place. Limits on rules, such as their estimated cost,
-//! are checked where definitions are validated. `run` reports faults of values.
+//! Rules are compiled once, with the type that the schema declares at their place. Limits on rules, such as their
+//! estimated cost, are checked where definitions are validated. `run` evaluates rules and reports faults of values.
 
 mod run;
 
@@ -16,12 +16,12 @@ pub(super) use run::{run, run_for_default};
 
 use crate::field_path;
 
-/// The name of the value's type in messages. Upstream's ends with a number that changes.
+/// The name of the value's type in messages. Upstream's name ends with a number that changes.
 const TYPE_NAME: &str = "selfType0";
 /// The estimated cost from which a rule counts as expensive, in upstream's units.
 const MUCH: u64 = 1_000_000;
-/// Memory of an empty rule, of each byte of its compiled text, and of each value of the document for its types. The
-/// figures exceed measurements. Regular expressions are kept elsewhere.
+/// The estimated memory of an empty rule, of each byte of its compiled text, and of each value of the document for its
+/// types. The estimates are above measured values. Compiled regular expressions are kept elsewhere.
 const RULE_BYTES: usize = 1024;
 const BYTES_OF_A_BYTE: usize = 64;
 const BYTES_OF_A_VALUE: usize = 256;
@@ -70,13 +70,13 @@ enum Reason {
     Duplicate,
 }
 
-/// The rules of a schema and all schemas below it. Schemas without rules are left out.
+/// The rules of a schema and of all schemas below it. Schemas without rules are left out.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
     own: Option<Expressions>,
-    /// The declared type, shown for a value that could not be validated.
+    /// The declared type. It is shown for a value that could not be validated.
     of: String,
-    /// By name.
+    /// The rules of properties, by their names.
     properties: Vec<(String, Checks)>,
     values: Option<Box<Checks>>,
     items: Option<Box<Checks>>,
@@ -85,8 +85,8 @@ pub(super) struct Checks {
 }
 
 impl Expressions {
-    /// Compiles the rules of a schema, without those below it. Returns `None` if CEL cannot represent the values.
-    /// `is_root` marks the schema of an object with its own metadata.
+    /// Compiles the rules of a schema, without those below it. Returns `None` if CEL can't represent the values.
+    /// `is_root` is true for the schema of an object with its own metadata.
     pub fn compile(schema: &Value, is_root: bool) -> Option<Self> {
         let decl = decl::from_schema(schema, TYPE_NAME, is_root)?;
         let [plain, optional] = [false, true].map(|optional| environments::rule(&decl, optional));
@@ -95,7 +95,7 @@ impl Expressions {
         Some(Self { decl, values: values(schema), rules })
     }
 
-    /// The smallest size of a value in bytes.
+    /// The smallest possible size of a value in bytes.
     pub fn min_size(&self) -> u64 {
         self.decl.min_size
     }
@@ -107,7 +107,7 @@ impl Expression {
         let optional_old_self = stated.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or_default();
         let environment = if optional_old_self { optional } else { plain };
         let rule = Program::compile_rule(text("rule"), environment);
-        // The message is not compiled if the rule is invalid.
+        // If the rule is invalid, its message is not compiled.
         let message = Some(text("messageExpression"))
             .filter(|message| !message.is_empty() && rule.is_ok())
             .map(|message| Program::compile_to(message, environment, &[Type::String]));

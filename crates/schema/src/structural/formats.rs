@@ -1,6 +1,6 @@
 //! The formats of strings and numbers that upstream validates.
 //!
-//! Unknown formats are ignored, since a definition may name any.
+//! Unknown formats are ignored, since a definition may state any.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr as _;
@@ -64,7 +64,7 @@ const FORMATS: &[(&str, Judge)] = &[
     ("uuid5", Judge::Text(|text| is_uuid(text, Some(b'5')) && has_variant(text))),
 ];
 
-/// Returns true if the format is known for values of a type. Others cause a warning about the definition.
+/// Returns true if the format is known for values of a type. Other formats cause a warning about the definition.
 pub fn is_known(of: &str, name: &str) -> bool {
     let plain = |name: &str| name.replace('-', "");
     match of {
@@ -80,7 +80,7 @@ pub fn is_known(of: &str, name: &str) -> bool {
 }
 
 impl Format {
-    /// The format of this name, if the type has it. An int-or-string value has the formats of strings.
+    /// The format with this name, if it applies to the type. Formats of strings apply to int-or-string values.
     pub(super) fn named(of: Option<Kind>, name: &str) -> Option<Self> {
         let (name, judge) = FORMATS.iter().find(|(known, _)| *known == name)?;
         let is_of_type = match judge {
@@ -95,7 +95,7 @@ impl Format {
         self.name
     }
 
-    /// True for a number in the range of the format.
+    /// Returns true for a number in the range of the format.
     pub(super) fn has_room(&self, number: f64) -> bool {
         match self.judge {
             Judge::Int32 => (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number),
@@ -207,7 +207,7 @@ fn is_isbn13(text: &str) -> bool {
     digits.len() == 13 && values.is_some_and(|values| weighed(values).is_multiple_of(10))
 }
 
-/// A card number of a known issuer whose last digit is the checksum of the others (ISO/IEC 7812).
+/// Returns true for a card number of a known issuer whose last digit is the checksum of the others (ISO/IEC 7812).
 fn is_credit_card(text: &str) -> bool {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(10)).collect();
     let issued =
@@ -243,7 +243,7 @@ fn is_date(text: &str) -> bool {
     text.len() == 10 && is_time(&format!("{text}T00:00:00Z"))
 }
 
-/// RFC 3339, with lower-case letters allowed.
+/// RFC 3339, but lower-case letters are allowed.
 fn is_time(text: &str) -> bool {
     let separated = text.as_bytes().get(10).is_some_and(|byte| matches!(byte, b'T' | b't'));
     let seconds = text.get(17..19).and_then(|seconds| seconds.parse::<u8>().ok());
@@ -252,7 +252,7 @@ fn is_time(text: &str) -> bool {
         && parse_rfc3339(&text.to_ascii_uppercase().replace(',', ".")).is_some()
 }
 
-/// A duration of Go (`1h2m`), or numbers with units in words (`2 days`).
+/// A duration in Go's format (`1h2m`), or numbers with units in words (`2 days`).
 fn is_duration(text: &str) -> bool {
     if text == "0" {
         return true;
@@ -283,7 +283,7 @@ fn is_unit(unit: &str) -> bool {
     UNITS.contains(&&*unit) || unit.strip_suffix('s').is_some_and(|single| single.len() > 1 && UNITS.contains(&single))
 }
 
-/// An address, with or without a display name.
+/// A mail address, with or without a display name.
 fn is_email(text: &str) -> bool {
     let text = text.trim();
     let address = match text.strip_suffix('>') {
@@ -302,13 +302,12 @@ fn is_email(text: &str) -> bool {
     (quoted || plain) && (literal || named)
 }
 
-/// Labels of letters, digits and dashes, the last of which is not a number alone.
-/// Letters, and letters or symbols: of any script.
+/// A letter, and a letter or symbol, of any script. They are parts of a host name's labels.
 static LETTERS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\p{L}$").expect("it is a good pattern"));
 static SIGNS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[\p{S}\p{L}]$").expect("it is a good pattern"));
 
-/// Upstream's pattern: the last of several labels consists of at least two letters, and a single label may have a
-/// hyphen only behind its first character.
+/// Upstream's pattern: the last of several labels has at least two letters. A single label may have a hyphen only
+/// directly after its first character.
 fn is_hostname(text: &str) -> bool {
     let is_sign = |c: &char| c.is_ascii_alphanumeric() || SIGNS.is_match(c.encode_utf8(&mut [0; 4]));
     let is_letter = |c: char| c.is_ascii_alphabetic() || LETTERS.is_match(c.encode_utf8(&mut [0; 4]));

@@ -1,25 +1,25 @@
-//! Collects the validation faults of one object and bounds the work of finding them.
+//! Collects the validation faults of one object, and limits the work of finding them.
 //!
 //! A schema can require unbounded work, such as many alternatives for each of many values, or slow patterns. Upstream
-//! has no limit for this. Here each object has a budget far above the needs of useful schemas, and an object that
-//! exceeds it is refused. The collection stops at `FAULTS_MAX` faults or `FAULTS_BYTES_MAX` bytes.
+//! has no limit for this. Here each object has a budget far above what useful schemas need, and an object that exceeds
+//! it is refused. Collecting ends at `FAULTS_MAX` faults or `FAULTS_BYTES_MAX` bytes.
 
 use keelson_cel::cost::limits;
 use keelson_meta::field_error::{FAULTS_BYTES_MAX, FAULTS_MAX, FieldError};
 
-/// The budget for validating one object by keywords, in nanoseconds, approximately.
+/// The approximate budget for validating one object by keywords, in nanoseconds.
 const WORK: u64 = 10_000_000_000;
-/// Work units of reporting a fault, in addition to its bytes.
+/// The work units for reporting a fault, in addition to its bytes.
 const TELL: u64 = 200;
 
-/// The remaining budget for validating one object, or all defaults of a definition.
+/// The remaining budget for validating one object, or for all defaults of a definition.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Expressions, in upstream's cost units.
+    /// For CEL rules, in upstream's cost units.
     pub(super) cost: u64,
-    /// Expressions, in nanoseconds.
+    /// For CEL rules, in nanoseconds.
     pub(super) expressions: u64,
-    /// Keywords, in nanoseconds.
+    /// For keywords, in nanoseconds.
     pub(super) keywords: u64,
 }
 
@@ -27,7 +27,7 @@ impl Budget {
     /// The whole budget.
     pub const FULL: Self = Self { cost: limits::OBJECT, expressions: limits::WORK, keywords: WORK };
 
-    /// Returns true if the budget of expressions is spent.
+    /// Returns true if a budget of CEL rules is used up.
     pub fn is_spent(&self) -> bool {
         self.cost == 0
     }
@@ -43,7 +43,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// An empty collection with this budget.
+    /// Creates an empty collection with this budget.
     pub(super) fn new(work: u64) -> Self {
         Self { faults: Vec::new(), bytes: 0, work }
     }
@@ -63,7 +63,7 @@ impl Found {
         self.faults.len()
     }
 
-    /// Drops faults behind the first `length`.
+    /// Drops all faults but the first `length`.
     pub(super) fn truncate(&mut self, length: usize) {
         self.bytes -= self.faults.drain(length..).map(|fault| fault.about_bytes()).sum::<usize>();
     }
@@ -83,7 +83,7 @@ impl Found {
         self.work = self.work.saturating_sub(work);
     }
 
-    /// Runs a check with the same budget and returns its faults separately.
+    /// Runs a check with the same budget, and returns its faults separately.
     pub(super) fn beside(&mut self, look: impl FnOnce(&mut Self)) -> Vec<FieldError> {
         let mut beside = Self::new(self.work);
         look(&mut beside);

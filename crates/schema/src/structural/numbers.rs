@@ -1,6 +1,6 @@
 //! Validates numbers: their range by type and format, multiples, and bounds.
 //!
-//! A bound outside of the range of the type is reported with each value, as upstream does.
+//! As upstream, a bound outside of the range of the type is reported with each value.
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
@@ -47,7 +47,8 @@ pub(super) fn check(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found)
     }
 }
 
-/// The range of the schema's type and format, if a number is outside of it. A schema that also allows strings has none.
+/// The range of the schema's type and format, if the number is outside of it. A schema that also allows strings has no
+/// range.
 fn range_fault(node: &Node, whole: Option<i64>, number: f64) -> Option<String> {
     /// The first float above all 64-bit integers.
     const ABOVE_INT64: f64 = 9_223_372_036_854_775_808.0;
@@ -79,7 +80,7 @@ fn go_number(number: f64) -> Value {
     })
 }
 
-/// Returns true for a multiple of a factor, within the precision of their digits: 0.3 is one of 0.1.
+/// Returns true for a multiple of a factor, within the precision of their digits: 0.3 is a multiple of 0.1.
 fn is_multiple(number: f64, factor: f64) -> bool {
     let quotient = if factor < 1.0 { 1.0 / factor * number } else { number / factor };
     quotient.fract() == 0.0 || (quotient - quotient.round()).abs() < f64::EPSILON * quotient.abs()

@@ -1,9 +1,10 @@
-//! A cache of compiled expressions of schemas, compiled at the first validation and bounded in bytes.
+//! A cache of the compiled CEL rules of schemas. They are compiled at the first validation, and their memory is
+//! limited.
 //!
-//! Few of thousands of definitions are written to at a time, and compiled expressions take a multiple of their text. A
-//! schema therefore keeps a reference to its document, and all schemas of a server share [`KeptPrograms`]. A running
-//! validation holds an `Arc`, so eviction does not affect it. The cache must not know how expressions are compiled or
-//! run.
+//! At any time, clients write objects of only a few among thousands of definitions, and compiled rules take a multiple
+//! of their text. So a schema keeps a reference to its document, and all schemas of a server share [`KeptPrograms`]. A
+//! running validation holds an `Arc`, so an eviction does not affect it. The cache must not know how rules are compiled
+//! or run.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use parking_lot::Mutex;
 use super::expressions::Checks;
 use crate::document::SchemaDocument;
 
-/// The maximum memory of compiled expressions in bytes, without those of the schema used last.
+/// The maximum memory of compiled rules in bytes. The rules of the schema used last do not count.
 pub const PROGRAMS_BYTES: usize = 64 << 20;
 
-/// The compiled expressions of all schemas of a server.
+/// The compiled rules of all schemas of a server.
 #[derive(Debug)]
 pub struct KeptPrograms {
     bound: usize,
@@ -29,7 +30,7 @@ pub struct KeptPrograms {
 /// Statistics of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramStats {
-    /// The number of schemas with cached expressions.
+    /// The number of schemas with cached rules.
     pub schemas: usize,
     /// Their estimated memory in bytes.
     pub bytes: usize,
@@ -37,11 +38,11 @@ pub struct ProgramStats {
     pub compiled: u64,
 }
 
-/// ORDER: locked last, and not held while compiling.
+/// ORDER: this lock is taken last, and not held while compiling.
 #[derive(Debug, Default)]
 struct CompiledSchemas {
     by_schema: HashMap<u64, Programs>,
-    /// Candidates for eviction, in order, unless used since.
+    /// Candidates for eviction in order. A candidate that was used since is skipped.
     turns: VecDeque<u64>,
     bytes: usize,
 }
@@ -97,7 +98,7 @@ impl KeptPrograms {
 }
 
 impl CompiledSchemas {
-    /// Evicts approximately the least recently used expressions until at most `left` bytes remain.
+    /// Evicts the rules that were used longest ago, approximately, until at most `left` bytes remain.
     fn make_room(&mut self, left: usize) {
         while self.bytes > left {
             let Some(schema) = self.turns.pop_front() else { return };
@@ -118,13 +119,13 @@ impl CompiledSchemas {
     }
 }
 
-/// The expressions of a schema, compiled at first use.
+/// The CEL rules of a schema, which are compiled at their first use.
 #[derive(Debug)]
 pub(super) struct OnDemand {
     schema: u64,
     document: Arc<dyn SchemaDocument>,
     programs: Arc<KeptPrograms>,
-    /// ORDER: held while compiling, so that concurrent callers compile once.
+    /// ORDER: this lock is held while compiling, so that concurrent callers compile once.
     compiling: Mutex<()>,
 }
 
@@ -134,14 +135,14 @@ impl OnDemand {
         Self { schema, document, programs: programs.clone(), compiling: Mutex::new(()) }
     }
 
-    /// The compiled expressions, if cached.
+    /// The compiled rules, if they are in the cache.
     pub(super) fn kept(&self) -> Option<Arc<Checks>> {
         self.programs.get(self.schema)
     }
 
-    /// The compiled expressions.
+    /// The compiled rules.
     ///
-    /// Cost: one compilation, unless they are cached.
+    /// Cost: one compilation, unless they are in the cache.
     pub(super) fn compiled(&self) -> Arc<Checks> {
         if let Some(kept) = self.kept() {
             return kept;

@@ -1,6 +1,6 @@
-//! The validation keywords of a schema: one node for each subschema, with its expressions compiled.
+//! The validation keywords of a schema: a node for each subschema.
 //!
-//! Subschemas of `allOf`, `anyOf`, `oneOf` and `not` are nodes too. They usually state no types.
+//! The subschemas of `allOf`, `anyOf`, `oneOf` and `not` are nodes too. They usually state no types.
 
 use keelson_cel::library::regex::Pattern;
 use keelson_meta::json::{Map, Value};
@@ -17,9 +17,9 @@ pub(super) struct Node {
     pub(super) nullable: bool,
     pub(super) int_or_string: bool,
     pub(super) embedded: bool,
-    /// True if values are or contain embedded objects.
+    /// True if values are embedded objects or contain any.
     pub(super) embeds: bool,
-    /// True if values are or contain lists of type set or map.
+    /// True if values are lists of type set or map, or contain any.
     pub(super) tells_apart: bool,
     pub(super) format: Option<Format>,
     pub(super) numbers: Seldom<Numbers>,
@@ -86,18 +86,18 @@ pub(super) struct Lists {
     pub(super) identity: Identity,
 }
 
-/// The identity of list items.
+/// The rule by which two list items count as the same.
 #[derive(Debug, Default)]
 pub(super) enum Identity {
     #[default]
     None,
     /// The whole item.
     Value,
-    /// These fields.
+    /// The values of these fields.
     Keys(Vec<String>),
 }
 
-/// Combined schemas.
+/// The subschemas of `allOf`, `anyOf`, `oneOf` and `not`.
 #[derive(Debug, Default)]
 pub(super) struct Combined {
     pub(super) all_of: Vec<Node>,
@@ -112,12 +112,12 @@ pub(super) struct Objects {
     pub(super) max_properties: Option<usize>,
     pub(super) min_properties: Option<usize>,
     pub(super) required: Vec<String>,
-    /// By name.
+    /// The properties, by name.
     pub(super) properties: Vec<(String, Node)>,
     pub(super) others: Others,
 }
 
-/// The rule for undeclared fields.
+/// The treatment of undeclared fields.
 #[derive(Debug, Default)]
 pub(super) enum Others {
     /// Any value is allowed.
@@ -203,7 +203,8 @@ impl Node {
         Reader { path: Vec::new(), of_default: false }.node(document)
     }
 
-    /// Compiles the schema for validating its defaults. Upstream ignores the types of int-or-string values there.
+    /// Compiles the schema for validating its defaults. As upstream, the types of int-or-string values are ignored
+    /// then.
     pub(super) fn of_default(document: &Value) -> Result<Self, StructuralError> {
         Reader { path: Vec::new(), of_default: true }.node(document)
     }
@@ -214,7 +215,7 @@ impl Node {
         Some(&properties[found].1)
     }
 
-    /// The number of alternative schemas tried for a value and its parts.
+    /// The number of alternative schemas that are tried for a value and its parts.
     pub(super) fn alternatives(&self) -> u64 {
         let own = self.combined().count() as u64;
         own + self.parts().chain(self.combined()).map(Self::alternatives).sum::<u64>()
@@ -253,7 +254,7 @@ impl Node {
     }
 }
 
-/// Reads a document and keeps the current path for errors.
+/// Reads a document, and tracks the current path for errors.
 struct Reader {
     path: Vec<String>,
     of_default: bool,

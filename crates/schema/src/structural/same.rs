@@ -1,7 +1,7 @@
-//! Equality of values as schemas define it, regardless of number notation and field order.
+//! Equality of values as schemas define it: regardless of the notation of numbers and the order of fields.
 //!
-//! JSON does not distinguish 1 from 1.0, but `Value`'s equality does. Equal values have equal hashes, so items of long
-//! lists are looked up and not compared pairwise.
+//! In JSON, 1 and 1.0 are the same number, but `Value`'s equality distinguishes them. Equal values have equal hashes,
+//! so items of long lists are looked up instead of compared pairwise.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -26,7 +26,7 @@ pub(super) fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Compares a value with its old value. Items of a list of type map may have another order.
+/// Returns true if a value equals its old value. Items of a list of type map may have another order.
 pub(super) fn is_unchanged(node: &Node, old: &Value, new: &Value) -> bool {
     match (old, new) {
         (Value::Array(before), Value::Array(after)) => match (&node.lists.identity, &node.lists.items) {
@@ -52,7 +52,7 @@ pub(super) fn is_unchanged(node: &Node, old: &Value, new: &Value) -> bool {
     }
 }
 
-/// A value that compares by this equality.
+/// A value that is compared by this equality.
 #[derive(Clone, Copy)]
 pub(super) struct Alike<'v>(pub(super) &'v Value);
 

@@ -1,17 +1,17 @@
-//! Keywords that few schema nodes have, boxed, so that the usual node stays small.
+//! A box for keywords that few nodes have, so that most nodes stay small.
 //!
 //! There are as many nodes as all definitions have fields, and most state only a type. This module must not know the
 //! meaning of the keywords.
 
 use std::ops::Deref;
 
-/// A group of keywords, or none.
+/// A group of keywords that a node may have.
 #[derive(Debug)]
 pub(super) struct Seldom<T>(Option<Box<T>>);
 
-/// A group of keywords that a schema may leave out.
+/// A group of keywords that a schema may omit.
 pub(super) trait Statement: 'static {
-    /// The group without keywords.
+    /// The group in which no keyword is set.
     fn nothing() -> &'static Self;
 
     fn is_nothing(&self) -> bool;

@@ -1,8 +1,8 @@
-//! The tables of a structural schema: the shape of its objects, in the form of the built-in kinds.
+//! Compiles a structural schema to tables with the shape of its objects, in the same form as for built-in kinds.
 //!
-//! Fields are declared in alphabetical order, as kube-apiserver writes custom objects. A schema without a type that
-//! preserves unknown fields accepts any value. Without either, values are kept but objects in them lose their fields.
-//! Descriptions are not kept, since publishing reads the document.
+//! Fields are declared in alphabetical order, as kube-apiserver writes custom objects. A schema that has no type but
+//! preserves unknown fields accepts any value. If it does not preserve them either, values are kept, but objects in
+//! them lose all fields. Descriptions are not kept, since OpenAPI reads the document.
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value};
@@ -44,15 +44,15 @@ struct Tables {
     reading: Reading,
 }
 
-/// The role of a schema within the one around it.
+/// The role of a schema within the schema around it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// An object with its own metadata.
     Object,
     /// A field, a map entry or an item.
     Part,
-    /// An item of an array that preserves unknown fields. The item preserves its own too. Below a declared field,
-    /// pruning begins again.
+    /// An item of an array that preserves unknown fields. Unknown fields of the item are preserved too. Below a
+    /// declared field, pruning begins again.
     PreservedItem,
 }
 
@@ -71,7 +71,7 @@ impl Tables {
             node.flags |= PRESERVE_UNKNOWN;
         }
         node.of = match text("type") {
-            // Older definitions may omit the type of the whole resource.
+            // Older definitions may omit the type of the root schema.
             _ if role == Role::Object => Type::Object,
             _ if flag("x-kubernetes-int-or-string") => Type::IntOrString,
             "object" => Type::Object,
@@ -100,7 +100,7 @@ impl Tables {
     fn object(&mut self, schema: &Map, node: &mut NodeSpec, whole: bool) {
         let declared = schema.get("properties").and_then(Value::as_object);
         match schema.get("additionalProperties") {
-            // Forbidden properties are not pruned either, so that validation refuses them.
+            // Properties that are forbidden are not pruned, so that validation refuses them.
             Some(values) if declared.is_none_or(Map::is_empty) => {
                 node.of = Type::Map;
                 node.child = Some(self.node(values, Role::Part));
@@ -134,7 +134,7 @@ impl Tables {
         node.fields.sort_by(|left, right| left.name.cmp(&right.name));
     }
 
-    /// The schema of the metadata of an object, and its default.
+    /// The schema of an object's metadata, and its default.
     fn metadata(&mut self, schema: &Map) -> (NodeId, String) {
         let mut node = NodeSpec { flags: STRUCTURAL | PRESERVE_UNKNOWN, of: Type::Any, ..NodeSpec::default() };
         if self.reading.any_metadata {
@@ -180,7 +180,7 @@ fn has_default(schema: &Value) -> bool {
     schema.get("default").is_some() || fields.map(|(_, schema)| schema).any(has_default)
 }
 
-/// A field that is omitted when absent and otherwise kept unchanged.
+/// A field that stays absent if it is absent, and is otherwise kept unchanged.
 fn field(name: &str, node: NodeId, flags: u32, default: String) -> FieldSpec {
     FieldSpec {
         name: name.to_owned(),

@@ -1,13 +1,13 @@
-//! Validates and normalizes base64 as Go's decoder does: line breaks are skipped, padding is required, spare bits are
-//! ignored.
+//! Validates and normalizes base64 as Go's decoder does: it skips line breaks, requires padding, and ignores unused
+//! bits.
 //!
-//! The text is not decoded into bytes. It is rewritten only where Go would write it differently.
+//! The text is not decoded into bytes. It is rewritten only if Go would write it differently.
 
 use keelson_meta::base64_digit;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The text as Go would write it again. `None` if it is unchanged.
+/// Returns the text as Go would write it. `None` if that is the same text.
 ///
 /// # Errors
 /// Go's message, with the offset at which decoding failed.
@@ -30,14 +30,14 @@ pub(super) fn encoded(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for part in bytes.chunks(3) {
         let bits = part.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
-        // The last digit has spare bits.
+        // The last digit has bits that belong to no byte.
         let digits = part.len() + 1;
         push(&mut out, &Quantum { bits: bits << (digits * 6 - part.len() * 8), digits });
     }
     out
 }
 
-/// Up to four digits of six bits. Their number determines that of the bytes.
+/// Up to four digits with six bits each. The number of digits determines the number of bytes.
 struct Quantum {
     bits: u32,
     digits: usize,
@@ -59,7 +59,7 @@ fn quantum(bytes: &[u8], at: &mut usize) -> Result<Option<Quantum>, String> {
     Ok(Some(quantum))
 }
 
-/// Reads the padding from the first `=`: a second one after two digits, line breaks, and nothing else.
+/// Reads the padding from its first `=`. Only line breaks, and after two digits a second `=`, may follow.
 fn padding(bytes: &[u8], at: &mut usize, quantum: Quantum) -> Result<Quantum, String> {
     let first = *at - 1;
     match quantum.digits {
@@ -89,7 +89,7 @@ fn next(bytes: &[u8], at: &mut usize) -> Option<u8> {
 
 fn push(out: &mut String, Quantum { bits, digits }: &Quantum) {
     let (bits, digits) = (*bits, *digits);
-    // Rewriting drops bits beyond the last whole byte.
+    // Bits that belong to no whole byte are dropped.
     let bits = match digits {
         2 => (bits >> 4) << 4,
         3 => (bits >> 2) << 2,

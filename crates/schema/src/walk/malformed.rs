@@ -1,5 +1,5 @@
-//! Removes metadata fields of wrong types from stored custom resources that another program has written, so that the
-//! rest of the object remains usable.
+//! Removes metadata fields of wrong types from stored custom resources. Another program has written these fields, and
+//! without them the rest of the object is usable.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};
@@ -9,7 +9,8 @@ use crate::layout::Type;
 use crate::schemas::{SchemaRef, object_meta};
 
 impl SchemaRef<'_> {
-    /// Removes mistyped fields from the metadata of an object with this structural schema and of its embedded objects.
+    /// Removes fields of wrong types from the metadata of an object with this structural schema, and of its embedded
+    /// objects.
     pub fn drop_malformed_metadata(self, object: &mut Object) {
         in_object(self, &mut object.0);
     }

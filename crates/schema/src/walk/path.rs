@@ -1,6 +1,6 @@
-//! The path of a value in an object: a chain on the stack, formatted only for a report.
+//! The path of a value in an object: a chain on the stack, which is formatted only for a report.
 //!
-//! It has two text forms: one for unknown fields and one for type errors of Go's decoder.
+//! The path has two text formats: one for unknown fields, and one for type errors of Go's decoder.
 
 use crate::schemas::SchemaRef;
 
@@ -17,7 +17,7 @@ pub(super) enum Path<'p> {
 }
 
 impl Path<'_> {
-    /// The path in reports of unknown fields, with one more name at its end: `spec.containers[0].bogus`.
+    /// The path in reports of unknown fields, with `name` at its end: `spec.containers[0].bogus`.
     pub(super) fn with(&self, name: &str) -> String {
         let mut text = String::new();
         self.write(&mut text);
@@ -43,9 +43,9 @@ impl Path<'_> {
         }
     }
 
-    /// The path in type errors of Go's decoder, such as `CSIVolumeSource.spec.volumes.VolumeSource.csi.driver`. It has
-    /// the type that declares the innermost field, then the names of all fields and of embedded structures, without
-    /// indexes and map keys.
+    /// The path in type errors of Go's decoder, such as `CSIVolumeSource.spec.volumes.VolumeSource.csi.driver`. It
+    /// starts with the type that declares the innermost field. The names of all fields and embedded structs follow,
+    /// without indexes and map keys.
     pub(super) fn in_decoder(&self) -> String {
         let mut text = self.owner().unwrap_or_default().to_owned();
         self.write_fields(&mut text);
@@ -55,7 +55,7 @@ impl Path<'_> {
     fn owner(&self) -> Option<&str> {
         match self {
             Self::Root => None,
-            // Embedded objects of a custom resource are decoded on their own.
+            // An embedded object of a custom resource is decoded separately, so its path starts there.
             Self::Field { owner, .. } => owner.go_type().rsplit('.').next().filter(|_| !owner.is_structural()),
             Self::Index { parent, .. } | Self::Key { parent, .. } => parent.owner(),
         }

@@ -1,6 +1,7 @@
 //! The report of a walk: the first type fault, and the unknown fields.
 //!
-//! A client may send any number of unknown fields. The report is bounded in number and bytes, as upstream's is.
+//! A client may send any number of unknown fields. As upstream, the number of reported fields is limited; their bytes
+//! are limited too.
 
 use std::collections::HashSet;
 
@@ -10,10 +11,10 @@ use crate::fault::Fault;
 
 /// The maximum number of reported unknown fields, as upstream.
 const MAX_UNKNOWN: usize = 100;
-/// The maximum bytes of their paths. Map keys in a path are as long as the client made them.
+/// The maximum bytes of the paths of unknown fields. Clients determine the length of the map keys in a path.
 const MAX_UNKNOWN_BYTES: usize = 64 * 1024;
 
-/// The findings of a walk.
+/// The result of a walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WalkReport {
     fault: Option<Fault>,
@@ -21,13 +22,13 @@ pub struct WalkReport {
     seen: HashSet<String>,
     /// Bytes of the paths that were written.
     written: usize,
-    /// True if defaults were left out for their size.
+    /// True if defaults were left out because of their size.
     pub(super) overfilled: bool,
 }
 
 impl WalkReport {
-    /// The first value that does not fit its schema. If there is one, the object must be refused, since the walk may
-    /// have ended early.
+    /// The first value that does not fit its schema. If there is one, the caller must refuse the object, since the walk
+    /// may have ended early.
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }
@@ -67,12 +68,12 @@ impl WalkReport {
         }
     }
 
-    /// Records a fault that does not stop the decoder. Only the first of these is kept.
+    /// Records a fault after which the decoder continues. Only the first one is kept.
     pub(super) fn note(&mut self, fault: impl FnOnce() -> Fault) {
         self.fault.get_or_insert_with(fault);
     }
 
-    /// Records a fault of a type with its own decoder. It stops the decoder and replaces earlier faults.
+    /// Records a fault in a type with its own decoder. The decoder stops at it, and it replaces earlier faults.
     pub(super) fn replace(&mut self, fault: Fault) {
         self.fault = Some(fault);
     }

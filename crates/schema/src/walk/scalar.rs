@@ -1,7 +1,7 @@
-//! Checks scalars against their type, rewrites them canonically, and supplies zero values.
+//! Checks scalars against their types, rewrites them in canonical form, and supplies zero values.
 //!
-//! Values are rewritten in Go's form, so that equal objects have equal bytes. Objects and lists are handled by the
-//! walker.
+//! The canonical form is the one that Go writes, so that equal objects have equal bytes. The walker handles objects and
+//! lists.
 
 use keelson_meta::json::{Map, Number, Value};
 use keelson_meta::quantity;
@@ -13,9 +13,9 @@ use crate::schemas::SchemaRef;
 
 /// The reason why a value does not fit its type.
 pub(super) enum Fault {
-    /// It is of another JSON type, or a number out of range.
+    /// The value is of another JSON type, or is a number out of range.
     Type,
-    /// A type fault in a Go type with its own decoder.
+    /// The value is of the wrong type for a Go type with its own decoder.
     TypeOf(&'static str),
     /// The value has the right type but cannot be parsed, for this reason.
     Text(String),
@@ -23,7 +23,7 @@ pub(super) enum Fault {
     Fatal(String),
 }
 
-/// Checks a scalar that is not null, and rewrites it canonically if `rewrite` is set.
+/// Checks a scalar that is not null. With `rewrite`, also rewrites it in canonical form.
 pub(super) fn check(of: Type, value: &mut Value, rewrite: bool) -> Result<(), Fault> {
     match (of, &*value) {
         (Type::String, Value::String(_)) | (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => Ok(()),
@@ -45,7 +45,7 @@ pub(super) fn check(of: Type, value: &mut Value, rewrite: bool) -> Result<(), Fa
             replace(value, new.map(Value::from), rewrite);
             Ok(())
         }
-        // Go also accepts an array of small numbers, and writes a string.
+        // Go also accepts bytes as an array of small numbers, and writes them as a string.
         (Type::Bytes, Value::Array(numbers)) => {
             let bytes: Option<Vec<u8>> = numbers.iter().map(byte).collect();
             let text = base64::encoded(&bytes.ok_or(Fault::Type)?);
@@ -56,7 +56,7 @@ pub(super) fn check(of: Type, value: &mut Value, rewrite: bool) -> Result<(), Fa
     }
 }
 
-/// One number of such an array.
+/// Reads one number of such an array.
 fn byte(number: &Value) -> Option<u8> {
     match number {
         Value::Null => Some(0),
@@ -82,7 +82,7 @@ fn check_quantity(value: &mut Value, rewrite: bool) -> Result<(), Fault> {
             let spaced = || (trimmed.len() < text.len()).then(|| trimmed.to_owned());
             quantity::canonical(trimmed).map_err(Fault::Fatal)?.or_else(spaced)
         }
-        // A quantity has its own decoder for any JSON type.
+        // The decoder of quantities parses the text of any JSON value, so numbers are accepted.
         other => {
             let text = other.to_string();
             Some(quantity::canonical(&text).map_err(Fault::Fatal)?.unwrap_or(text))
@@ -100,7 +100,7 @@ fn check_time(text: &str, precision: Precision) -> Result<Option<Value>, Fault> 
     }
 }
 
-/// The zero value of a field that is always written.
+/// The zero value that is written for an absent field.
 pub(super) fn zero(schema: SchemaRef<'_>) -> Value {
     if schema.pointer() {
         return Value::Null;
@@ -115,7 +115,7 @@ pub(super) fn zero(schema: SchemaRef<'_>) -> Value {
     }
 }
 
-/// Clears an empty list, map or byte string, which storage does not distinguish from an absent one.
+/// Sets an empty list, map or byte string to null. Storage does not distinguish it from an absent one.
 pub(super) fn clear_empty(field: SchemaRef<'_>, value: &mut Value) {
     let empty = match (field.of(), &*value) {
         (Type::Array, Value::Array(items)) => items.is_empty(),
@@ -128,7 +128,7 @@ pub(super) fn clear_empty(field: SchemaRef<'_>, value: &mut Value) {
     }
 }
 
-/// Returns true if a field with this value is left out.
+/// Returns true if a field with this value is omitted.
 pub(super) fn is_left_out(field: SchemaRef<'_>, value: &Value) -> bool {
     if !field.omitted_when_zero() {
         return false;

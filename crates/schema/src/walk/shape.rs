@@ -1,7 +1,7 @@
-//! Checks stored bytes against a structural schema without building a tree.
+//! Checks whether a stored object fits a structural schema, from its bytes and without building a tree.
 //!
-//! Almost no object that the cache reads was written before its schema changed. Only objects that may need pruning or
-//! defaults are decoded. In doubt, the check returns false.
+//! Most objects that the cache reads were written under the present schema. Only objects that may need pruning or
+//! defaults are decoded. If it is not certain that an object fits, the check returns false.
 
 use keelson_codec::cursor::Cursor;
 
@@ -10,9 +10,9 @@ use crate::layout::Type;
 use crate::schemas::SchemaRef;
 
 impl SchemaRef<'_> {
-    /// Returns true if a structural schema would neither prune nor default anything in this compact and valid JSON
-    /// text. The metadata of the whole object must have a generation, and known fields of the right types. The order of
-    /// fields is ignored.
+    /// Returns true if a walk with this structural schema would prune nothing from this compact and valid JSON text,
+    /// and add no default. The metadata of the whole object must have a generation, and only known fields of the right
+    /// types. The order of fields is ignored.
     ///
     /// Cost: less than validating the text.
     pub fn is_shape_of(self, text: &[u8]) -> bool {
@@ -24,7 +24,7 @@ impl SchemaRef<'_> {
     }
 }
 
-/// The object that metadata belongs to.
+/// The kind of object that the metadata belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Metadata {
     OfResource,
@@ -85,7 +85,7 @@ fn metadata_fits(cursor: &mut Cursor<'_>, of: Metadata) -> bool {
     has_generation || of == Metadata::OfEmbedded
 }
 
-/// Returns true for a map of strings.
+/// Returns true for a map whose values are strings.
 fn texts_fit(cursor: &mut Cursor<'_>) -> bool {
     if cursor.peek() != b'{' {
         return false;
@@ -153,7 +153,7 @@ fn list_fits(schema: SchemaRef<'_>, cursor: &mut Cursor<'_>) -> bool {
     true
 }
 
-/// Checks a value. A null fits only where it is nullable.
+/// Returns true if a value fits. A null fits only where the schema allows null.
 fn value_fits(schema: SchemaRef<'_>, cursor: &mut Cursor<'_>) -> bool {
     (cursor.peek() != b'n' || is_nullable(schema)) && fits(schema, cursor)
 }

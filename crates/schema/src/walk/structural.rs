@@ -1,5 +1,5 @@
-//! The walk for custom resources: undeclared fields are pruned, defaults filled in, and everything else stays as it was
-//! sent. Type faults are reported by [`Structural`](crate::Structural) with the other faults of a value.
+//! The walk for custom resources. It prunes undeclared fields, fills in defaults, and leaves everything else as the
+//! client sent it. [`Structural`](crate::Structural) reports type faults together with other faults of values.
 
 use keelson_meta::json::{Map, Value};
 
@@ -7,7 +7,7 @@ use super::{DROPPED, Path, Stop, UNDECLARED, Walker};
 use crate::layout::Type;
 use crate::schemas::{SchemaRef, object_meta};
 
-/// Returns true for a null that stands for an absent field.
+/// Returns true for a null that counts as an absent field.
 pub(super) fn is_left_out(field: SchemaRef<'_>, value: &Value) -> bool {
     value.is_null() && !is_nullable(field)
 }
@@ -49,7 +49,7 @@ impl Walker<'_> {
         let mut dropped = false;
         for (key, value, rank) in map.ranked_mut() {
             self.fill_null(schema, values, value);
-            // A null with a default is replaced later.
+            // Null stays if there is a default, which replaces it later.
             let has_default = || schema.default_of_items().is_some();
             let left_out = self.options.normalise && is_left_out(values, value) && !has_default();
             *rank = if left_out { DROPPED } else { UNDECLARED };
@@ -67,7 +67,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// Replaces nulls in a list or map by the default of its items, unless they are nullable.
+    /// Replaces nulls in a list or map by the default of its items, unless the items may be null.
     fn fill_null(&mut self, schema: SchemaRef<'_>, of_items: SchemaRef<'_>, value: &mut Value) {
         if self.options.defaults
             && is_left_out(of_items, value)
@@ -78,7 +78,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Removes the fields of a value that declares none.
+    /// Removes all fields of a value whose schema declares none.
     fn strip(&mut self, value: &mut Value, path: &Path<'_>) {
         match value {
             Value::Object(map) => {
@@ -96,7 +96,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Keeps a value and its parts. A float with an integer value is written as an integer.
+    /// Keeps a value and its parts. Only writes integral floats as integers.
     pub(super) fn keep(&self, value: &mut Value) {
         if self.options.normalise {
             value.make_floats_whole();

@@ -1,12 +1,14 @@
-//! Parses times as Go does: RFC 3339 in, UTC with whole seconds or microseconds out, and Go's error messages.
+//! Parses times as Go does. It accepts RFC 3339, writes UTC with whole seconds or microseconds, and has Go's error
+//! messages.
 //!
-//! The parser is written by hand, since messages name the part that does not fit. Canonical texts are not rewritten.
+//! The parser is written by hand, since messages name the part of the text that does not fit. Canonical texts are not
+//! rewritten.
 
 use std::fmt::Write as _;
 
 use keelson_meta::clock;
 
-/// The zero time of Go, which it writes as null.
+/// Go's zero time, which Go writes as null.
 const ZERO: &str = "0001-01-01T00:00:00Z";
 
 /// The precision of a field's times.
@@ -19,15 +21,15 @@ pub(super) enum Precision {
 /// The canonical form of a time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Canonical {
-    /// The text is canonical.
+    /// The text is already canonical.
     Unchanged,
     /// The canonical text.
     Text(String),
-    /// It is Go's zero time: null.
+    /// The time is Go's zero time, which becomes null.
     Null,
 }
 
-/// The canonical form of a time.
+/// Returns the canonical form of a time.
 ///
 /// # Errors
 /// Go's message.
@@ -51,7 +53,7 @@ pub(super) fn canonical(text: &str, precision: Precision) -> Result<Canonical, S
     Ok(if written == text { Canonical::Unchanged } else { Canonical::Text(written) })
 }
 
-/// Returns true for a canonical time of this century, the usual case, without parsing it.
+/// Returns true for a canonical time in this century, which is the usual case. Does not parse it.
 fn is_written_so(text: &str, precision: Precision) -> bool {
     let form: &[u8] = match precision {
         Precision::Seconds => b"20dd-dd-ddTdd:dd:ddZ",
@@ -63,7 +65,7 @@ fn is_written_so(text: &str, precision: Precision) -> bool {
     text.len() == form.len()
         && text.iter().zip(form).all(fits)
         && within(5, b"01", b"12")
-        // Every month has at least 28 days.
+        // The day must be at most 28, which exists in every month.
         && within(8, b"01", b"28")
         && text[11..13] <= b"23"[..]
         && text[14] < b'6'
@@ -77,7 +79,7 @@ fn layout(precision: Precision) -> &'static str {
     }
 }
 
-/// The length of a time as it is written.
+/// The length of a canonical time.
 fn written_length(precision: Precision) -> usize {
     match precision {
         Precision::Seconds => "2006-01-02T15:04:05Z".len(),
@@ -85,7 +87,7 @@ fn written_length(precision: Precision) -> usize {
     }
 }
 
-/// Follows the layout element by element, as Go does, to fail with the same message.
+/// Compares the text with the layout element by element, as Go does, so that it fails with the same message.
 struct Reader<'a> {
     rest: &'a str,
     text: &'a str,
@@ -187,7 +189,7 @@ fn days(year: u32, month: u32) -> u32 {
     }
 }
 
-/// A text as Go's `time` package quotes it. Other bytes than printable ASCII are escaped one by one.
+/// Quotes a text as Go's `time` package does. Bytes that are not printable ASCII are escaped one by one.
 fn quote(text: &str) -> String {
     let mut quoted = "\"".to_owned();
     for byte in text.bytes() {

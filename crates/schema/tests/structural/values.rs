@@ -1,6 +1,6 @@
 //! Values with several faults, in upstream's order.
 //!
-//! They include the types implied by formats and numbers.
+//! The cases include the types implied by formats and numbers.
 
 use keelson_meta::json::json;
 

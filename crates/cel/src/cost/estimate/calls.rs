@@ -1,4 +1,4 @@
-//! The cost estimates of calls, for each rule.
+//! Estimates the cost of calls, by the rule of the called function.
 //!
 //! If the cost of a function depends on its arguments, the estimate uses their known or declared sizes.
 
@@ -9,13 +9,13 @@ use crate::library::formats::MAX_REGEX;
 use crate::overloads::CostRule;
 use crate::types::Type;
 
-/// The size of an address in bytes.
+/// The size of an IP address in bytes.
 const ADDRESS: Bounds = Bounds { min: 4, max: 16 };
 /// The length of the longest name of a format in characters.
 const FORMAT_NAME: u64 = 64;
 
 impl<'e> Estimator<'e> {
-    /// The cost of a call with its arguments, and the size of its result.
+    /// Estimates the cost of a call including its arguments, and the size of its result.
     pub(super) fn rule(
         &mut self,
         rule: CostRule,
@@ -26,7 +26,7 @@ impl<'e> Estimator<'e> {
     ) -> (Bounds, Option<Bounds>) {
         match (rule, args, arg_costs) {
             (CostRule::Logic, _, [left, right]) => {
-                // The right side may not be evaluated.
+                // The right side may be skipped, so it counts only for the maximum.
                 return (Bounds { min: left.min, max: left.plus(*right).max }, None);
             }
             (CostRule::Conditional, [_, yes, no], [condition, yes_cost, no_cost]) => {
@@ -48,7 +48,7 @@ impl<'e> Estimator<'e> {
         (cost.plus(all), size)
     }
 
-    /// The cost of a call without its arguments.
+    /// Estimates the cost of a call without its arguments, and the size of its result.
     fn own(&self, rule: CostRule, target: Option<&Expr>, args: &[Expr]) -> (Bounds, Option<Bounds>) {
         // SIZE: a table with one or two lines for each rule.
         let one = (Bounds::exactly(STEP), None);
@@ -123,7 +123,8 @@ impl<'e> Estimator<'e> {
             CostRule::SetsTwice => (size(first).by(size(args.get(1))).scaled(2.0).plus(Bounds::exactly(STEP)), None),
             CostRule::Slice => {
                 let (from, to) = (number(first, 0), number(args.get(1), size(target).max));
-                // As upstream, a slice that ends before its start wraps around and is refused.
+                // As upstream, the size of a slice that ends before its start wraps around, so the expression is
+                // refused.
                 made(1.0, Bounds::exactly(to.wrapping_sub(from)))
             }
             CostRule::Range => made(1.0, Bounds::exactly(number(first, u64::MAX))),
@@ -196,7 +197,7 @@ impl<'e> Estimator<'e> {
     fn joined(&self, target: Option<&Expr>, between: Option<&Expr>) -> Bounds {
         let Some(target) = target else { return Bounds::UNKNOWN };
         let count = self.size_or_unknown(target);
-        // For values not known to be lists, upstream counts the separators only.
+        // If the target is not known to be a list, upstream counts only the separators.
         let is_list = matches!(self.type_of(target), Type::List(_) | Type::Map(_));
         let mut made = if is_list { count.by(self.element_size(target)) } else { Bounds::default() };
         if let Some(between) = between {
@@ -226,7 +227,7 @@ fn number(arg: Option<&Expr>, default: u64) -> u64 {
     }
 }
 
-/// The cost and size of a created list, with `factor` for each element.
+/// The cost and size of a created list. Each element costs `factor`.
 fn made(factor: f64, size: Bounds) -> (Bounds, Option<Bounds>) {
     (size.scaled(factor).plus(Bounds::exactly(STEP + MAKE_LIST)), Some(size))
 }

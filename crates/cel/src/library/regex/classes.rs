@@ -1,6 +1,6 @@
 //! Character classes and escapes: `[...]`, `[:name:]`, `\d`, `\p{...}`, `\x{...}`.
 //!
-//! A class is a set of code points. The number of ranges in all classes of an expression is limited.
+//! A class is a set of code points. The total number of ranges in the classes of an expression is limited.
 
 use super::code_points::{CodePoints, Range};
 use super::syntax_error::{SyntaxError, SyntaxFault};
@@ -9,7 +9,7 @@ use super::unicode::{self, Table};
 /// The maximum number of ranges of all classes of an expression.
 const MAX_RANGES: usize = 2_000_000;
 
-/// The remaining ranges for the classes of an expression.
+/// The number of ranges that the classes of an expression may still use.
 #[derive(Debug)]
 pub(super) struct ClassBudget {
     left: usize,
@@ -54,11 +54,11 @@ impl Source {
 /// A class under construction.
 #[derive(Default)]
 struct Builder {
-    /// The stated characters and ranges, before case folding.
+    /// The characters and ranges that the class lists, before case folding.
     stated: CodePoints,
     /// The code points of negated classes.
     negated: CodePoints,
-    /// The named classes, each once.
+    /// The named classes in the class, each once.
     names: Vec<Named>,
 }
 
@@ -83,7 +83,7 @@ impl Builder {
     fn finish(self, folds: bool) -> CodePoints {
         let Self { mut stated, negated, names } = self;
         let tables = || names.iter().filter(|named| !named.negated).map(|named| named.of.ranges());
-        // A table that covers the class is borrowed, because it has hundreds of ranges.
+        // If a table has the same code points, it is borrowed, because it has hundreds of ranges.
         if !folds
             && negated.ranges().is_empty()
             && let Some(largest) = tables().max_by_key(|ranges| ranges.len()).map(CodePoints::of_table)
@@ -104,7 +104,7 @@ impl Builder {
     }
 }
 
-/// Reads a bracketed class at the start of a text. Returns it and the rest.
+/// Reads a bracketed class at the start of a text. Returns the class and the rest of the text.
 pub(super) fn bracketed<'p>(
     text: &'p str,
     folds: bool,
@@ -114,7 +114,7 @@ pub(super) fn bracketed<'p>(
     let (is_negated, mut rest) = inside.strip_prefix('^').map_or((false, inside), |rest| (true, rest));
     let mut builder = Builder::default();
     let mut is_first = true;
-    // A closing bracket in first position is a character.
+    // A closing bracket at the first place is an ordinary character.
     while is_first || !rest.starts_with(']') {
         is_first = false;
         if let Some((named, after)) = posix(rest)? {
@@ -145,7 +145,7 @@ pub(super) fn bracketed<'p>(
     Ok((if is_negated { set.negated() } else { set }, &rest[1..]))
 }
 
-/// Reads an escaped class at the start of a text, if there is one. Returns it and the rest.
+/// Reads an escaped class at the start of a text, if there is one. Returns the class and the rest of the text.
 pub(super) fn escaped<'p>(
     text: &'p str,
     folds: bool,
@@ -163,7 +163,7 @@ const DIGIT: &[Range] = &[(0x30, 0x39)];
 const SPACE: &[Range] = &[(0x09, 0x0A), (0x0C, 0x0D), (0x20, 0x20)];
 const WORD: &[Range] = &[(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)];
 
-/// Reads `\d`, `\pL` and the like, with the rest.
+/// Reads `\d`, `\pL` and the like. Also returns the rest of the text.
 fn named_escape(text: &str) -> Result<Option<(Named, &str)>, SyntaxError> {
     let Some(escape) = text.strip_prefix('\\').and_then(|rest| rest.chars().next()) else { return Ok(None) };
     let of = match escape {
@@ -176,7 +176,7 @@ fn named_escape(text: &str) -> Result<Option<(Named, &str)>, SyntaxError> {
     Ok(Some((Named { of, negated: escape.is_ascii_uppercase() }, &text[2..])))
 }
 
-/// Reads `\pL` or `\p{Name}`, with the rest.
+/// Reads `\pL` or `\p{Name}`. Also returns the rest of the text.
 fn unicode_class(text: &str, is_upper: bool) -> Result<(Named, &str), SyntaxError> {
     let after = &text[2..];
     let (name, rest) = if after.starts_with('{') {
@@ -192,7 +192,7 @@ fn unicode_class(text: &str, is_upper: bool) -> Result<(Named, &str), SyntaxErro
     Ok((Named { of: Source::Unicode(table), negated: is_upper != is_opposite }, rest))
 }
 
-/// Reads `[:name:]`, with the rest. Without an end, its start is literal.
+/// Reads `[:name:]`. Also returns the rest of the text. If `:]` is missing, the start is an ordinary character.
 fn posix(text: &str) -> Result<Option<(Named, &str)>, SyntaxError> {
     let Some(inside) = text.strip_prefix("[:") else { return Ok(None) };
     let Some((name, rest)) = inside.split_once(":]") else { return Ok(None) };
@@ -217,7 +217,7 @@ fn posix(text: &str) -> Result<Option<(Named, &str)>, SyntaxError> {
     Ok(Some((Named { of: Source::Ascii(ranges), negated }, rest)))
 }
 
-/// Reads a character of a class, with the rest.
+/// Reads a character of a class. Also returns the rest of the text.
 fn class_character<'p>(text: &'p str, class: &str) -> Result<(u32, &'p str), SyntaxError> {
     match text.chars().next() {
         None => Err(SyntaxFault::MissingBracket.in_part(class)),
@@ -226,7 +226,7 @@ fn class_character<'p>(text: &'p str, class: &str) -> Result<(u32, &'p str), Syn
     }
 }
 
-/// Reads an escaped character, with the rest.
+/// Reads an escaped character. Also returns the rest of the text.
 ///
 /// # Errors
 /// The escape up to the fault.
@@ -249,7 +249,8 @@ pub(super) fn escaped_character(text: &str) -> Result<(u32, &str), SyntaxError> 
     code.map(|code| (code, rest)).ok_or_else(|| SyntaxFault::Escape.in_part(&text[..text.len() - rest.len()]))
 }
 
-/// Reads up to three octal digits, the first of which is given. A single non-zero digit would be a back reference.
+/// Reads up to three octal digits, of which the first is given. A single digit other than zero would be a back
+/// reference, so it is refused.
 fn octal(first: char, rest: &mut std::str::Chars<'_>) -> Option<u32> {
     let mut code = first.to_digit(8)?;
     let mut count = 1;

@@ -1,8 +1,8 @@
 //! Sets of code points, as ranges.
 //!
-//! A set is built by adding ranges in any order, and then normalized: sorted, without overlaps. The set of a table
-//! borrows the table. Simple case folding follows the Unicode version of `unicode::VERSION`. Expressions can name
-//! surrogates, but no text contains them, so they are dropped at the end.
+//! A set is built by adding ranges in any order, and then normalized: sorted, without overlaps. The set for a table
+//! borrows the table. Simple case folding is that of the Unicode version `unicode::VERSION`. Expressions can name
+//! surrogates, but no text contains them, so the last step drops them.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ pub(super) const LAST: u32 = 0x0010_FFFF;
 /// The first and the last code point of a range.
 pub(super) type Range = (u32, u32);
 
-/// The approximate memory of one step through the bytes of a class, in hundredths of a state.
+/// The approximate memory for one step through the bytes of a class, in hundredths of a state.
 const STEP: u64 = 50;
 
 /// A set of code points.
@@ -28,14 +28,14 @@ pub(super) struct CodePoints {
 }
 
 impl CodePoints {
-    /// The set of these ranges, normalized.
+    /// Creates the normalized set of these ranges.
     pub(super) fn of(ranges: &[Range]) -> Self {
         let mut set = Self { ranges: ranges.to_vec().into() };
         set.normalize();
         set
     }
 
-    /// The set of the ranges of a table, which are normalized.
+    /// Creates the set of a table, whose ranges must be normalized.
     pub(super) const fn of_table(ranges: &'static [Range]) -> Self {
         Self { ranges: Cow::Borrowed(ranges) }
     }
@@ -81,7 +81,7 @@ impl CodePoints {
         ranges.truncate(kept + 1);
     }
 
-    /// The complement of a normalized set.
+    /// The complement of this set, which must be normalized.
     pub(super) fn negated(&self) -> Self {
         let mut negated = Self::default();
         let mut next = 0;
@@ -97,9 +97,10 @@ impl CodePoints {
         negated
     }
 
-    /// Adds all code points that differ by case only from one in this normalized set. The result is normalized.
+    /// Adds all code points that differ only by case from a code point of this set. The set must be normalized, and so
+    /// is the result.
     ///
-    /// Cost: the number of its code points with case variants.
+    /// Cost: proportional to the number of its code points that have case variants.
     pub(super) fn fold(&mut self) {
         for at in 0..self.ranges.len() {
             let (first, last) = self.ranges[at];
@@ -118,17 +119,17 @@ impl CodePoints {
         set
     }
 
-    /// The expression that matches a code point of a normalized set.
+    /// The regular expression that matches one code point of this set, which must be normalized.
     pub(super) fn into_hir(self) -> Hir {
         Hir::class(Class::Unicode(ClassUnicode::new(self.ranges.into_owned().into_iter().filter_map(range))))
     }
 
-    /// The approximate number of compiled states of a normalized set: one for ASCII, otherwise one for each distinct
-    /// step through the bytes of its characters.
+    /// The approximate number of states to which this normalized set compiles: one for ASCII, otherwise one for each
+    /// distinct step through the bytes of its characters.
     pub(super) fn states(&self) -> u64 {
         let mut steps = 0;
         let mut before: Option<Utf8Sequence> = None;
-        // Reused, since a new iterator allocates.
+        // One iterator is reused, since creating one allocates.
         let mut sequences = Utf8Sequences::new('\0', '\0');
         for range in self.ranges.iter().copied().filter_map(range).filter(|range| !range.end().is_ascii()) {
             sequences.reset(range.start(), range.end());
@@ -145,9 +146,9 @@ impl CodePoints {
     }
 }
 
-/// A range without surrogates at its ends.
+/// Converts a range, without surrogates at its ends.
 ///
-/// A range around all surrogates needs no split, since the library skips them.
+/// A range that contains all surrogates is not split, since the library skips them.
 fn range((first, last): Range) -> Option<ClassUnicodeRange> {
     let first = char::from_u32(first).unwrap_or('\u{E000}');
     let last = char::from_u32(last).unwrap_or('\u{D7FF}');

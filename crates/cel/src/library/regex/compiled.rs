@@ -1,9 +1,9 @@
-//! Compiles regular expressions at first use and caches them within a memory limit.
+//! Compiles regular expressions at their first use, and caches them within a memory limit.
 //!
-//! Compiling takes from a few microseconds to a tenth of a second, and the result a thousand times the memory of the
-//! text. Definitions therefore only parse their expressions. The least recently used entry is evicted first.
-//! Expressions from objects have a small cache of their own: there may be as many as objects, and they would evict
-//! those of programs.
+//! Compiling takes from a few microseconds to a tenth of a second. A compiled expression takes a thousand times the
+//! memory of its text. So the expressions of definitions are only parsed when a definition is read. The cache evicts
+//! the least recently used entry first. Expressions from objects have a small cache of their own: there may be as many
+//! as objects, and they would evict the expressions of programs.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,21 +16,22 @@ use super::parser::{Parsed, measure, parse};
 use super::syntax_error::SyntaxFault;
 use crate::stack;
 
-/// The maximum number of states of an expression.
+/// The maximum number of states of one expression.
 pub const MAX_STATES: u64 = 250_000;
-/// The maximum estimated memory of cached expressions in bytes.
+/// The maximum estimated memory of the cached expressions of programs, in bytes.
 const KEPT_BYTES: u64 = 128 << 20;
-/// The limit for expressions from objects, in bytes.
+/// The maximum estimated memory of the cached expressions from objects, in bytes.
 const PASSING_BYTES: u64 = 16 << 20;
-/// The memory of a state in all engines, in bytes.
+/// The estimated memory of a state in all engines of the library, in bytes.
 const STATE_BYTES: u64 = 96;
-/// The memory of an expression without its states, in bytes.
+/// The estimated memory of an expression without its states, in bytes.
 const OWN_BYTES: u64 = 16 << 10;
 /// The maximum number of states of a small expression.
 const SMALL: u64 = 500;
-/// The matching cache of a small and a large expression in bytes, for each concurrent thread.
+/// The memory in bytes that the library may use while matching, for each concurrent thread: for a small and for a large
+/// expression.
 const LEARNT_BYTES: [usize; 2] = [128 << 10, 2 << 20];
-/// The library's limit for a compiled expression in bytes, above the limit of states.
+/// The library's own limit for a compiled expression in bytes. The limit of states is reached before.
 const LIBRARY_BYTES: usize = 256 << 20;
 /// The depth up to which an expression is compiled on the thread's stack.
 const SHALLOW: u32 = 20;
@@ -50,11 +51,11 @@ pub struct Compiled {
     pub regex: Regex,
     /// The number of its states.
     pub states: u64,
-    /// The time of the last use, on the clock of compilations.
+    /// The number of compilations at the time of the last use.
     asked: AtomicU64,
 }
 
-/// Validates an expression without compiling it.
+/// Validates an expression. Does not compile it.
 ///
 /// # Errors
 /// The fault in Go's words.
@@ -63,8 +64,8 @@ pub fn check(pattern: &str) -> Result<(), String> {
 }
 
 impl Pattern {
-    /// An expression that is compiled at first use. The size is checked then, so that a definition accepted by another
-    /// server remains served.
+    /// Creates an expression that is compiled at its first use. Its size is checked only then, so that a definition
+    /// stays served if another server has accepted it.
     ///
     /// # Errors
     /// Its first syntax error, with Go's text.
@@ -76,7 +77,7 @@ impl Pattern {
         Ok(Self::of(text, states))
     }
 
-    /// An expression that is compiled at first use, with its size checked now.
+    /// Creates an expression that is compiled at its first use. Its size is checked now.
     ///
     /// # Errors
     /// As [`check`].
@@ -99,7 +100,7 @@ impl Pattern {
         self.states
     }
 
-    /// The compiled expression, with true if this call compiled it.
+    /// Returns the compiled expression. The flag is true if this call compiled it.
     ///
     /// # Errors
     /// The reason why it can't be compiled.
@@ -115,7 +116,7 @@ impl Pattern {
     }
 }
 
-/// The compiled expression of a pattern, with true if this call compiled it.
+/// Returns the compiled expression of a pattern. The flag is true if this call compiled it.
 ///
 /// # Errors
 /// The fault in Go's words.
@@ -128,7 +129,7 @@ pub fn compiled(pattern: &str) -> Result<(Arc<Compiled>, bool), String> {
     Ok((compiled, true))
 }
 
-/// Like [`compiled`], for an expression from an object.
+/// As [`compiled`], for an expression from an object.
 ///
 /// # Errors
 /// As [`compiled`].
@@ -190,7 +191,7 @@ impl ExpressionCache {
 }
 
 impl ByText {
-    /// Cost: a scan of the cache for each evicted entry.
+    /// Cost: a scan of the whole cache for each evicted entry.
     fn put(&mut self, pattern: &str, compiled: &Arc<Compiled>, most_bytes: u64) {
         self.bytes += bytes(pattern, compiled);
         if let Some(other) = self.compiled.insert(pattern.into(), compiled.clone()) {
@@ -261,7 +262,7 @@ mod tests {
         assert!(kept.bytes < KEPT_BYTES / 2, "a replaced entry is counted once");
     }
 
-    /// Pieces of expressions, some of them invalid.
+    /// Generates pieces of expressions, some of them invalid.
     fn pieces() -> impl Strategy<Value = String> {
         let atom = prop::sample::select(vec![
             "a",

@@ -1,11 +1,12 @@
 //! Counts of repetitions: `{2}`, `{2,}` and `{2,3}`.
 //!
-//! The parser and the measure of patterns share this function, so that both refuse the same counts.
+//! Both the parser and the measurement of patterns use this module, so that they refuse the same counts.
 
 /// The largest count of a repetition, and the largest product of nested ones.
 pub(super) const MAX_REPEAT: u32 = 1000;
 
-/// Reads `{least}`, `{least,}` or `{least,most}`, and returns the rest. Without a least count, a count is too large.
+/// Reads `{least}`, `{least,}` or `{least,most}`, and returns the rest of the text. If a count is too large, the least
+/// count is `None`.
 pub(super) fn counts(text: &str) -> Option<(Option<u32>, Option<u32>, &str)> {
     let (least, rest) = count(text.strip_prefix('{')?)?;
     let (most, rest) = match rest.strip_prefix(',') {
@@ -19,7 +20,7 @@ pub(super) fn counts(text: &str) -> Option<(Option<u32>, Option<u32>, &str)> {
     Some((least.ok(), most, rest.strip_prefix('}')?))
 }
 
-/// A count above the largest one.
+/// The error for a count that is too large.
 #[derive(Clone, Copy)]
 struct TooMany;
 

@@ -1,8 +1,8 @@
-//! Parses regular expressions as Go's `regexp` does, into the form that the library compiles.
+//! Parses regular expressions as Go's `regexp` does, into the form that the library can compile.
 //!
-//! The parser reads from left to right with its own stack of open groups, so that nesting takes no thread stack. Each
-//! piece has its approximate number of states, its depth and its nested repetitions, and limits are checked before more
-//! is built. Groups do not capture, since no function returns submatches.
+//! The parser reads from left to right and keeps open groups on its own stack, so nested groups take no thread stack.
+//! For each piece it computes the approximate number of states, the depth, and the product of nested repetitions. It
+//! checks the limits before it builds more. Groups do not capture, since no function returns submatches.
 
 use regex_syntax::hir::{Hir, Look, Repetition};
 
@@ -34,7 +34,7 @@ pub(super) fn parse(pattern: &str) -> Result<Parsed, SyntaxError> {
     Ok(Parsed { hir: node.into_hir(), states: size.states, height: size.height })
 }
 
-/// Validates an expression without building its form. Returns its approximate number of states.
+/// Validates an expression without building the form to compile. Returns its approximate number of states.
 ///
 /// # Errors
 /// As [`parse`].
@@ -73,39 +73,39 @@ struct Flags {
     lines: bool,
     /// `s`: `.` matches a line feed.
     dot_all: bool,
-    /// `U`: repetitions prefer fewer.
+    /// `U`: repetitions match as few times as possible.
     lazy: bool,
 }
 
-/// Measures of a piece.
+/// The measures of a piece.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     states: u64,
     height: u32,
-    /// The largest product of nested repetition counts.
+    /// The largest product of the counts of nested repetitions.
     repeats: u32,
 }
 
-/// The content of a piece. Adjacent text is joined, since most expressions have much of it.
+/// The built form of a piece. Adjacent literal texts are joined, since most expressions have many of them.
 #[derive(Debug)]
 enum Node {
     Text(String),
     Hir(Hir),
-    /// An expression that is only measured.
+    /// Nothing, for an expression that is only measured.
     Unbuilt,
 }
 
-/// The form of a piece, which determines its depth in the enclosing tree.
+/// The kind of a piece, which determines its depth in the enclosing tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// One of a set of characters. Alternatives of these are merged into one set.
+    /// One of a set of characters. If all alternatives are of this kind, they are merged into one set.
     Character,
     Sequence,
     Alternatives,
     Other,
 }
 
-/// A part of an expression that a repetition can be applied to.
+/// A part of an expression to which a repetition can be applied.
 #[derive(Debug)]
 struct Piece {
     node: Node,
@@ -113,7 +113,7 @@ struct Piece {
     size: Size,
 }
 
-/// The alternatives of a group: complete ones, and the current one.
+/// The alternatives of a group: the complete ones, and the current one.
 #[derive(Debug, Default)]
 struct Branches {
     complete: Vec<Piece>,
@@ -157,14 +157,14 @@ impl Piece {
         Self { node, shape: Shape::Other, size: Size { states, height: 1, repeats: 1 } }
     }
 
-    /// Its depth below a piece of this shape, which absorbs pieces of its own shape.
+    /// The depth of the piece within a piece of this shape. A piece of the same shape is merged and adds no depth.
     fn height_in(&self, shape: Shape) -> u32 {
         self.size.height - u32::from(self.shape == shape)
     }
 }
 
 impl<'p> Parser<'p> {
-    /// The content of a piece, if it is built.
+    /// The form of a piece; `Unbuilt` if the expression is only measured.
     fn node(&self, hir: impl FnOnce() -> Hir) -> Node {
         if self.builds { Node::Hir(hir()) } else { Node::Unbuilt }
     }
@@ -193,8 +193,8 @@ impl<'p> Parser<'p> {
         self.rest().chars().next()
     }
 
-    /// Reads the next part. `repeated` is the start of the repetition that precedes it. Returns this start for the next
-    /// part.
+    /// Reads the next part. `repeated` is the start of the repetition before it, if there is one. Returns the same for
+    /// the next part.
     fn step(&mut self, c: char, repeated: Option<usize>) -> Result<Option<usize>, SyntaxError> {
         match c {
             '(' => self.open_group()?,
@@ -249,12 +249,12 @@ impl<'p> Parser<'p> {
         Ok(None)
     }
 
-    /// The error of the text from `start` to here.
+    /// An error about the text from `start` to here.
     fn error(&self, fault: SyntaxFault, start: usize) -> SyntaxError {
         fault.in_part(&self.pattern[start..self.at])
     }
 
-    /// The error of a class. One that is too large concerns the whole expression.
+    /// Converts the error of a class. If the class is too large, the error is about the whole expression.
     fn whole(&self, error: SyntaxError) -> SyntaxError {
         if error.fault == SyntaxFault::TooLarge { SyntaxFault::TooLarge.in_part(self.pattern) } else { error }
     }
@@ -305,7 +305,7 @@ impl<'p> Parser<'p> {
                 return self.set(set);
             }
         }
-        // No text contains a surrogate.
+        // The code point is a surrogate, which no text contains.
         let Some(c) = char::from_u32(code) else { return self.set(CodePoints::default()) };
         let size = Size { states: c.len_utf8() as u64, height: 1, repeats: 1 };
         self.push(Piece { node: Node::Text(c.into()), shape: Shape::Character, size })
@@ -322,7 +322,7 @@ impl<'p> Parser<'p> {
         self.add(piece)
     }
 
-    /// Adds a piece whose states are counted.
+    /// Adds a piece, and counts its states.
     fn add(&mut self, piece: Piece) -> Result<(), SyntaxError> {
         if piece.size.height > MAX_HEIGHT {
             return Err(SyntaxFault::TooDeep.in_part(self.pattern));
@@ -332,7 +332,7 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Joins the last two pieces if both are text, once no repetition can follow them.
+    /// Joins the last two pieces if both are literal text. Called when no repetition can follow them any more.
     fn gather_text(&mut self) {
         let sequence = &mut self.branches.sequence;
         if let [
@@ -348,7 +348,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Ends an alternative.
+    /// Ends the current alternative.
     fn close_branch(&mut self) -> Result<(), SyntaxError> {
         self.gather_text();
         let mut sequence = std::mem::take(&mut self.branches.sequence);
@@ -380,7 +380,7 @@ impl<'p> Parser<'p> {
             return Ok(only);
         }
         let are_characters = complete.iter().all(|piece| piece.shape == Shape::Character);
-        // Each alternative after the first needs a state for the choice.
+        // Each alternative after the first needs one more state for the choice.
         let choices = complete.len() as u64 - 1;
         let mut piece = self.joined(complete, Shape::Alternatives);
         piece.size.states = piece.size.states.saturating_add(choices);
@@ -426,7 +426,7 @@ impl<'p> Parser<'p> {
         if captures {
             piece.size.height += 1;
             piece.shape = Shape::Other;
-            // Text in a group is not joined with text outside, so that its depth counts.
+            // Text in a group is not joined with the text outside of it, so that the group counts for the depth.
             let node = piece.node;
             piece.node = self.node(|| node.into_hir());
         }
@@ -472,7 +472,7 @@ impl<'p> Parser<'p> {
         Err(self.error(SyntaxFault::PerlSyntax, start))
     }
 
-    /// Applies a repetition that begins at `start` to the piece before it. Returns its start.
+    /// Applies a repetition that begins at `start` to the piece before it. Returns the start of the repetition.
     fn repeat(
         &mut self,
         least: u32,
@@ -491,8 +491,8 @@ impl<'p> Parser<'p> {
         let Some(Piece { node, size, .. }) = self.branches.sequence.pop() else {
             return Err(self.error(SyntaxFault::MissingRepeatArgument, start));
         };
-        // Each repetition needs a state for ending. One more is for several repetitions, and for `*` after a piece that
-        // may be empty.
+        // Each repetition needs a state to end. One more state is for several repetitions, or for `*` after a piece
+        // that may be empty.
         let times = most.unwrap_or(least).max(1);
         let more = u64::from(times > 1 || (least, most) == (0, None));
         let states = size.states.saturating_add(1).saturating_mul(times.into()).saturating_add(more);
@@ -514,11 +514,11 @@ impl<'p> Parser<'p> {
     }
 }
 
-/// The start of a group with a question mark.
+/// The start of a group that begins with `(?`.
 enum GroupStart {
     /// `(?P<name>`
     Named,
-    /// `(?flags)`, which opens no group.
+    /// `(?flags)`. This sets flags and opens no group.
     Flags(Flags),
     /// `(?flags:`
     Plain(Flags),

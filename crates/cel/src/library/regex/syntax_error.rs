@@ -1,6 +1,6 @@
 //! Errors of regular expressions, with Go's texts.
 //!
-//! Each names the part of the expression with the error.
+//! Each error names the part of the expression that has the error.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub(super) enum SyntaxFault {
     TooLarge,
 }
 
-/// An error of a regular expression: its kind, and the affected part.
+/// An error of a regular expression: its kind, and the part that has the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     pub(super) fault: SyntaxFault,

@@ -1,7 +1,7 @@
 //! The names and tables of `\p{...}`, as in kube-apiserver's version of Go.
 //!
-//! The library's tables are of a newer Unicode version. They are restricted here to the code points that [`VERSION`]
-//! assigns. Names are compared without case, spaces, hyphens and underscores.
+//! The library's tables are those of a newer Unicode version. Here they are restricted to the code points that
+//! [`VERSION`] assigns. Names are compared without regard to case, spaces, hyphens and underscores.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
@@ -95,7 +95,7 @@ const SCRIPTS: [&str; 163] = [
 pub(super) enum Table {
     /// All assigned code points.
     Assigned,
-    /// The general category at this index, or all code points or ASCII.
+    /// The general category at this index. Also the classes of all code points and of ASCII.
     Category(usize),
     /// The script at this index.
     Script(usize),
@@ -138,9 +138,9 @@ fn category(name: &str) -> CodePoints {
     match name {
         "Any" => CodePoints::of(&[(0, LAST)]),
         "ASCII" => CodePoints::of(&[(0, 0x7F)]),
-        // No text contains surrogates, and the library has no names for them.
+        // No text contains surrogates, and the library has no name for them.
         "Cs" => CodePoints::of(&[(0xD800, 0xDFFF)]),
-        // Code points assigned by newer versions are unassigned here.
+        // Code points that newer versions have assigned are unassigned here.
         "Cn" => named(&format!(r"[\p{{gc=Cn}}\P{{age={VERSION}}}]")),
         "C" => named(&format!(r"[\p{{gc=C}}\P{{age={VERSION}}}]")),
         // The only code point whose category changed after version 15.0.
@@ -151,7 +151,7 @@ fn category(name: &str) -> CodePoints {
     }
 }
 
-/// The code points with case variants, and some more.
+/// All code points with case variants, and some without.
 pub(super) fn cased() -> CodePoints {
     of_version(r"\p{Changes_When_Casemapped}")
 }
@@ -185,7 +185,8 @@ fn named(class: &str) -> CodePoints {
 mod tests {
     use super::*;
 
-    /// Name, number and digest of the code points, and both again with case variants, from Go 1.26.
+    /// For each table: its name, then the number and a digest of its code points, and the same with case variants.
+    /// Written by Go 1.26.
     const TABLES: &str = include_str!("../../../tests/go_regexp/unicode.txt");
 
     fn digest(set: &CodePoints) -> String {

@@ -1,6 +1,7 @@
-//! Scalars: plain, quoted, literal and folded. A scalar on one line without an escape borrows from the text.
+//! Scans scalars: plain, quoted, literal and folded. A scalar on one line without an escape borrows from the text.
 //!
-//! A line break within one becomes a space, and of several breaks one is dropped. LS and PS are kept.
+//! A single line break within a folded scalar becomes a space. Of several line breaks the first is dropped. LS and PS
+//! are kept.
 
 use std::borrow::Cow;
 
@@ -37,7 +38,7 @@ impl Breaks {
 /// The treatment of line breaks at the end of a block scalar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Chomping {
-    /// One is kept, if there is one.
+    /// One line break is kept, if the scalar ends in any.
     Clip,
     Strip,
     Keep,
@@ -95,7 +96,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Returns true if an indicator ends a plain scalar here.
+    /// Returns true if the characters here end a plain scalar.
     fn ends_plain(&self) -> bool {
         match self.cursor.byte(0) {
             b':' => self.cursor.ends_word(1),
@@ -166,7 +167,7 @@ impl<'t> Scanner<'t> {
         let words = self.cursor.since(*from);
         let (mut breaks, mut ends_line) = (Breaks::default(), begins_line);
         if begins_line {
-            // An escaped line break yields nothing, and the next one is not the first.
+            // An escaped line break adds nothing, and the line break after it does not count as the first.
             breaks.first = Some('\\');
         }
         loop {
@@ -303,7 +304,8 @@ impl<'t> Scanner<'t> {
         Ok((chomping.unwrap_or(Chomping::Clip), increment))
     }
 
-    /// Skips empty lines of a block scalar and the indentation of the next one, which is detected if unknown (0).
+    /// Skips empty lines of a block scalar, and the indentation of the next line. If `indent` is 0, it is set to that
+    /// indentation.
     fn block_breaks(&mut self, indent: &mut isize, breaks: &mut String) -> Result<(), YamlError> {
         let mut deepest = 0;
         loop {

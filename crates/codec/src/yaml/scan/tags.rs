@@ -1,7 +1,7 @@
 //! Tags, anchors and directives.
 //!
-//! They are scanned completely, so that their faults are reported. Names of anchors are dropped, since nothing refers
-//! to them.
+//! Tags, anchors and directives are scanned completely, so that their faults are reported. The names of anchors are
+//! dropped, since aliases are refused.
 
 use std::borrow::Cow;
 
@@ -49,7 +49,7 @@ impl<'t> Scanner<'t> {
         } else {
             match self.handle(false)? {
                 handle if handle.len() > 1 && handle.ends_with('!') => (handle, self.uri("", false)?),
-                // It is the beginning of the tag itself.
+                // It is not a handle but the beginning of the tag itself.
                 handle => match self.uri(&handle[1..], true)? {
                     suffix if suffix.is_empty() => ("", Cow::Borrowed("!")),
                     suffix => ("!", suffix),
@@ -63,7 +63,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// `!`, `!!` or `!name!`. For a tag also `!name`, which is its beginning.
+    /// Scans `!`, `!!` or `!name!`. In a tag also `!name`, which is then the beginning of the tag.
     fn handle(&mut self, of_directive: bool) -> Result<&'t str, YamlError> {
         let start = self.cursor.mark.at;
         if self.cursor.byte(0) != b'!' {

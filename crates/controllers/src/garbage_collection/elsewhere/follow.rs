@@ -23,7 +23,7 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: D
 /// The most kinds of other servers that are followed.
 const MOST_KINDS: usize = 1000;
 
-/// The objects of one list in progress, counted into the total of all such lists.
+/// The number of objects in a list that is being read. It is part of the total of all such lists.
 struct Listing<'a> {
     all: &'a AtomicUsize,
     own: usize,
@@ -71,7 +71,7 @@ impl Elsewhere {
         }
     }
 
-    /// Returns new kinds and removed kinds. Kinds of a server that is silent are kept.
+    /// Returns new kinds and removed kinds. Kinds of a server that does not answer are kept.
     fn compare(
         &self,
         servers: &dyn ObjectsElsewhere,
@@ -112,7 +112,7 @@ impl Elsewhere {
         let mut failures = 0;
         loop {
             match self.follow_once(servers, number, &resource, &mut failures).await {
-                // The start of the watch has been compacted. A list gives the current state.
+                // The store has compacted the watch's start revision. A new list returns the current state.
                 Err(ApiError::Expired { .. }) => {}
                 // The condition of the server's APIService reports that it is unavailable.
                 Err(error @ ApiError::ServiceUnavailable { .. }) => {
@@ -156,7 +156,7 @@ impl Elsewhere {
                 *failures = 0;
                 self.look_again();
             }
-            // A server may end watches at any time, but must not cause a busy loop here.
+            // A server may end watches at any time. The pause keeps that from causing a busy loop here.
             tokio::time::sleep(BACKOFF.first).await;
         }
     }

@@ -1,7 +1,7 @@
-//! Last known objects of other servers, and their changes that the index has not read yet.
+//! The last known objects of other servers, and the changes of them that the index has not read yet.
 //!
-//! Kinds of a silent server stay unchanged. The total number of objects is limited, and a kind that does not fit is not
-//! followed.
+//! The objects of a server that does not answer are kept unchanged. The total number of objects is limited, and a kind
+//! whose objects exceed the limit is not followed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl RemoteObjects {
     /// Checks that the limit allows this many more objects.
     ///
     /// # Errors
-    /// 500 when it does not.
+    /// 500 when the limit would be exceeded.
     pub(super) fn check_room(&self, more: usize) -> Result<(), ApiError> {
         if self.objects + more <= MOST_OBJECTS {
             return Ok(());
@@ -127,7 +127,7 @@ impl RemoteObjects {
     }
 }
 
-/// Records a change if garbage collection needs it.
+/// Records a change if the garbage collector needs it.
 fn note(
     changes: &mut VecDeque<Change>,
     number: NumberElsewhere,
@@ -160,7 +160,8 @@ mod tests {
         }
     }
 
-    /// The changes since the last call: `-` and a uid for a removed state, `+` for a new one, `*` for a first list.
+    /// The changes since the last call: `-` and the uid for a deleted object, `+` and the uid for a new state, `*` for
+    /// a first list.
     fn told(known: &mut RemoteObjects) -> Vec<String> {
         let text = |change| match change {
             Change::Object { before, after, .. } => {

@@ -1,7 +1,7 @@
 //! The index from an owner's uid to its dependents.
 //!
-//! It yields the objects to visit after a change: too many is allowed, too few is not. It does not store the owners of
-//! a dependent, since the event that changes them carries them.
+//! The index returns the objects to check after a change. It may return too many objects but never too few. It does not
+//! store the owners of a dependent, since the event that changes them carries them.
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::super::metadata::{OwnerReference, Ties};
 use super::super::owners::{World, find_owner, is_out_of_reach};
 use super::{CollectionPlace, ObjectId, Visits};
 
-/// Hash maps with random keys. Clients choose names and uids, and must not be able to construct collisions. The maps of
-/// the standard library can't look entries up by these borrowed forms.
+/// Hash maps with random keys: clients choose names and uids, and must not be able to construct collisions. The
+/// standard library's maps can't be searched by these borrowed keys.
 type HashMap<K, V> = hashbrown::HashMap<K, V, RandomState>;
 type HashSet<K> = hashbrown::HashSet<K, RandomState>;
 
@@ -32,10 +32,10 @@ pub(super) struct Index {
 
 #[derive(Default)]
 struct Dependents {
-    /// Dependents, with true where the owner in foreground deletion waits for it.
+    /// The dependents. The flag is true if the owner's foreground deletion waits for the dependent.
     all: HashMap<ObjectId, bool>,
     blocking: usize,
-    /// The last seen place of the owner, until its deletion is seen.
+    /// The owner's last known location, until its deletion is seen.
     owner_at: Option<ObjectId>,
 }
 
@@ -43,12 +43,12 @@ struct Dependents {
 #[derive(Clone)]
 pub(in super::super) struct Dependent {
     pub(in super::super) id: ObjectId,
-    /// True if the owner in foreground deletion waits for it.
+    /// True if the owner's foreground deletion waits for it.
     pub(in super::super) blocks: bool,
 }
 
 impl Index {
-    /// Takes in events of a collection.
+    /// Processes events of a collection.
     pub(super) fn take(&mut self, world: World<'_>, collection: CollectionId, events: &[Arc<Event>], visits: &Visits) {
         let mut found = Vec::new();
         for event in events {
@@ -60,7 +60,7 @@ impl Index {
         }
     }
 
-    /// Takes in one change of an object.
+    /// Processes one change of an object.
     pub(super) fn apply(
         &mut self,
         world: World<'_>,
@@ -78,7 +78,7 @@ impl Index {
         }
     }
 
-    /// All dependents of an owner.
+    /// All dependents of the owner with this uid.
     pub(super) fn dependents(&self, owner: &str) -> Vec<Dependent> {
         let found = self.dependents.get(owner).into_iter().flat_map(|found| &found.all);
         found.map(|(id, blocks)| Dependent { id: id.clone(), blocks: *blocks }).collect()
@@ -107,7 +107,7 @@ impl Index {
         }
     }
 
-    /// Forgets the objects of a collection that is no longer served.
+    /// Drops the objects of a collection that is no longer served.
     pub(super) fn forget(&mut self, collection: CollectionPlace) {
         for known in self.dependents.values_mut() {
             let before = known.all.values().filter(|blocks| **blocks).count();
@@ -125,8 +125,8 @@ impl Index {
         self.waiting_objects.contains(id)
     }
 
-    /// Moves a dependent from its old owners to its new ones. Enqueues waiting owners that lose their last blocking
-    /// dependent, and a dependent that appears while its owner waits.
+    /// Moves a dependent from its old owners to its new ones. Enqueues each waiting owner that loses its last blocking
+    /// dependent, and the dependent itself if a new owner of it waits or is not found.
     fn relink(
         &mut self,
         world: World<'_>,
@@ -156,7 +156,8 @@ impl Index {
         }
     }
 
-    /// Records an owner of a dependent. Returns false when the owner waits for its dependents, or is not at its place.
+    /// Records an owner of a dependent. Returns false when the owner waits for its dependents, or is not where the
+    /// reference says.
     fn link(&mut self, world: World<'_>, id: &ObjectId, reference: &OwnerReference<'_>) -> bool {
         let owner = &*reference.uid;
         let place = find_owner(world, reference, id);
@@ -164,13 +165,14 @@ impl Index {
             EntryRef::Occupied(known) => known.into_mut(),
             EntryRef::Vacant(new) => new.insert_with_key(owner.into(), Dependents::default()),
         };
-        // An owner can't wait for an undecidable dependent. An owner that is named twice counts once.
+        // An owner does not wait for a dependent whose reference can't be resolved. An owner that is named twice counts
+        // once.
         let blocks = known.all.entry(id.clone()).or_default();
         if reference.blocks() && place.is_some() && !*blocks {
             *blocks = true;
             known.blocking += 1;
         }
-        // The dependent is deleted with the owner and needs no lookup of its own.
+        // The dependent is deleted with its waiting owner and needs no check of its own.
         if self.waiting.get(owner).is_some_and(|waiting| waiting != id) {
             return false;
         }
@@ -221,20 +223,20 @@ impl Index {
     }
 }
 
-/// Returns true if an event changes nothing in the index. That holds for nearly all events: an object without owners is
-/// created, or its owners stay as they were. Deletion can't be undone, so an object with unchanged ties is never one
-/// that waits.
+/// Returns true if an event does not change the index. That holds for nearly all events: an object without owners is
+/// created, or its owners stay as they were. Deletion can't be undone, so an object that is not being deleted was never
+/// a waiting owner.
 fn is_known(before: Option<Ties<'_>>, after: Option<Ties<'_>>) -> bool {
     match (before, after) {
         (None, Some(after)) => after.is_free(),
         (Some(before), Some(after)) => after.are_those_of(before),
-        // Others may refer to the deleted object.
+        // Other objects may name the deleted object as their owner.
         (_, None) => false,
     }
 }
 
-/// Returns true if the cache, or the data of its server, has this owner under this uid. A missing owner may only mean
-/// that the data is stale. For a known one, the index will see the deletion.
+/// Returns true if the cache, or the data of the owner's server, has this owner with this uid. If not, the data may
+/// only be stale. If it has the owner, the index will see its deletion.
 fn is_there(world: World<'_>, owner: &ObjectId, uid: &str) -> bool {
     match owner.collection {
         CollectionPlace::Here(collection) => {
@@ -259,7 +261,7 @@ mod tests {
     use super::super::super::elsewhere::Elsewhere;
     use super::*;
 
-    /// An index fed with config maps, without any other collection.
+    /// An index that receives events of config maps only.
     struct Told {
         surface: Arc<Surface>,
         index: Index,
@@ -277,7 +279,7 @@ mod tests {
             Self { surface, index: Index::default(), collection, known: HashMap::default() }
         }
 
-        /// Feeds an object with this metadata, or its deletion. Returns the objects to visit.
+        /// Passes an object with this metadata, or its deletion, to the index. Returns the objects to check.
         fn tell(&mut self, name: &str, metadata: Option<&str>) -> Vec<String> {
             let current = metadata.map(|metadata| {
                 let key = StoreKey::new(format!("/registry/configmaps/a/{name}"));
@@ -304,7 +306,7 @@ mod tests {
         }
     }
 
-    /// Metadata with these owners; a `!` in front of one that waits for its dependents.
+    /// Metadata with these owners. A `!` precedes an owner whose deletion this object blocks.
     fn owned_by(owners: &[&str]) -> String {
         let reference = |owner: &&str| {
             let (uid, blocks) = owner.strip_prefix('!').map_or((*owner, false), |uid| (uid, true));

@@ -1,6 +1,6 @@
 //! The agreement of all servers on a resource's storage version.
 //!
-//! A migration starts with it, and must find it unchanged at its end.
+//! A migration reads it at the start, and requires at the end that it has not changed.
 
 use keelson_meta::ApiError;
 use keelson_meta::label_selector::LabelSelector;
@@ -12,12 +12,12 @@ use crate::storage_versions::agreement::{disagreement, servers};
 
 /// Proof that all servers write a resource in this server's version.
 pub(super) struct Agreement {
-    /// The condition that the storage version is unchanged since it was read.
+    /// The condition on a write that the storage version is unchanged since it was read.
     pub(super) stands: Compare,
 }
 
 impl StorageVersionMigrator {
-    /// Returns the agreement of all servers as of now or later, or the reason why there is none.
+    /// Returns the agreement of all servers, read from the store after the call began, or the reason why there is none.
     ///
     /// # Errors
     /// Errors of reading.
@@ -29,7 +29,7 @@ impl StorageVersionMigrator {
         if let Some(why) = disagreement(&found.object, &subject.version()) {
             return Ok(Err(why));
         }
-        // A server that may write and has not published does not agree.
+        // A server that may write but has not published counts as disagreeing.
         let selector = LabelSelector::everything().and_label(IDENTITY_LABEL, IDENTITY_VALUE);
         for lease in self.client.list(&self.leases, selector).await? {
             if !servers(&found.object).any(|server| server == lease.object.name()) {
@@ -44,7 +44,8 @@ impl StorageVersionMigrator {
         Ok(Ok(Agreement { stands: Compare { key, condition: Condition::At(found.revision) } }))
     }
 
-    /// The reason why servers do not agree, from this server's cache without a read of the store.
+    /// The reason why the servers do not agree, by this server's cache, without a read of the store; `None` where they
+    /// do.
     pub(super) fn known_disagreement(&self, subject: &Subject) -> Option<String> {
         let Ok(versions) = self.versions.collection() else {
             return Some("storage versions are not served".to_owned());

@@ -1,6 +1,6 @@
 //! Definitions of custom resources during a migration: their condition, and their list of stored versions.
 //!
-//! The list is trimmed only after all objects have been rewritten.
+//! Other versions are removed from the list only after all objects have been rewritten.
 
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
@@ -30,7 +30,7 @@ impl StorageVersionMigrator {
         definitions.get(&name).is_some_and(|entry| holds(&entry.object.decode(entry.revision), MIGRATING))
     }
 
-    /// Sets the definition's condition for a running migration.
+    /// Sets the condition of the definition for a running migration.
     ///
     /// # Errors
     /// Errors of the verbs.
@@ -46,11 +46,11 @@ impl StorageVersionMigrator {
         .await
     }
 
-    /// Sets the definition's condition after a migration. After a success, trims the stored versions to this one, on
-    /// the condition that the agreement stands.
+    /// Sets the condition of the definition after a migration. After a success, also removes all other versions from
+    /// the stored versions, on the condition that the agreement is unchanged.
     ///
     /// # Errors
-    /// Errors of the verbs: 503 when the agreement does not stand.
+    /// Errors of the verbs: 503 when the agreement has changed.
     pub(super) async fn settle_definition(
         &self,
         subject: &Subject,
@@ -77,7 +77,7 @@ impl StorageVersionMigrator {
         .await
     }
 
-    /// Ends the definition's condition for a migration that was deleted, or ended by another client.
+    /// Ends the condition of the definition for a migration that was deleted, or that another client ended.
     ///
     /// # Errors
     /// Errors of the verbs.

@@ -1,8 +1,8 @@
-//! The known migrations by resource, so that work on a resource does not scan all migrations, however many clients
-//! create.
+//! The known migrations by resource. With this index, work on one resource does not scan the migrations of all others,
+//! however many clients create.
 //!
-//! It sees every created or changed migration. It misses deletions while no server follows them, so the caller verifies
-//! names.
+//! The controller records every created or changed migration here. It misses a deletion while no server follows them,
+//! so the caller checks that a migration still exists.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -30,7 +30,7 @@ pub(super) struct Condition<'c> {
 pub enum End {
     /// All objects were rewritten.
     Succeeded,
-    /// It can't continue, with the reason.
+    /// The migration can't continue, for this reason.
     Failed(String),
 }
 
@@ -107,14 +107,14 @@ pub fn say_progress(migration: &mut Object, done: usize, total: usize) -> bool {
     changed
 }
 
-/// The recorded number of objects at the start.
+/// The number of objects recorded when the migration started.
 pub fn stated_total(migration: &Object) -> Option<usize> {
     let (_, total) = migration.annotations().find(|(key, _)| *key == TOTAL_ANNOTATION)?;
     total.parse().ok()
 }
 
-/// Sets a condition, after all others if it is new. Returns true if the object changed. The time is that of the last
-/// change of status.
+/// Sets a condition, after all others if it is new. Returns true if the object changed. Its transition time changes
+/// only with its status.
 pub(super) fn set_condition(object: &mut Object, wanted: &Condition<'_>, now: SystemTime) -> bool {
     let status = if wanted.holds { "True" } else { "False" };
     let known = condition(object, wanted.kind);

@@ -1,7 +1,8 @@
-//! Rewrites objects whose stored form differs from the current one, in steps so small that clients hardly wait.
+//! Rewrites objects whose stored form is outdated, in steps so small that clients hardly wait.
 //!
-//! A read waits until the cache has all earlier commits, so each commit should be small. Only if commits are slow in
-//! themselves does a batch grow. Other tasks get their turn between two objects.
+//! A consistent read waits until the cache has all earlier commits, so each commit should be small. The number of
+//! concurrent writes grows only if the store's commits are slow in any case. Other tasks get a turn between two
+//! objects.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,25 +19,25 @@ use super::subject::Subject;
 
 /// The number of objects written between two pauses and checks of the agreement.
 const CHUNK: usize = 64;
-/// Limits of the concurrency, and the commit time that adds one concurrent write. More writes at once make commits
-/// longer.
+/// Limits of the number of concurrent writes, and the commit time that allows one more. More concurrent writes make
+/// commits longer.
 const FEWEST_AT_ONCE: usize = 5;
 const MOST_AT_ONCE: usize = 16;
 const TIME_FOR_EACH: Duration = Duration::from_micros(250);
-/// The pause after each chunk, as a multiple of its duration: two fifths of the time are left to others. Short pauses
-/// with few concurrent objects delay others less than longer pauses with many, since others wait for the length of one
-/// commit.
+/// The pause after each chunk, as a multiple of its duration, so that two fifths of the time are left to others. Short
+/// pauses with few concurrent writes delay clients less than long pauses with many, since a client waits for the length
+/// of one commit.
 const REST: f64 = 0.7;
-/// The longest rest.
+/// The longest pause.
 const LONGEST_REST: Duration = Duration::from_secs(5);
-/// The number of failed objects that ends a walk early. So many failures have a common cause.
+/// The number of failed objects at which a walk ends early. So many failures have a common cause.
 const MOST_FAILURES: usize = 2048;
 
 /// Rewrites objects, one resource at a time.
 pub struct Rewriter {
     registry: Arc<Registry>,
     caller: Caller,
-    /// The number of concurrent writes. The holder of the lock has the turn.
+    /// The number of concurrent writes. A step holds the lock, so that resources take turns.
     at_once: Mutex<usize>,
 }
 
@@ -53,7 +54,7 @@ impl Failures {
         self.first.get_or_insert_with(|| (StoreKey::new(key), error));
     }
 
-    /// The reason why a migration can't end, given the number of unreadable objects; `None` where there is none.
+    /// The reason why a migration can't succeed, given the number of unreadable objects; `None` if it can.
     pub fn hindrance(&self, unreadable: usize) -> Option<String> {
         let unwritten = self.first.as_ref().map(|(key, error)| {
             format!(
@@ -74,8 +75,8 @@ impl Rewriter {
         Self { registry, caller, at_once: Mutex::new(FEWEST_AT_ONCE) }
     }
 
-    /// Rewrites the next stale objects of a resource from a key on, then pauses. Returns the key to continue at, if
-    /// there is more. Cancel safe.
+    /// Rewrites the next chunk of stale objects of a resource, starting at a key, then pauses. Returns the key to
+    /// continue at; `None` at the end. Cancel safe.
     pub async fn step(&self, subject: &Subject, from: &str, failures: &mut Failures) -> Option<String> {
         let mut at_once = self.at_once.lock().await;
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! A stored resource with its storage kind and the number of objects stored otherwise.
+//! A stored resource, the kind in which this server stores it, and the number of objects stored otherwise.
 //!
 //! The cache counts stale objects, so nothing here reads the store.
 
@@ -11,7 +11,7 @@ use crate::storage_versions::entry::name_of;
 
 /// A stored resource, as it is served now.
 pub struct Subject {
-    /// The resource that servers publish it under.
+    /// The resource under whose name servers publish it.
     pub(super) resource: GroupResource,
     pub(super) stored: Arc<StoredCollection>,
     /// The kind that this server writes.
@@ -29,7 +29,7 @@ impl Subject {
         Some(Self { resource, stored: stored.clone(), kind: kind.clone(), target })
     }
 
-    /// The resource that servers publish it under.
+    /// The resource under whose name servers publish it.
     pub fn resource(&self) -> &GroupResource {
         &self.resource
     }
@@ -44,12 +44,12 @@ impl Subject {
         self.stored.cached.count_unreadable("")
     }
 
-    /// Returns true if the cache knows objects in another stored form, unreadable ones included.
+    /// Returns true if the cache has objects in another stored form, unreadable ones included.
     pub fn has_stale(&self) -> bool {
         self.is_removed() || self.stored.count_stale(&self.kind) > 0
     }
 
-    /// Returns true if the collection was replaced since, for example after a change of its definition.
+    /// Returns true if the collection was replaced since, for example after its definition changed.
     pub fn is_removed(&self) -> bool {
         self.stored.cached.is_removed()
     }

@@ -1,7 +1,8 @@
-//! The walk of a migration: rewrites stale objects from the cache, a chunk at a time.
+//! The walk of a migration: it rewrites the stale objects in the cache, chunk by chunk.
 //!
-//! Every cache knows the objects that an interrupted walk has rewritten, so the next walk, on any server, continues
-//! with the rest. Between two chunks it checks the servers' agreement and the migration itself.
+//! After an interruption, the next walk, on any server, continues with the remaining stale objects, since every cache
+//! sees which objects have been rewritten. Between two chunks the walk checks that the servers still agree and that the
+//! migration still exists.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! The entry of one field, found once and then read or filled.
+//! The entry of one field of an object. It is looked up once and then read or filled.
 //!
-//! The interface is that of the standard library's maps. A new field is last.
+//! The interface is that of the standard library's maps. A new field is added at the end.
 
 use super::{Map, Slot, Text, Value};
 
-/// The field of a name, or a vacant entry.
+/// The entry of a name: an existing field, or a vacant entry.
 pub enum Entry<'m> {
     /// An existing field.
     Occupied(OccupiedEntry<'m>),
@@ -25,12 +25,12 @@ pub struct VacantEntry<'m> {
 }
 
 impl<'m> Entry<'m> {
-    /// The value of the field, or this one if it is absent.
+    /// The value of the field. If the field is absent, adds it with this value.
     pub fn or_insert(self, value: impl Into<Value>) -> &'m mut Value {
         self.or_insert_with(|| value.into())
     }
 
-    /// The value of the field, or the result of `make` if it is absent.
+    /// The value of the field. If the field is absent, adds it with the result of `make`.
     pub fn or_insert_with(self, make: impl FnOnce() -> Value) -> &'m mut Value {
         match self {
             Entry::Occupied(entry) => &mut entry.map.slots[entry.place].value,

@@ -1,6 +1,6 @@
-//! An index of the fields of a large object, by name.
+//! An index of the fields of a large object by name.
 //!
-//! It has slot numbers only. Names are in the slots.
+//! The index contains only numbers of slots. The names are in the slots.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -12,7 +12,7 @@ use super::Slot;
 #[derive(Clone)]
 pub(super) struct Index {
     places: HashTable<u32>,
-    /// Seeded randomly against collision attacks.
+    /// Has a random seed, which prevents collision attacks.
     hasher: RandomState,
     /// The number of holes.
     pub(super) holes: usize,

@@ -1,18 +1,18 @@
-//! Sorts fields by an assigned rank.
+//! Sorts fields by ranks that the caller assigns.
 //!
-//! It serves walks that visit all fields and know the target position of each. Ranks use padding in the slots, so that
-//! an object is sorted in place. Nothing else uses them.
+//! Ranks serve code that visits all fields of an object and knows the target position of each. Ranks are in padding of
+//! the slots, so that an object is sorted in place. Nothing else uses them.
 
 use super::{Map, Slot, Text, Value};
 
 impl Map {
-    /// The mutable fields, each to be assigned a rank.
+    /// The mutable fields. The caller must assign a rank to each.
     #[inline]
     pub fn ranked_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value, &mut u32)> {
         self.slots.iter_mut().filter_map(|slot| Some((slot.key.as_deref()?, &mut slot.value, &mut slot.rank)))
     }
 
-    /// Returns true if a field has this rank. All must have been assigned one.
+    /// Returns true if a field has this rank. All fields must have an assigned rank.
     pub fn has_rank(&self, rank: u32) -> bool {
         self.slots.iter().any(|slot| slot.rank == rank && !slot.is_hole())
     }

@@ -1,8 +1,8 @@
-//! Runs the rules of a schema over a value, with upstream's order, messages and budget.
+//! Evaluates the rules of a schema for a value, with upstream's order, messages and budget.
 //!
-//! A rule runs for a present value that is not null. The old value is the one at the same place, correlated through
-//! fields, map keys, and the keys of list items. A fault of an unchanged value is a warning, unless the rule reads the
-//! old value.
+//! A rule runs for each value that is present and not null. The old value is the one at the same place: the same field,
+//! the same map key, or the item with the same keys. A fault of an unchanged value is a warning, unless the rule reads
+//! the old value.
 
 use std::collections::HashMap;
 
@@ -44,12 +44,12 @@ pub(in crate::structural) fn run(
 ) {
     let mut run = Run { budget, found, bytes: 0 };
     let nearest = Correlated::of(Some(root), object, old);
-    // The fault that ended the run is among the findings.
+    // If a fault ended the run, it is among the findings.
     let _ = run.value(checks, Some(root), object, (old, nearest), &At::ROOT);
 }
 
-/// Runs all rules on a default within the rest of a budget. The default also serves as the old value, which excuses no
-/// fault.
+/// Runs all rules on a default, within the rest of a budget. The default also serves as the old value, but its faults
+/// do not become warnings.
 pub(in crate::structural) fn run_for_default(
     checks: &Checks,
     default: &Value,
@@ -58,7 +58,7 @@ pub(in crate::structural) fn run_for_default(
 ) -> Vec<FieldError> {
     let mut found = Findings::default();
     let mut run = Run { budget, found: &mut found, bytes: 0 };
-    // The fault that ended the run is among the findings.
+    // If a fault ended the run, it is among the findings.
     let _ = run.value(checks, None, default, (old, None), &At::ROOT);
     found.faults
 }
@@ -74,8 +74,8 @@ struct Run<'f> {
 /// The run has ended.
 struct Ended;
 
-/// A value with its schema and its old value. A value without a known old value uses those of the nearest enclosing
-/// value. A fault of a value whose correlated old value is equal is a warning.
+/// A value, its schema and its old value. If its own old value is unknown, it has the old value of the nearest
+/// enclosing value that has one. If a known old value is equal, faults become warnings.
 #[derive(Clone, Copy)]
 struct Correlated<'v> {
     node: &'v Node,
@@ -256,7 +256,7 @@ impl Run<'_> {
         Err(Ended)
     }
 
-    /// Returns true if the findings have room for another. The first one fits at any size.
+    /// Returns true if there is room for another finding. The first one is always accepted.
     fn has_room(&mut self, bytes: usize) -> bool {
         let has_room = self.bytes < FAULTS_BYTES_MAX;
         self.bytes += bytes;
@@ -298,10 +298,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The result of `messageExpression`, if it can be shown.
+    /// Returns the result of `messageExpression`, if it can be used as a message.
     ///
     /// # Errors
-    /// The reason why the run ends.
+    /// The reason why the run must end.
     fn message(&mut self, rule: &Expression, variables: &[Cel<'_>], has_old: bool) -> Result<Option<String>, String> {
         let Some(Ok(program)) = &rule.message else { return Ok(None) };
         if !has_old && !rule.optional_old_self && program.uses(OLD_SELF) {
@@ -347,7 +347,7 @@ struct Here<'h> {
 }
 
 impl Here<'_> {
-    /// The field of a fault, with the rule's `fieldPath` below that of the value.
+    /// The field of a fault: the rule's `fieldPath` below the path of the value.
     fn field(&self, below: &str) -> String {
         match (self.at.depth, below) {
             (0, "") => NOWHERE.to_owned(),
