@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use keelson_server::{AdmissionConfiguration, ServiceRoute};
+use keelson_server::{AdmissionConfiguration, AdmissionPlugins, ServiceRoute};
 use keelson_testkit::{
     HookReply, HookRequest, HookServer, Raw, TestServer, converted_review, definition, definition_version,
 };
