@@ -94,7 +94,6 @@ pub async fn check_records(directory: impl AsRef<Path>, server: &Endpoint) {
 }
 
 /// The documented differences from the reference server in the records of a directory: the name of each, with the
-/// titles of its
 /// titles of its steps.
 ///
 /// # Panics

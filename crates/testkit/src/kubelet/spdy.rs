@@ -1,6 +1,7 @@
 //! The server side of SPDY/3.1, as in kubelets and container runtimes.
 //!
-//! The dictionary of the protocol inflates the header blocks of clients. TCP alone controls the flow, as in Go's
+//! It inflates the header blocks of clients with the dictionary of the protocol. TCP alone controls the flow, as in
+//! Go's implementation.
 //! implementation.
 
 use std::collections::HashMap;

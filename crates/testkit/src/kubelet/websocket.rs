@@ -19,7 +19,7 @@ use super::sessions::{Asked, Piece, RESIZE, STDIN, run};
 
 /// The suffix of the client's key (RFC 6455 section 1.3).
 const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// The supported protocols, in order of preference.
+/// The supported protocols.
 const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
 
 /// Accepts a handshake and returns the selected protocol.
