@@ -56,7 +56,7 @@ pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
 #[derive(Default)]
 pub(super) struct Comments {
     places: usize,
-    /// The first ones of the files read last.
+    /// The first finding of the last file that has one.
     last: Option<Finding>,
 }
 
