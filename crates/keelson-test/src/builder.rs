@@ -34,8 +34,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Chooses the form. By default it is the binary of `KEELSON_BIN` if that is set, otherwise a server in this
-    /// process, otherwise the `keelson` on the path. Forms that the enabled features do not include are skipped.
+    /// Chooses the form. By default it is the binary of `KEELSON_BIN` if that is set, which needs the feature
+    /// `process`. Otherwise it is a server in this process (feature `embedded`), or else the `keelson` on the path.
     #[must_use]
     pub fn form(mut self, form: Form) -> Self {
         self.form = Some(form);

@@ -1,6 +1,6 @@
-//! `kubectl cordon`, `uncordon` and `drain`, and pods that no kubelet runs.
+//! Tests of `kubectl cordon`, `uncordon` and `drain`, and of pods that no kubelet runs.
 //!
-//! Evictions go by disruption budgets, whose rules are tested over the wire.
+//! Disruption budgets limit evictions. Other tests check their rules with plain requests.
 
 use crate::Shell;
 
