@@ -5,7 +5,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The number of descriptors for other uses than client connections: the store's files and connections, certificates, the log.
+/// The number of descriptors for other uses than connections: the files and connections of the store, certificates, the
+/// log.
 const RESERVED: u64 = 256;
 /// The part of the other descriptors that outgoing connections get (one in so many): webhooks and aggregated servers.
 const OUTBOUND_PART: u64 = 4;

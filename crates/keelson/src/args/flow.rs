@@ -1,4 +1,6 @@
-//! Flags of `serve` for the number of concurrent requests, with the names and defaults of kube-apiserver.
+//! Flags of `serve` for the number of concurrent requests.
+//!
+//! Their names and defaults are those of kube-apiserver.
 
 use clap::Args as ClapArgs;
 use keelson_server::FlowLimits;
