@@ -379,7 +379,7 @@ async fn an_id_of_a_client_is_taken_over_whatever_it_is() {
     assert_eq!(raw.get("/livez").header("audit-id", "").await.headers["audit-id"].len(), 36);
 }
 
-/// The value of the metric whose line contains this name.
+/// The value of the metric whose line begins with this text.
 async fn counted(server: &TestServer, metric: &str) -> f64 {
     let metrics = server.raw().get("/metrics").await.expect(200).text();
     let line = metrics.lines().find(|line| line.starts_with(metric)).unwrap_or_else(|| panic!("{metric}\n{metrics}"));

@@ -83,7 +83,7 @@ async fn calls_to_one_host_are_bounded_and_those_to_others_go_on() {
         tokio::task::yield_now().await;
     }
     let refused = loop {
-        // The slot is free only when all earlier calls have ended.
+        // A probe that times out arrived before the queue was full.
         match tokio::time::timeout(Duration::from_millis(20), peer(&outbound, &hook).call(&call(LONG))).await {
             Ok(refused) => break refused.unwrap_err(),
             Err(_) => continue,

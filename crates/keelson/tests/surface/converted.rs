@@ -358,7 +358,8 @@ async fn nobody_is_asked_again_for_what_was_told() {
     assert_eq!(pilot.take_calls(), [1]);
 }
 
-/// A list whose client does not read still receives its conversions.
+/// A list whose client does not read makes no progress. The conversions that it has requested still complete for
+/// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_asks_and_goes_on_no_further_keeps_up_nobody() {
     let (server, raw, pilot) = harbour().await;

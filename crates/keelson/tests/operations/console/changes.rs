@@ -72,7 +72,7 @@ async fn a_snapshot_that_is_gone_is_told_and_left_with_one_click() {
     }
     lab.browser.press("n").await;
     lab.shows("This moment is no longer kept").await;
-    // The old rows remain, and the link to the newest state has the focus.
+    // The old rows remain, and the button that continues the list has the focus.
     lab.rows(&["pod-00000"]).await;
     lab.browser.click(".problem button.main").await;
     lab.rows(&["pod-00020"]).await;
