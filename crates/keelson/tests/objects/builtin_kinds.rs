@@ -130,7 +130,7 @@ async fn an_elastic_indexed_job_may_count_fewer_successes() {
     patch(&raw, &url, json!({"spec": {"parallelism": 1}})).await;
     patch(&raw, &format!("{url}/status"), started).await;
     raw.patch(format!("{url}/status"), MERGE, &json!({"status": {"succeeded": 0}})).await.expect(422);
-    // Rules for unchanged values are not checked again: a finished job with uncounted pods.
+    // A finished job may not have uncounted pods.
     let uncounted = json!({"uncountedTerminatedPods": {"succeeded": ["u"]}});
     let mut ended = json!({"status": {"active": 0, "succeeded": 3, "completionTime": time, "conditions": [
         {"type": "SuccessCriteriaMet", "status": "True"}, {"type": "Complete", "status": "True"}]}});

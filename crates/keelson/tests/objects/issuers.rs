@@ -524,7 +524,7 @@ async fn flags_name_one_issuer() {
     let builder = TestServer::builder().configure(|config| config.authentication.oidc = Some(flags.clone()));
     let url = process.url("/one");
     let lab = Lab { process, server: builder.start().await, file: file.clone(), _files: files };
-    // An issuer whose certificate has another authority is rejected. The file with the authority may change.
+    // The server cannot verify the issuer's certificate until the file of authorities is replaced.
     lab.until_metric(&format!(r#"keelson_jwt_issuer_known{{issuer="{url}"}} 0"#)).await;
     fs::write(&ca, STANDARD.decode(lab.process.ca_bundle()).unwrap()).unwrap();
     lab.becomes_known("one").await;

@@ -1,6 +1,7 @@
-//! `pods/eviction` and disruption budgets.
+//! Tests of `pods/eviction` and of disruption budgets.
 //!
-//! The count of a budget is taken in the same moment as the pod is marked, whoever else evicts.
+//! The budget's count and the deletion of the pod are written in one transaction, so concurrent evictions cannot exceed
+//! the budget.
 
 use keelson_testkit::Answer;
 use serde_json::{Value, json};
