@@ -38,7 +38,7 @@ impl Endpoint {
         Ok(Self { kubeconfig, config, file: OnceLock::new() })
     }
 
-    /// The same server with other credentials.
+    /// The connection data of this server with other credentials.
     pub(crate) async fn with_credentials(&self, name: &str, credentials: AuthInfo) -> Result<Self, Error> {
         let mut kubeconfig = self.kubeconfig.clone();
         for user in &mut kubeconfig.auth_infos {
@@ -50,7 +50,7 @@ impl Endpoint {
         Self::new(kubeconfig).await
     }
 
-    /// The same credentials at another server.
+    /// The connection data of another server with these credentials.
     pub(crate) async fn at(&self, url: &str, authority: Option<String>) -> Result<Self, Error> {
         let mut kubeconfig = self.kubeconfig.clone();
         for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {

@@ -83,7 +83,7 @@ impl Faults {
         self.endpoint.file().map(Path::to_owned)
     }
 
-    /// The same user at this address, subject to the faults.
+    /// The user at this address, subject to the faults.
     ///
     /// # Errors
     /// None except for unusable credentials, which a [`User`] does not have.

@@ -1,7 +1,7 @@
 //! `keelson demo`: fills a server with a made-up cluster, so that lists, queries and the console have content.
 //!
-//! The same number of pods always gives the same cluster ([`cluster`]). Its objects ([`objects`]) are created by
-//! requests of an administrator. An existing object is not changed, so a second run completes an interrupted one.
+//! A number of pods always gives the same cluster ([`cluster`]). Its objects ([`objects`]) are created by requests of
+//! an administrator. An existing object is not changed, so a second run completes an interrupted one.
 
 mod cluster;
 mod objects;

@@ -66,7 +66,7 @@ fn package_of(section: &str) -> String {
     }
 }
 
-/// Removes messages that the release does not have, and adds those to which others refer.
+/// Removes messages that the release does not have, and adds those that others use.
 fn reach(sources: &Sources, sections: &mut BTreeMap<(usize, String), Section>) -> Result<()> {
     let mut waiting = Vec::new();
     for section in sections.values_mut() {

@@ -86,7 +86,7 @@ fn packages(sources: &Sources) -> Result<Vec<String>> {
     Ok(packages)
 }
 
-/// The fields of a file of facts, each with its type: `v1.PodSpec hostUsers`. Tables of messages and values are read by line.
+/// The fields of a file of facts, each with its type: `v1.PodSpec.hostUsers`. Other tables have no such fields.
 fn fields(text: &str) -> BTreeSet<String> {
     let (mut fields, mut shown) = (BTreeSet::new(), String::new());
     for line in text.lines() {

@@ -1,5 +1,5 @@
-//! Tests of the aggregated discovery document with aggregated servers: both forms, stale entries for a failed server, a
-//! common order with other groups, and tags that depend only on the content.
+//! Tests of the aggregated discovery document with aggregated servers. They cover both forms, stale entries for a
+//! failed server, a common order with other groups, and tags that depend only on the content.
 
 use std::time::Duration;
 

@@ -10,8 +10,8 @@ const FILE: &str = include_str!("manifests/gadgets.yaml");
 const DEFINITION: &str = "customresourcedefinition.apiextensions.k8s.io/gadgets.shop.example.com";
 const LAMP: &str = "gadget.shop.example.com/lamp";
 
-/// Starts a server with the definition established and the object created. kubectl needs two steps on every server:
-/// while it reads one file, it finds no kind for the object before the definition is served.
+/// Starts a server with the definition established and the object created. kubectl needs two steps on every server.
+/// While it reads one file, it finds no kind for the object before the definition is served.
 async fn shop() -> Shell {
     let shell = Shell::start().await;
     let first = shell.kubectl("apply -f -").stdin(FILE).await;

@@ -11,9 +11,12 @@ const OBJECTS: usize = 52;
 /// For each object of both files, in this order: its name, and a line from `kubectl describe` with blanks collapsed.
 const DESCRIBED: &str = include_str!("manifests/described.txt");
 
-/// The objects of which a client-side apply always sends a part that the server stores differently. Such parts are a quantity in
-/// another form (`1024Mi`), a list without merge keys with server defaults, a value that is always replaced as a whole (the
-/// selector of a budget), and a value that is never read back (`stringData`). kubectl prints `configured` for them on any server.
+/// The objects for which a client-side apply always sends a part that the server stores differently. kubectl prints
+/// `configured` for them on any server. There are four such parts:
+/// - a quantity in another form (`1024Mi`),
+/// - a list without merge keys, to which the server adds defaults,
+/// - a value that is always replaced as a whole (the selector of a budget),
+/// - a value that is never read back (`stringData`).
 const ALWAYS_SENT: [&str; 15] = [
     "networkpolicy.networking.k8s.io/web-in",
     "resourcequota/compute",

@@ -67,7 +67,8 @@ impl Shell {
         self.kubectl(line).spawn().await
     }
 
-    /// Waits until a definition is established. `--for condition` would fail while `status.conditions` is still null, as on any server.
+    /// Waits until a definition is established. `--for condition` would fail while `status.conditions` is still null,
+    /// as on any server.
     async fn is_established(&self, definition: &str) {
         let path = "{.status.conditions[?(@.type==\"Established\")].status}";
         self.ok(&format!("wait --for 'jsonpath={path}=True' --timeout=60s crd/{definition}")).await;

@@ -53,7 +53,7 @@ async fn rights_count_on_another_server_as_soon_as_it_shows_them(engine: Engine)
             assert_eq!(ann(&other).await, 403, "round {round}: the binding was gone");
         }
     }
-    // The same for the rules of a role.
+    // This also holds for the rules of a role.
     one.post(format!("{RBAC}/clusterrolebindings"), &binding).await.expect(201);
     let path = format!("{RBAC}/clusterroles/reader");
     for (rules, expected) in [(json!([]), 403), (rules, 200)].iter().cycle().take(ROUNDS) {

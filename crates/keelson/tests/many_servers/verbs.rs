@@ -1,4 +1,4 @@
-//! Tests of the responses of every verb while the store is unavailable: the cache answers the reads that it can, the
+//! Tests of the responses of every verb while the store is unavailable. The cache answers the reads that it can, the
 //! others fail before their timeout, and nothing is partially done.
 
 use std::sync::Arc;

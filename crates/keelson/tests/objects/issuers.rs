@@ -488,7 +488,7 @@ async fn a_file_that_changes_counts_and_a_wrong_one_does_not() {
     lab.becomes(&key, "two", 201).await;
     lab.until_metric(&reloads("success", 2)).await;
 
-    // The same file configures the paths for requests without credentials.
+    // This file also configures the paths for requests without credentials.
     let nobody = lab.server.anonymous();
     nobody.get("/version").await.expect(200);
     lab.write(&format!("anonymous: {{enabled: true, conditions: [{{path: /livez}}, {{path: /readyz}}]}}\n{two}"));

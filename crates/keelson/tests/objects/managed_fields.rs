@@ -79,7 +79,7 @@ async fn owners_of_several_versions_meet() {
         let target = json!({"type": "Utilization", "averageUtilization": target});
         json!({"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]})
     };
-    // The same value in the other version causes no conflict. Another value does, and the conflict names the owner of
+    // An equal value in the other version causes no conflict. Another value does, and the conflict names the owner of
     // the first version.
     let second = format!("{}?fieldManager=new", path("v2"));
     patch(&raw, &second, APPLY, &scaler("v2", metric(60))).await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const MERGE: &str = "application/merge-patch+json";
 const REFUSED: &str = "is forbidden: pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist";
 
-/// Starts a server with the plugin and these settings, and without the default tolerations for node conditions.
+/// Starts a server with the plugin and these settings, and without the plugin DefaultTolerationSeconds.
 async fn server(settings: Value) -> TestServer {
     let files = tempfile::TempDir::new().unwrap();
     let path = files.path().join("admission.yaml");

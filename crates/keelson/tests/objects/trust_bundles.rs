@@ -1,7 +1,7 @@
 //! Tests of ClusterTrustBundles, which are served if enabled: the right to write one for a signer, valid content, and
 //! its form in responses.
 //!
-//! Texts are as recorded. The crate `validation` tests each rule for names and content.
+//! Texts are as recorded. `validation` tests each rule for names and content.
 
 use keelson_testkit::{Answer, Call, Raw, TestServer};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};

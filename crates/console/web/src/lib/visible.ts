@@ -1,6 +1,6 @@
 // Escapes characters that are invisible or reorder other characters.
 //
-// With U+202E in it, a name looks like another name. The same trick could hide a change in a difference that the user
+// With U+202E in it, a name looks like another name. This could also hide a change in a difference that the user
 // approves.
 
 const UNSEEN =

@@ -1,7 +1,6 @@
 //! Tests of `pods/eviction` and of disruption budgets.
 //!
-//! The budget's count and the deletion of the pod are written in one transaction, so concurrent evictions cannot exceed
-//! the budget.
+//! The budget's count decreases together with the start of the pod's deletion, also with concurrent evictions.
 
 use keelson_testkit::Answer;
 use serde_json::{Value, json};
