@@ -4,7 +4,6 @@
 //! Policies are measured relative to a server without any, and all plugins relative to a server without those for
 //! policies and webhooks. Servers alternate, since machines are shared and noisy. The effect of admission is checked
 //! first, so that no row measures inactive admission.
-//! no row measures inactive admission.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

@@ -70,7 +70,7 @@ fn replica_set(deployment: &Value, hash: &str, revision: u64) -> Value {
 }
 
 /// Gives the current set the newest revision, also after a rollback, and copies the number to the deployment. The
-/// number is written together with the status, as the real controller does, so it starts no further round.
+/// number is written together with the status, as the real controller does, and causes no rollout.
 async fn number_revision(api: &Api, deployment: &Value, new: &Value, old: &[&Value]) -> Result<()> {
     let number = revision(new).max(newest(old) + 1);
     for (kind, object, below) in [(REPLICA_SETS, new, ""), (DEPLOYMENTS, deployment, "/status")] {
