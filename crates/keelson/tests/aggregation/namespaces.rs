@@ -1,5 +1,5 @@
-//! Tests of the deletion of namespaces with objects on aggregated servers. The server asks available ones to delete the
-//! objects. An unavailable one blocks only the namespace itself.
+//! Tests of the deletion of namespaces with objects on aggregated servers. The main server deletes the objects on
+//! available servers. An unavailable one blocks only the namespace itself.
 
 use keelson_testkit::{HookReply, Raw, TestServer};
 use serde_json::{Value, json};

@@ -209,7 +209,8 @@ async fn levels_have_the_seats_of_the_reference_server() {
     }
 }
 
-/// The conformance test: "should ensure that requests can be classified by adding FlowSchema and PriorityLevelConfiguration".
+/// The conformance test "should ensure that requests can be classified by adding FlowSchema and
+/// PriorityLevelConfiguration".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_is_classified_by_an_added_flow_schema_and_level() {
     let server = TestServer::start().await;

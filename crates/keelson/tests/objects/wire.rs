@@ -60,7 +60,7 @@ async fn refusals() {
 
 #[tokio::test]
 async fn tables_of_every_kind() {
-    // The clock stands still, since cells contain ages.
+    // The clock is stopped, since cells contain ages.
     let clock = Arc::new(ManualClock::new(SystemTime::now()));
     let server = TestServer::builder().every_version().configure(|config| config.clock = clock).start().await;
     check_record(records().join("tables.wire"), &server).await;

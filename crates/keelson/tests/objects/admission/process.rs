@@ -118,7 +118,7 @@ async fn a_webhook_is_asked_through_its_service_about_the_pods_behind_it_as_soon
         raw.post(&*place, &configuration).await.expect(201);
     };
     let called = "failed calling webhook \"w.example.org\": failed to call webhook: Post \"https://hook.hooked.svc:443/w?timeout=30s\": dial tcp 127.0.0.1:";
-    // No pod runs behind the service yet.
+    // The service has no running pod yet.
     configured(&hook, "Fail").await;
     let url = hook.url("");
     let port = url.rsplit(':').next().unwrap();

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::check;
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-/// A request for the common name `lab`, made with `openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes`.
+/// A request for the common name `lab`. The command was `openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256
+/// -nodes`.
 const CSR: &str = include_str!("lab.csr");
 const CERTIFICATE: &str = include_str!("lab.crt");
 
