@@ -1,10 +1,10 @@
-//! The commit that the program is built from: `KEELSON_COMMIT` and `KEELSON_COMMIT_DATE`.
+//! Sets the commit of the source: `KEELSON_COMMIT` and `KEELSON_COMMIT_DATE`.
 //!
-//! Builds that are released have it: those of the profiles `release` and `dist`. A debug build has none, since every commit would
-//! otherwise rebuild all test programs of this package. Set in the environment of the build, both variables are taken as they are,
-//! which is the way for sources without a repository.
+//! Builds of the profiles `release` and `dist` have a commit. Debug builds have none, since every commit would
+//! otherwise rebuild all test programs of this package. If both variables are set in the environment of the build, the
+//! script uses their values. This serves sources without a repository.
 
-// A build script speaks to cargo on standard output.
+// A build script sends its instructions to cargo on standard output.
 #![allow(clippy::print_stdout)]
 
 use std::path::{Path, PathBuf};
@@ -29,16 +29,17 @@ fn main() {
     println!("cargo::rustc-env={DATE}={date}");
 }
 
-/// The commit of the repository that this source stands in, and its date; `None` for sources that stand in none of their own.
+/// The commit of the repository that contains this source, and its date; `None` if the source is not the root of a
+/// repository.
 fn of_repository() -> Option<(String, String)> {
     let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?);
     let workspace = package.ancestors().nth(2)?.canonicalize().ok()?;
-    // A copy within another repository has nothing to do with the commits of that one.
+    // A copy of the source within another repository must not use the commits of that one.
     let root = PathBuf::from(git(&workspace, &["rev-parse", "--show-toplevel"])?);
     if root.canonicalize().ok()? != workspace {
         return None;
     }
-    // Each commit and checkout adds a line to this file. Without it the script runs with each build.
+    // Each commit and checkout appends a line to this file. If it is missing, the script runs in each build.
     let log = git(&workspace, &["rev-parse", "--git-path", "logs/HEAD"])?;
     println!("cargo::rerun-if-changed={}", workspace.join(log).display());
     let shown =

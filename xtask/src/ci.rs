@@ -40,7 +40,7 @@ pub(crate) fn ci(workspace: &Workspace) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     step("the program by itself, as it is released");
-    // A build with the other crates enables features that its own manifest may lack.
+    // A build together with other crates enables features that the crate's own manifest may lack.
     if !run::shown(cargo(workspace).args(["check", "--locked", "--package", "keelson"]))? {
         return Ok(ExitCode::FAILURE);
     }

@@ -18,7 +18,7 @@ const SOURCES: &str = "crates/console/web";
 const ASSETS: &str = "crates/console/assets";
 /// The package for the tests: a checker of accessibility.
 const CHECKER: &str = "node_modules/axe-core/axe.min.js";
-/// Names it for the tests. Empty means that there is none.
+/// The environment variable with its path, for the tests. Empty means that there is none.
 pub(crate) const CHECKER_VARIABLE: &str = "KEELSON_TEST_AXE";
 
 /// The outcome of a check.
@@ -88,7 +88,7 @@ fn install(web: &Path) -> Result<(), String> {
         let found = run::output(Command::new(program).arg("--version"));
         found.map_err(|_| missing(format!("there is no {program} here")))?;
     }
-    // npm writes this file last. It is newer than the lock file unless that has changed.
+    // npm writes this file last. It is newer than the lock file unless the lock file has changed since.
     let age = |file: PathBuf| fs::metadata(file).and_then(|metadata| metadata.modified()).ok();
     let (installed, locked) = (age(web.join("node_modules/.package-lock.json")), age(web.join("package-lock.json")));
     if installed.is_some() && installed >= locked {

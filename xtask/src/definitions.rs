@@ -10,15 +10,15 @@ use anyhow::{Result, ensure};
 use crate::registry;
 use crate::workspace::Workspace;
 
-/// Names the directory of the definitions: set by the user to choose one, and by xtask for the tests. Empty means that
-/// there is none.
+/// The environment variable with the directory of the definitions. The user sets it to choose one, and xtask sets it
+/// for the tests. Empty means that there is none.
 pub(crate) const VARIABLE: &str = "KEELSON_TEST_DEFINITIONS";
 
 const PACKAGE: &str = "kopium";
 const VERSION: &str = "0.24.1";
 /// Their directory in the crate.
 const DIRECTORY: &str = "tests";
-/// The file that proves their presence.
+/// A file that exists in every complete directory.
 const KNOWN: &str = "httproute-crd.yaml";
 
 /// The directory of the definitions.

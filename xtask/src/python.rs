@@ -1,4 +1,4 @@
-//! Python packages for tests: installed by pip from its configured index into directories below `target`.
+//! Python packages for tests. pip installs them from its configured index into directories below `target`.
 //!
 //! Each has its own directory in `target/tools`, which its test gets as `PYTHONPATH`.
 
@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 pub(crate) struct Package<'p> {
     pub(crate) name: &'p str,
     pub(crate) version: &'p str,
-    /// Python's arguments that load it.
+    /// Arguments of Python that import the package.
     pub(crate) check: &'p [&'p str],
 }
 
@@ -25,12 +25,13 @@ impl Package<'_> {
     /// pip can't fetch it, or Python can't load it.
     pub(crate) fn install(&self, workspace: &Workspace, required: &[&str]) -> Result<PathBuf> {
         let directory = workspace.target.join("tools").join(format!("{}-{}", self.name, self.version));
-        // Wheels belong to one release of Python, which may have changed since.
+        // Wheels belong to one Python release, and the installed Python may have changed since.
         if self.check(&directory).is_ok() {
             return Ok(directory);
         }
         eprintln!("fetching {} {} (Python package)", self.name, self.version);
-        // Installed beside its place and renamed, so that an interrupted run leaves nothing that looks complete.
+        // Installed into a temporary directory and renamed, so that an interrupted run leaves nothing that looks
+        // complete.
         let partial = directory.with_file_name(format!("{}.partial", self.name));
         remove(&partial)?;
         let pip =

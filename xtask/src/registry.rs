@@ -1,4 +1,4 @@
-//! Files from crates that are not built: fetched by cargo from its configured registry.
+//! Copies files from crates that are not built. cargo fetches these crates from its configured registry.
 //!
 //! A manifest with this single dependency makes cargo download and verify the crate, and the files are copied out of
 //! it. The workspace and its lock file are not involved.
@@ -19,7 +19,7 @@ pub(crate) fn copy_out(package: &str, version: &str, file: &str, place: &Path) -
 
 /// Creates the directory `place` with those files of a crate's directory whose names have this ending.
 pub(crate) fn copy_all(package: &str, version: &str, directory: &str, ending: &str, place: &Path) -> Result<()> {
-    // Renamed when whole, so that an interrupted run leaves nothing that looks complete.
+    // The directory is renamed when complete, so that an interrupted run leaves nothing that looks complete.
     let partial = place.with_extension("partial");
     if partial.exists() {
         std::fs::remove_dir_all(&partial)?;
@@ -45,7 +45,7 @@ fn fetched(package: &str, version: &str, directory: &Path, take: impl FnOnce(&Pa
     let manifest = directory.join("fetch/Cargo.toml");
     std::fs::create_dir_all(manifest.with_file_name("src"))?;
     std::fs::write(manifest.with_file_name("src/lib.rs"), "")?;
-    // A workspace of its own, since it lies below the main one.
+    // The manifest declares a separate workspace, since it is in a directory of the main one.
     let text = format!(
         "[package]\nname = \"fetch\"\nedition = \"2024\"\n[workspace]\n[dependencies.{package}]\nversion = \"={version}\"\n\
          default-features = false\n"

@@ -12,9 +12,9 @@ use anyhow::{Context as _, Result, bail};
 
 /// The most lines of output that are buffered.
 const LINES: usize = 1024;
-/// The silence after the end of a command that counts as the end of its output.
+/// The time without output, after a command has ended, that counts as the end of its output.
 const QUIET: Duration = Duration::from_secs(1);
-/// The longest time without a line of output: the longest compilation of one crate on a slow machine takes less.
+/// The longest time without a line of output. The longest compilation of one crate on a slow machine takes less.
 const SILENCE: Duration = Duration::from_mins(20);
 
 /// The cargo that started xtask, so that a chosen toolchain is kept.
@@ -32,7 +32,8 @@ pub(crate) fn shown(command: &mut Command) -> Result<bool> {
 /// Runs the command, shows its output and reads it line by line. Returns `Ok(false)` when it ran and failed.
 ///
 /// # Errors
-/// The command cannot be started, or has printed nothing for 20 minutes. It is then killed with all that it has started.
+/// The command cannot be started, or has printed nothing for 20 minutes. In that case it is killed with all of its
+/// descendants.
 pub(crate) fn read(command: &mut Command, note: impl FnMut(&str)) -> Result<bool> {
     read_within(command, SILENCE, note)
 }
@@ -91,7 +92,7 @@ fn kill(process: u32) {
         family.extend(children.unwrap_or_default().split_whitespace().map(str::to_owned));
         next += 1;
     }
-    // One that has ended meanwhile needs no signal.
+    // A process that has ended meanwhile needs no signal.
     let _ = Command::new("kill").arg("-KILL").args(&family).stderr(Stdio::null()).status();
 }
 

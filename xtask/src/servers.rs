@@ -18,19 +18,19 @@ mod debian;
 struct Make {
     /// Its name in messages.
     name: &'static str,
-    /// The variable with its path: set by the user to choose one, and by xtask for the tests. Empty means that there is
-    /// none.
+    /// The environment variable with its path. The user sets it to choose one, and xtask sets it for the tests. Empty
+    /// means that there is none.
     variable: &'static str,
     /// The source, if none is installed.
     source: Source,
-    /// The program, by which its directory is recognized.
+    /// The name of the executable, which identifies its directory.
     program: &'static str,
     /// True if the variable names the directory of the program instead of the program.
     by_directory: bool,
 }
 
 enum Source {
-    /// An installed one, or Debian's package.
+    /// An installed program, or Debian's package.
     Debian {
         /// The package that depends on the newest version.
         package: &'static str,
@@ -39,7 +39,7 @@ enum Source {
         /// The program's directories in a system or an unpacked package, below its root; `*` is one directory.
         directories: &'static [&'static str],
     },
-    /// A crate of this version with the program: the tested one must not depend on installed ones.
+    /// A crate of this version that contains the program. The tested version must not depend on installed programs.
     Crate {
         /// The prefix of its name; the machine's name follows.
         package: &'static str,
@@ -115,7 +115,7 @@ pub(crate) fn variables() -> impl Iterator<Item = &'static str> {
     MAKES.into_iter().map(|make| make.variable)
 }
 
-/// Finds or fetches all of them.
+/// Finds or fetches all programs.
 pub(crate) fn find(workspace: &Workspace) -> Result<Servers> {
     let mut servers = Servers { variables: Vec::new(), missing: Vec::new() };
     for make in MAKES {
@@ -132,7 +132,7 @@ pub(crate) fn find(workspace: &Workspace) -> Result<Servers> {
 }
 
 impl Make {
-    /// The path in the user's variable. A wrong one is an error, since the user wants that program and no other.
+    /// The path in the user's variable. A wrong path is an error, since the user wants that program and no other.
     fn named_by_user(&self) -> Result<Option<PathBuf>> {
         let Some(path) = std::env::var_os(self.variable).filter(|path| !path.is_empty()).map(PathBuf::from) else {
             return Ok(None);
@@ -173,7 +173,7 @@ impl Make {
 
     fn on_path(&self) -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
-        // PostgreSQL looks for its files beside the program, not beside a link to it.
+        // PostgreSQL searches its files next to the program, not next to a link to it.
         std::env::split_paths(&path)
             .filter_map(|directory| directory.join(self.program).canonicalize().ok())
             .find_map(|program| self.check(program.parent()?))
@@ -206,7 +206,7 @@ impl Make {
     }
 }
 
-/// The machine's name in Go's terms.
+/// The machine's name in Go's notation.
 fn machine() -> String {
     let system = match std::env::consts::OS {
         "macos" => "darwin",

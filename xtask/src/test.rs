@@ -16,7 +16,7 @@ use self::unstable::Failures;
 use crate::workspace::Workspace;
 use crate::{console, definitions, helm, kopf, kubectl, run, servers};
 
-/// Names kubectl for the test kit.
+/// The environment variable with the path of kubectl, for the test kit.
 const KUBECTL_VARIABLE: &str = "KEELSON_TEST_KUBECTL";
 
 /// The environment of the tests.
@@ -32,7 +32,7 @@ pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     let selected = selection(args);
     let command = || {
         let mut command = prepared.command(workspace, &["test", "--locked"]);
-        // The selection determines the features of the build, so repeated tests keep it.
+        // The selected packages determine the features of the build, so a repeated test keeps the selection.
         command.args(selected);
         command
     };

@@ -90,8 +90,8 @@ impl AggregatedServer {
         Client::new(Credentials { authority: self.addr.to_string(), tls: self.trusting()? })
     }
 
-    /// A client behind a proxy with its own thread that decrypts, encrypts and copies both directions: the minimum cost
-    /// of any proxy.
+    /// A client behind a proxy with its own thread. The proxy decrypts, copies and encrypts both directions, which is
+    /// the minimum cost of any proxy.
     pub(crate) fn copied_client(&self) -> Result<Client> {
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;

@@ -38,7 +38,7 @@ pub(crate) struct Bench {
     directory: Directory,
     server: Option<Server>,
     filled: Option<(Quantity, Seen)>,
-    /// The measurements with many definitions of custom resources.
+    /// The figures with many definitions of custom resources, after their measurement.
     pub(crate) definitions: Option<definitions::Measured>,
 }
 
@@ -78,8 +78,8 @@ impl Bench {
                 ensure!(std::fs::read_dir(path)?.next().is_none(), "{} is not empty", path.display());
                 Directory::Given(path.clone())
             }
-            // Next to the server's binary instead of the system's temporary directory, which may be in memory, where
-            // durability costs nothing.
+            // Next to the server's binary. The system's temporary directory may be in memory, where durability costs
+            // nothing.
             None => Directory::Temporary(TempDir::with_prefix_in(
                 "bench-",
                 options.server.parent().unwrap_or(Path::new(".")),
@@ -105,12 +105,12 @@ impl Bench {
         &self.launch.binary
     }
 
-    /// A new server on an empty directory, for a row that measures a start.
+    /// Starts a new server on an empty directory, for a row that measures a start.
     pub(crate) async fn fresh(&self, number: usize) -> Result<Server> {
         Ok(self.restartable(number).await?.0)
     }
 
-    /// A new server with further arguments.
+    /// Starts a new server with further arguments.
     pub(crate) async fn fresh_with(&self, number: usize, args: &[&str]) -> Result<Server> {
         let data = self.directory.path().join(format!("fresh-{number}"));
         std::fs::create_dir(&data)?;
@@ -119,7 +119,7 @@ impl Bench {
         launch.start(&data, self.store.url(&format!("fresh-{number}")).as_deref()).await
     }
 
-    /// A new server that can be stopped and started again on its data.
+    /// Starts a new server that can be stopped and started again on its data.
     pub(crate) async fn restartable(&self, number: usize) -> Result<(Server, Again)> {
         let name = format!("fresh-{number}");
         let data = self.directory.path().join(&name);
@@ -256,10 +256,10 @@ async fn create_owners(client: &Client) -> Result<Vec<String>> {
     Ok(uids)
 }
 
-/// Pods of the stored size that the goals assume, whatever the server drops or adds.
+/// The pods, padded to the stored size that the goals assume, independent of the fields that the server drops or adds.
 async fn sized(client: &Client, mut pods: Pods) -> Result<Pods> {
     let mut connection = client.connect().await?;
-    // A number outside of the collection, deleted at once.
+    // The probe has a number outside of the collection, and is deleted at once.
     let probe = pods.count;
     connection.send(Request::post(pods.collection(probe), pods.body(probe))).await?;
     let stored = connection.send(Request::get(pods.path(probe))).await?.bytes;

@@ -1,8 +1,8 @@
 //! `keelson-bench`: measures a keelson server over the wire, on data similar to a cluster's.
 //!
-//! It starts the server as a child on a fresh data directory and fills it, so that the measurement equals a user's
-//! experience: TLS, durable writes, the real store. Client and server share the machine, so the client is kept cheap:
-//! bodies are counted and dropped on arrival, and nothing is parsed during a measurement.
+//! It starts the server as a child on a new data directory and fills it. So the measurement includes all that a user
+//! gets: TLS, durable writes, the real store. Client and server share the machine, so the client is kept cheap: it
+//! counts and drops bodies on arrival, and parses nothing during a measurement.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its streams")]
 
 mod aggregated;
@@ -95,7 +95,7 @@ async fn run(options: Options) -> Result<()> {
     bench.stop().await?;
     let (figures, error) = match measured {
         Ok(figures) => (figures, None),
-        // Figures measured before a failure are printed.
+        // Figures that were measured before a failure are printed too.
         Err((figures, error)) => (figures, Some(error)),
     };
     print!("{}", report::text(&figures));

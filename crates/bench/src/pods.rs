@@ -28,7 +28,7 @@ const MARKS: [&str; 7] = ["@name@", "@namespace@", "@app@", "@node@", "@sample@"
 /// The pods of one measurement.
 pub(crate) struct Pods {
     pub(crate) count: usize,
-    /// The template, split at its placeholders: each piece with the one that follows it.
+    /// The template, split at its placeholders: each piece with the placeholder after it.
     pieces: Vec<(String, Option<usize>)>,
     description: String,
     padding: usize,
@@ -285,7 +285,7 @@ fn spec() -> Value {
         "terminationGracePeriodSeconds": 30,
         "dnsPolicy": "ClusterFirst",
         "serviceAccountName": "default",
-        // Otherwise admission adds a volume and a mount, which enlarges each pod by a fifth.
+        // Otherwise an admission plugin adds a volume and a mount, which enlarges each pod by a fifth.
         "automountServiceAccountToken": false,
         "nodeName": "@node@",
         "securityContext": {"runAsNonRoot": true, "runAsUser": 65532},

@@ -1,8 +1,8 @@
 //! The files of the console: a page for browsers below `/console/`, which is an ordinary client of the API.
 //!
-//! `cargo xtask console` builds them from `web` into `assets`. They are checked in and embedded, so that a build needs
-//! no Node.js and a server no files. Any path below `/console/` without a file is the page itself, which reads its own
-//! path. Nothing here knows HTTP except for the names of types.
+//! `cargo xtask console` builds them from `web` into `assets`. They are checked in and embedded, so a build needs no
+//! Node.js and a server no files. Every path below `/console/` without a file returns the page itself, which routes by
+//! its URL. This crate knows nothing of HTTP except for the names of content types.
 
 use std::io::Write as _;
 use std::sync::{LazyLock, OnceLock};
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 /// The path of the console.
 pub const ROOT: &str = "/console/";
-/// The path of its files, below which a directory is named after their content.
+/// The path of its files. The next path segment is a hash of their content.
 const ASSETS: &str = "/console/assets/";
 /// The bytes of a hash that identify a version of the files.
 const VERSION_BYTES: usize = 8;
@@ -29,7 +29,7 @@ const EMBEDDED: [(&str, &str, &[u8]); 6] = [
     ("licenses.txt", "text/plain; charset=utf-8", include_bytes!("../assets/licenses.txt")),
     ("yaml.js", "text/javascript; charset=utf-8", include_bytes!("../assets/yaml.js")),
 ];
-/// The page, which loads the others.
+/// The page, which loads the other files.
 const PAGE: &str = "index.html";
 
 /// A file of the console.
@@ -55,7 +55,7 @@ pub enum Found {
         /// True if each version of the file has its own path, so that this one can be cached forever.
         lasting: bool,
     },
-    /// The console has moved there.
+    /// The console is at this path instead.
     Moved(&'static str),
     /// There is no such file.
     Nothing,
@@ -67,7 +67,7 @@ impl File {
         Self { name, content_type, bytes, etag, compressed: OnceLock::new() }
     }
 
-    /// The content in gzip format, compressed once.
+    /// The content in gzip format. The first call compresses it.
     pub fn compressed(&self) -> Bytes {
         let compress = || {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -80,7 +80,7 @@ impl File {
 
 struct Files {
     all: Vec<File>,
-    /// The directory of this version.
+    /// The directory of this version in paths.
     directory: String,
 }
 
@@ -110,7 +110,7 @@ pub fn find(path: &str) -> Option<Found> {
     let (name, lasting) = match (path.strip_prefix(files.directory.as_str()), path.strip_prefix(ASSETS)) {
         (Some(name), _) => (name, true),
         (None, Some(name)) => (name, false),
-        // A path of the page, unless browsers request it by themselves.
+        // The page handles this path, unless it is a file that browsers request by themselves.
         (None, None) if !below.contains('.') || below.contains('/') => (PAGE, false),
         (None, None) => return Some(Found::Nothing),
     };

@@ -1,6 +1,8 @@
-//! A template of a controller with its tests: a config map for each `Greeting`, which ends after its time to live.
+//! A template of a controller with its tests: it keeps a ConfigMap for each `Greeting` until the greeting's time to
+//! live ends.
 //!
-//! `run` takes a client and a source of the time, so that tests give it a client with faults, a user with few rights, and a clock.
+//! `run` takes a client and a function that returns the time. So tests can pass a client with faults, a user with few
+//! rights, or a clock.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -35,7 +37,7 @@ struct GreetingStatus {
     text: String,
 }
 
-/// The surroundings of the controller.
+/// The values that the controller uses in every reconcile.
 struct Context {
     client: Client,
     now: Box<dyn Fn() -> SystemTime + Send + Sync>,
@@ -78,7 +80,7 @@ async fn reconcile(greeting: Arc<Greeting>, context: Arc<Context>) -> Result<Act
     Ok(left.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// The rest of the time to live, if there is one.
+/// The remaining time to live, if the greeting has one.
 fn left(greeting: &Greeting, now: SystemTime) -> Option<Duration> {
     let ttl = Duration::from_secs(greeting.spec.ttl_seconds?.into());
     let created = SystemTime::from(greeting.meta().creation_timestamp.as_ref()?.0);
@@ -101,7 +103,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A server with the definition, and a user with the rights that the controller needs.
+    /// Starts a server with the definition, and creates a user with the rights that the controller needs.
     async fn start() -> Result<(Keelson, User), Error> {
         let server = Keelson::start().await?;
         server.install::<Greeting>().await?;
@@ -119,7 +121,7 @@ mod tests {
         Api::default_namespaced(client).create(&PostParams::default(), &greeting).await.unwrap()
     }
 
-    /// Runs the controller until the objects are as they should be.
+    /// Runs the controller until the condition holds.
     async fn until<C: Future<Output = ()>, F: Future<Output = bool>>(controller: C, is_done: impl Fn() -> F) {
         let done = async {
             let deadline = Instant::now() + PATIENCE;
@@ -218,7 +220,7 @@ mod tests {
     async fn each_case_begins_with_the_same_state() {
         let (server, user) = start().await.unwrap();
         greet(server.client(), "dia", None).await;
-        // Forks share what was prepared, and each has its own objects from then on.
+        // Both forks begin with the objects of the server. Later changes are separate.
         for fork in [server.fork().await.unwrap(), server.fork().await.unwrap()] {
             let mut config = user.config();
             config.cluster_url = fork.url().parse().unwrap();

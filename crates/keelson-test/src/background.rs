@@ -1,6 +1,6 @@
-//! A thread with a runtime of its own, for work that must not depend on the runtime of a test.
+//! A thread with its own runtime, for work that must not depend on the runtime of a test.
 //!
-//! It begins with the first work and ends with its owner. Work that is not done by then is dropped.
+//! The thread starts with the first task and ends with its owner. Unfinished tasks are then dropped.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -41,7 +41,7 @@ impl Running {
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("keelson-test".to_owned()).spawn(move || {
-            // Ends with a message or with the sender.
+            // Ends when a message arrives or the sender is dropped.
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         })?;
@@ -53,7 +53,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has ended too.
+            // An error means that the thread panicked; it has ended in either case.
             let _ = thread.join();
         }
     }

@@ -1,6 +1,6 @@
 //! The settings of a server before its start.
 //!
-//! They have the same meaning in both forms. A setting that only one form knows says so.
+//! They have the same meaning in both forms of a server. A setting that only one form supports says so.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::keelson::Keelson;
 
-/// The variable with the path of a binary, which takes the place of the server in this process.
+/// The environment variable with the path of a `keelson` binary. If it is set, the server is a child process.
 const BINARY: &str = "KEELSON_BIN";
 
 /// The form of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
-    /// In the process of the test, on threads of its own.
+    /// A server in the process of the test, on its own threads.
     #[cfg(feature = "embedded")]
     Embedded,
-    /// A child process of this program.
+    /// A child process that runs this program.
     #[cfg(feature = "process")]
     Process(PathBuf),
 }
@@ -34,37 +34,38 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Chooses the form. Without this call it is the binary of `KEELSON_BIN` if that is set, then a server in this process, then the
-    /// `keelson` on the path, as far as the features of this crate have them.
+    /// Chooses the form. By default it is the binary of `KEELSON_BIN` if that is set, which needs the feature
+    /// `process`. Otherwise it is a server in this process (feature `embedded`), or else the `keelson` on the path.
     #[must_use]
     pub fn form(mut self, form: Form) -> Self {
         self.form = Some(form);
         self
     }
 
-    /// The controllers that run, as `--controllers` has them: `*`, names, and `-name` for those that do not. All run without this
-    /// call, and none with an empty text, as in envtest.
+    /// Sets the controllers that run, in the form of `--controllers`: `*`, names, and `-name` to exclude one. By
+    /// default all run. With an empty text none runs, as in envtest.
     #[must_use]
     pub fn controllers(mut self, controllers: &str) -> Self {
         self.controllers = Some(controllers.to_owned());
         self
     }
 
-    /// The time for which earlier states can be read: watches resume and lists continue. 5 minutes without this call.
+    /// Sets the time for which earlier states can be read, so that watches resume and lists continue. The default is 5
+    /// minutes.
     #[must_use]
     pub fn history(mut self, history: Duration) -> Self {
         self.history = Some(history);
         self
     }
 
-    /// Another argument of `keelson serve`. A server in this process refuses it.
+    /// Adds an argument of `keelson serve`. A server in this process rejects it.
     #[must_use]
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
     }
 
-    /// Starts the server, which is ready when this returns.
+    /// Starts the server and waits until it is ready.
     ///
     /// # Errors
     /// [`Error::Start`], with the reason.
@@ -94,7 +95,7 @@ impl Builder {
     }
 }
 
-/// The form where nothing chooses one.
+/// The form if neither the builder nor the environment sets one.
 #[cfg(feature = "embedded")]
 const fn default_form() -> Result<Form, Error> {
     Ok(Form::Embedded)

@@ -1,6 +1,7 @@
 //! A certificate signing request for a user and its groups (RFC 2986), with a new key.
 //!
-//! The name is written here, since a user of several groups has several organizations in it, which `rcgen` does not write.
+//! This module encodes the subject name itself, because `rcgen` does not write several organizations, one for each
+//! group.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,9 +15,9 @@ const OBJECT_ID: u8 = 0x06;
 const UTF8_STRING: u8 = 0x0c;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
-/// The attributes of a request, of which there are none.
+/// The tag of a request's attributes. The list is empty here.
 const ATTRIBUTES: u8 = 0xa0;
-/// 2.5.4.3 and 2.5.4.10, X.520.
+/// The OIDs 2.5.4.3 and 2.5.4.10 of X.520.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 /// RFC 5758, section 3.2.
@@ -58,7 +59,7 @@ fn name(user: &str, groups: &[String]) -> Vec<u8> {
     element(SEQUENCE, &parts.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// An element with its length in the shortest form (X.690).
+/// Encodes an element with its length in the shortest form (X.690).
 fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = vec![tag];

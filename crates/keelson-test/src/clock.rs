@@ -1,11 +1,12 @@
-//! The clock of a server in this process: the machine's time, and what a test has added to it.
+//! The clock of a server in this process: the machine's time plus the time by which a test has advanced it.
 //!
-//! The server reads it wherever it needs the time of day. Timers of the server, such as the interval of a controller, are not moved.
+//! The server uses it for every time of day. It does not affect timers of the server, such as the interval of a
+//! controller.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// A clock that runs with the machine's and can be advanced or stopped. Clones are the same clock.
+/// A clock that follows the machine's clock and can be advanced or stopped. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Arc<Mutex<Setting>>);
 
@@ -22,18 +23,19 @@ impl Clock {
         setting.stopped.unwrap_or_else(SystemTime::now) + setting.ahead
     }
 
-    /// Moves the clock forward. [`Keelson::advance`](crate::Keelson::advance) also removes the objects that expire by this.
+    /// Moves the clock forward. [`Keelson::advance`](crate::Keelson::advance) also removes the objects that have then
+    /// expired.
     pub fn advance(&self, by: Duration) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).ahead += by;
     }
 
-    /// Stops the clock: time passes only by [`advance`](Self::advance) from now on.
+    /// Stops the clock. From then on only [`advance`](Self::advance) moves it.
     pub fn stop(&self) {
         let mut setting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         setting.stopped.get_or_insert_with(SystemTime::now);
     }
 
-    /// A clock of its own that shows the same time.
+    /// An independent clock with the same time.
     #[cfg(feature = "embedded")]
     pub(crate) fn copied(&self) -> Self {
         Self(Arc::new(Mutex::new(*self.0.lock().unwrap_or_else(PoisonError::into_inner))))

@@ -1,6 +1,6 @@
-//! Definitions of custom resources: installed together, and waited for until their resources are served.
+//! Installs definitions of custom resources together, and waits until the server serves their resources.
 //!
-//! A definition is established before its resource is served everywhere, so the wait ends with a list that succeeds.
+//! A definition is established before its resource is served everywhere, so the wait ends with a successful list.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// The time for a definition to be established and served.
+/// The timeout until a definition is established and served.
 const LIMIT: Duration = Duration::from_secs(30);
-/// The pause between two looks.
+/// The interval of checks.
 const POLL: Duration = Duration::from_millis(2);
-/// The attempts to replace a definition that another client writes too.
+/// The number of attempts to replace a definition that another client also writes.
 const ATTEMPTS: usize = 5;
 
 pub(crate) async fn install(client: &Client, definitions: Vec<Value>) -> Result<(), Error> {
@@ -66,7 +66,7 @@ async fn established(client: &Client, name: &str, path: &str) -> Result<(), Erro
     }
 }
 
-/// Waits until the versions answer a list.
+/// Waits until a list of each served version does not return 404.
 async fn served(client: &Client, name: &str, spec: &Value) -> Result<(), Error> {
     let (group, plural) = (&spec["group"], &spec["names"]["plural"]);
     let (Some(group), Some(plural)) = (group.as_str(), plural.as_str()) else { return Ok(()) };
@@ -77,7 +77,7 @@ async fn served(client: &Client, name: &str, spec: &Value) -> Result<(), Error> 
         loop {
             match Endpoint::request(client, &format!("listing {name}"), Method::GET, &path, None).await {
                 Err(error) if error.is_code(404) && Instant::now() < deadline => tokio::time::sleep(POLL).await,
-                // A conversion webhook that is not there yet concerns the test, not the installation.
+                // Other errors, such as a missing conversion webhook, concern the test and not the installation.
                 Err(error) if !error.is_code(404) => break,
                 listed => break listed.map(drop)?,
             }

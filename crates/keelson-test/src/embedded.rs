@@ -1,7 +1,7 @@
-//! The server in this process: on threads of its own, with its objects in memory.
+//! The server in this process: it has its own threads, and its objects are in memory.
 //!
-//! It has a runtime of its own, so that it outlives the runtime of one test where several tests share it, and so that nothing of it is
-//! left when its thread has ended.
+//! Its own runtime lets it outlive the runtime of one test if several tests share it. All of its tasks end with its
+//! thread.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -16,21 +16,21 @@ use crate::builder::Builder;
 use crate::clock::Clock;
 use crate::error::Error;
 
-/// The threads of the runtime of one server.
+/// The number of runtime threads of one server.
 const THREADS: usize = 2;
-/// The time for requests in flight when a server is stopped.
+/// The time that requests in flight have to end when the server stops.
 const GRACE: Duration = Duration::from_millis(100);
-/// The time for idle clients to read the end of a server that is stopped.
+/// The time that idle clients have to close their connections when the server stops.
 const PARTING: Duration = Duration::from_millis(20);
-/// The time for a server to stop.
+/// The timeout for the stop of a server.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
-/// The time for work of a stopped server that can't be interrupted.
+/// The timeout for tasks of a stopped server that can't be interrupted.
 const LAST_GRACE: Duration = Duration::from_millis(500);
 
-/// The keys of the server itself: its identity and its address. A restore leaves them alone.
+/// The prefixes of keys that belong to the server itself: its identity and its address. A restore does not change them.
 const OWN_KEYS: [&str; 2] = ["/registry/leases/kube-system/keelson", "/registry/masterleases/"];
 
-/// All objects of a server at one moment. It shares memory with the server, and a clone costs nothing.
+/// All objects of a server at one moment. It shares memory with the server, and a clone copies no objects.
 #[derive(Clone)]
 pub struct Snapshot(MemorySnapshot);
 
@@ -51,9 +51,9 @@ pub(crate) struct Embedded {
 
 /// The thread of a server.
 struct Running {
-    /// Never used: the server ends when this is dropped.
+    /// No message is sent: dropping the sender ends the server.
     end: Option<oneshot::Sender<()>>,
-    /// Closed when the server has ended.
+    /// It is closed when the server has ended.
     ended: oneshot::Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
@@ -83,7 +83,7 @@ impl Embedded {
             let switches = Switches::parse(controllers.split(',').filter(|name| !name.is_empty()));
             config.controllers = switches.map_err(|error| Error::Argument(format!("the controllers: {error}")))?;
         }
-        // An alpha API of Kubernetes, off there too: nearly a hundred writes of each start.
+        // An alpha API of Kubernetes, which is off there too. It would add nearly a hundred writes to each start.
         config.registry.storage_version_api = false;
         config.history = settings.history.unwrap_or(config.history);
         Self::run(config, MemoryStore::new(), clock).await
@@ -104,7 +104,7 @@ impl Embedded {
         self.store.restore(&snapshot.0, |key| OWN_KEYS.iter().any(|own| key.as_str().starts_with(own)));
     }
 
-    /// Another server with the same keys, which begins with a snapshot.
+    /// Starts another server with the same keys and the objects of a snapshot.
     pub(crate) async fn fork(&self, snapshot: &Snapshot) -> Result<(Self, String), Error> {
         let clock = self.clock.copied();
         let config = Config {
@@ -116,17 +116,17 @@ impl Embedded {
         Self::run(config, MemoryStore::from_snapshot(&snapshot.0), clock).await
     }
 
-    /// Moves the clock forward and removes what has expired.
+    /// Moves the clock forward and removes expired objects.
     pub(crate) async fn advance(&self, by: Duration) -> Result<(), Error> {
         self.clock.advance(by);
         let expired = self.store.expire(self.clock.now()).await;
         expired.map(drop).map_err(|error| Error::Argument(format!("removing expired objects: {error}")))
     }
 
-    /// Ends the server, without holding the thread of the caller meanwhile.
+    /// Ends the server without blocking the caller's thread.
     pub(crate) async fn stop(mut self) {
         drop(self.running.end.take());
-        // The sender is never used: it goes with the thread.
+        // No message is sent: the thread drops the sender when it ends.
         let _ = (&mut self.running.ended).await;
     }
 }
@@ -165,7 +165,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// Runs a server until it is to end.
+/// Runs a server until `to_end` is closed.
 async fn serve(config: Config, ready: oneshot::Sender<Result<Started, String>>, to_end: oneshot::Receiver<()>) {
     let server = match Server::start(config).await {
         Ok(server) => server,
@@ -180,10 +180,11 @@ async fn serve(config: Config, ready: oneshot::Sender<Result<Started, String>>, 
         Some(fault) => Err(fault),
     };
     if ready.send(told).is_ok() {
-        // Ends with the sender, which is never used.
+        // Ends when the sender is dropped, since no message is sent.
         let _ = to_end.await;
     }
-    // In order, so that the port is closed when this returns. What does not end in time goes with the runtime.
+    // An orderly shutdown closes the port before this function returns. Tasks that exceed the timeout end with the
+    // runtime.
     let _ = tokio::time::timeout(STOP_LIMIT, server.shutdown()).await;
 }
 
@@ -191,7 +192,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has ended too.
+            // An error means that the thread panicked; it has ended in either case.
             let _ = thread.join();
         }
     }

@@ -1,6 +1,7 @@
-//! A way to a server: its address, its authority, and the credentials of one user.
+//! The connection data of a server: its address, its authority, and the credentials of one user.
 //!
-//! It is a kubeconfig, from which clients and files are made. Requests of this crate itself go through [`Endpoint::request`].
+//! It is a kubeconfig, from which clients and files are made. The requests of this crate itself use
+//! [`Endpoint::request`].
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -18,7 +19,7 @@ use crate::error::Error;
 pub(crate) struct Endpoint {
     kubeconfig: Kubeconfig,
     config: Config,
-    /// The kubeconfig on the disk, once it was requested. Removed with this.
+    /// The kubeconfig file, which is written on request. Dropping this value removes it.
     file: OnceLock<NamedTempFile>,
 }
 
@@ -32,12 +33,12 @@ impl Endpoint {
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await;
         let mut config = config.map_err(|error| Error::Start(format!("its kubeconfig: {error}")))?;
-        // Loopback needs no proxy, and a watch may be silent for long.
+        // Loopback needs no proxy, and a watch may have no events for a long time.
         (config.proxy_url, config.read_timeout) = (None, None);
         Ok(Self { kubeconfig, config, file: OnceLock::new() })
     }
 
-    /// The same server with other credentials.
+    /// The connection data of this server with other credentials.
     pub(crate) async fn with_credentials(&self, name: &str, credentials: AuthInfo) -> Result<Self, Error> {
         let mut kubeconfig = self.kubeconfig.clone();
         for user in &mut kubeconfig.auth_infos {
@@ -49,7 +50,7 @@ impl Endpoint {
         Self::new(kubeconfig).await
     }
 
-    /// The same credentials at another server.
+    /// The connection data of another server with these credentials.
     pub(crate) async fn at(&self, url: &str, authority: Option<String>) -> Result<Self, Error> {
         let mut kubeconfig = self.kubeconfig.clone();
         for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
@@ -70,18 +71,18 @@ impl Endpoint {
     }
 
     pub(crate) fn client(&self) -> Client {
-        // A configuration with other credentials would have been refused when this was made.
+        // The constructor has already rejected unusable credentials.
         Client::try_from(self.config.clone()).expect("the credentials of a test server are usable")
     }
 
-    /// A client that sends each request once, for requests whose failures are to be seen.
+    /// A client that sends each request once, for requests whose failures the test must see.
     pub(crate) fn client_without_retries(&self) -> Client {
         let mut config = self.config.clone();
         config.default_retry = false;
         Client::try_from(config).expect("the credentials of a test server are usable")
     }
 
-    /// The path of the kubeconfig, which is written at the first call.
+    /// The path of the kubeconfig file. The first call writes it.
     pub(crate) fn file(&self) -> Result<&Path, Error> {
         if let Some(file) = self.file.get() {
             return Ok(file.path());
@@ -95,7 +96,7 @@ impl Endpoint {
         Ok(self.file.get_or_init(|| file).path())
     }
 
-    /// Sends a request and returns the object of the response. `action` names it in errors.
+    /// Sends a request and returns the object of the response. `action` describes the request in errors.
     pub(crate) async fn request(
         client: &Client,
         action: &str,

@@ -1,6 +1,6 @@
-//! The failures of this crate: what was attempted, and why it failed.
+//! The errors of this crate: the attempted action and the reason of the failure.
 //!
-//! A failed request keeps the error of the client, so that a test can look at its status.
+//! The error of a failed request includes the client's error, so a test can examine its status.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server did not start. The text ends with the last lines of its log where it is a process.
+    /// The server did not start. For a child process the text ends with the last lines of its log.
     #[error("the server did not start: {0}")]
     Start(String),
     /// The server has ended.
     #[error("the server has ended")]
     Ended,
-    /// The server refused a request.
+    /// The server rejected a request.
     #[error("{action} failed: {source}")]
     Request {
-        /// The attempt, such as "creating the namespace a".
+        /// The attempted action, such as "creating the namespace a".
         action: String,
         /// The error of the client.
         source: Box<kube::Error>,
     },
-    /// The server did not reach a state in time.
+    /// The server did not reach a state before the timeout.
     #[error("{state} within {limit:?}")]
     Late {
         /// The missing state, such as "the definition widgets.example.com is not established".
@@ -30,16 +30,16 @@ pub enum Error {
         /// The time limit.
         limit: Duration,
     },
-    /// Only a server in the process of the test can do this.
+    /// Only a server in the process of the test supports this.
     #[error("{0} needs a server in this process (feature `embedded`, and no KEELSON_BIN)")]
     NeedsEmbedded(&'static str),
-    /// An argument can't be used.
+    /// An argument is invalid.
     #[error("{0}")]
     Argument(String),
-    /// A file or a socket failed.
+    /// An operation on a file or a socket failed.
     #[error("{action} failed: {source}")]
     Io {
-        /// The attempt, such as "writing the kubeconfig".
+        /// The attempted action, such as "writing the kubeconfig".
         action: String,
         /// The error of the system.
         source: std::io::Error,
@@ -57,7 +57,7 @@ impl Error {
         move |source| Self::Request { action, source: Box::new(source) }
     }
 
-    /// The status that the API server sent, if that was the failure.
+    /// The status of the API server's response, if the server rejected the request.
     pub fn status(&self) -> Option<&kube::core::Status> {
         match self {
             Self::Request { source, .. } => match &**source {

@@ -1,7 +1,7 @@
-//! Faults on request: another address of a server, in front of which a small layer delays, refuses and cuts.
+//! Fault injection: another address of a server, whose proxy delays requests, rejects them and cuts connections.
 //!
-//! Requests to the server itself are never affected, so a test looks at the truth while its controller has a bad day. The layer works with
-//! every form of a server, since it only passes requests on.
+//! Requests to the server's own address are never affected. So a test sees the real state while its controller meets
+//! faults. The proxy works with every form of a server, since it only forwards requests.
 
 mod front;
 mod rules;
@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::keelson::Keelson;
 use crate::user::User;
 
-/// An address of a server at which requests fail on request.
+/// An address of a server at which a test can make requests fail.
 ///
 /// ```
 /// # use keelson_test::{Fault, Keelson};
@@ -42,7 +42,7 @@ pub struct Faults {
     front: Front,
 }
 
-/// The state of the layer, which its connections share.
+/// The state of the proxy, which its connections share.
 #[derive(Debug, Default)]
 pub(crate) struct Layer {
     rules: Rules,
@@ -57,12 +57,12 @@ impl Faults {
         Ok(Self { endpoint, layer, front })
     }
 
-    /// The address of the layer, `https://127.0.0.1:PORT`.
+    /// The address of the proxy, `https://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         self.endpoint.url()
     }
 
-    /// A client of the administrator that meets the faults.
+    /// A client of the administrator whose requests are subject to the faults.
     ///
     /// # Panics
     /// Outside of a tokio runtime, to which each client is bound.
@@ -70,12 +70,12 @@ impl Faults {
         self.endpoint.client()
     }
 
-    /// The configuration of that client.
+    /// The configuration of the client that [`client`](Self::client) returns.
     pub fn config(&self) -> Config {
         self.endpoint.config().clone()
     }
 
-    /// The path of a kubeconfig of the administrator for this address.
+    /// The path of a kubeconfig of the administrator for this address. The first call writes the file.
     ///
     /// # Errors
     /// [`Error::Io`] when it can't be written.
@@ -83,18 +83,19 @@ impl Faults {
         self.endpoint.file().map(Path::to_owned)
     }
 
-    /// The same user at this address, where it meets the faults.
+    /// The user at this address, subject to the faults.
     ///
     /// # Errors
-    /// None but those of unusable credentials, which a [`User`] does not have.
+    /// None except for unusable credentials, which a [`User`] does not have.
     pub async fn user(&self, user: &User) -> Result<User, Error> {
         Ok(User::at(user.name(), self.front.endpoint_of(user.endpoint(), user.name()).await?))
     }
 
-    /// Adds a fault, behind those that were added before. A request meets all latencies that match it, and the first other fault.
+    /// Adds a fault after the existing ones. A request is subject to all latencies that match it, and to the first
+    /// other fault.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a pattern that matches nothing, or beyond 1,000 faults.
+    /// [`Error::Argument`] for a pattern that can match nothing, or if there are already 1,000 faults.
     pub fn inject(&self, fault: Fault) -> Result<Injected, Error> {
         self.layer.rules.add(fault)
     }
@@ -104,12 +105,14 @@ impl Faults {
         self.layer.rules.clear();
     }
 
-    /// Cuts the open watches of a path, as a broken connection does. Returns their number. See [`Fault::path`] for patterns.
+    /// Cuts the open watches of a path, like a broken connection. Returns their number. See [`Fault::path`] for
+    /// patterns.
     pub fn drop_watches(&self, path: &str) -> usize {
         self.layer.watches.cut(path, Cut::Dropped)
     }
 
-    /// Ends the open watches of a path with an event of 410, as a server whose history was compacted does. Returns their number.
+    /// Ends the open watches of a path with an ERROR event of code 410, like a server after a compaction. Returns their
+    /// number.
     pub fn expire_watches(&self, path: &str) -> usize {
         self.layer.watches.cut(path, Cut::Expired)
     }

@@ -1,6 +1,7 @@
-//! The handle of a running server, and what a test does with it.
+//! The handle of a running server.
 //!
-//! Everything but the clock, snapshots and forks goes over the wire, so it works in both forms.
+//! Everything except for the clock, snapshots and forks uses requests over TLS, so it works with both forms of a
+//! server.
 
 use std::path::{Path, PathBuf};
 #[cfg(feature = "embedded")]
@@ -24,15 +25,16 @@ use crate::process::Process;
 use crate::user::UserBuilder;
 use crate::{definitions, namespace};
 
-/// A running server. It ends when this is dropped, also while the test panics.
+/// A running server. Dropping the handle ends the server, also while the test panics.
 ///
-/// Requests go to the server directly: [`client`](Self::client) is the administrator, who may do everything.
+/// [`client`](Self::client) returns a client of the administrator, who has all rights. It connects to the server
+/// directly.
 #[derive(Debug)]
 pub struct Keelson {
-    // ORDER: the background is dropped before the server, so that its work finds the server running or is gone.
+    // ORDER: the background is dropped before the server, so its tasks never run without the server.
     background: Background,
     endpoint: Endpoint,
-    /// True where the service account `default` appears in each namespace.
+    /// True if a controller creates the service account `default` in each namespace.
     has_accounts: bool,
     server: Running,
 }
@@ -57,7 +59,7 @@ impl std::fmt::Debug for Running {
 }
 
 impl Keelson {
-    /// Starts a server with the default settings. It is ready when this returns.
+    /// Starts a server with the default settings and waits until it is ready.
     ///
     /// # Errors
     /// [`Error::Start`], with the reason.
@@ -65,7 +67,7 @@ impl Keelson {
         Self::builder().start().await
     }
 
-    /// A server with other settings.
+    /// A builder for a server with other settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -96,7 +98,7 @@ impl Keelson {
         self.endpoint.url()
     }
 
-    /// The process of the server, where it is one of its own.
+    /// The process id of the server, if it is a child process.
     pub fn pid(&self) -> Option<u32> {
         match &self.server {
             #[cfg(feature = "embedded")]
@@ -114,13 +116,13 @@ impl Keelson {
         self.endpoint.client()
     }
 
-    /// The configuration of the administrator's client, to be changed before a client is made of it.
+    /// The configuration of the administrator's client, for changes before a client is made from it.
     pub fn config(&self) -> Config {
         self.endpoint.config().clone()
     }
 
-    /// The path of the administrator's kubeconfig, for programs other than the test. The file is written at the first call, and removed
-    /// with this handle.
+    /// The path of the administrator's kubeconfig, for other programs. The first call writes the file, and dropping
+    /// this handle removes it.
     ///
     /// # Errors
     /// [`Error::Io`] when it can't be written.
@@ -128,7 +130,7 @@ impl Keelson {
         self.endpoint.file().map(Path::to_owned)
     }
 
-    /// A user with no rights but those that the builder adds. Await the builder for the [`User`](crate::User).
+    /// A user that has only the rights added to the builder. Await the builder for the [`User`](crate::User).
     ///
     /// ```
     /// # use keelson_test::Keelson;
@@ -143,33 +145,35 @@ impl Keelson {
         UserBuilder::new(&self.endpoint, name)
     }
 
-    /// Installs the definition of a custom resource type, and waits until it is established. A definition of the name is replaced.
+    /// Installs the definition of a custom resource type, and waits until it is established. Replaces a definition of
+    /// the same name.
     ///
     /// # Errors
-    /// [`Error::Request`] when the server refuses it, [`Error::Late`] when it is not established in time.
+    /// [`Error::Request`] if the server rejects it, [`Error::Late`] if it is not established before the timeout.
     pub async fn install<K: CustomResourceExt>(&self) -> Result<(), Error> {
         let definition = serde_json::to_value(K::crd());
         let definition = definition.map_err(|error| Error::Argument(format!("{}: {error}", K::crd_name())))?;
         self.install_definitions([definition]).await
     }
 
-    /// Installs definitions, such as those of YAML files, and waits until all are established.
+    /// Installs definitions, for example from YAML files, and waits until all of them are established.
     ///
     /// # Errors
-    /// As those of [`install`](Self::install).
+    /// The errors of [`install`](Self::install).
     pub async fn install_definitions(&self, definitions: impl IntoIterator<Item = Value>) -> Result<(), Error> {
         definitions::install(&self.client(), definitions.into_iter().collect()).await
     }
 
-    /// A fresh namespace with a name of its own, which is deleted when the value is dropped.
+    /// Creates a namespace with a unique name. Dropping the value deletes the namespace.
     ///
     /// # Errors
-    /// [`Error::Request`] when the server refuses it.
+    /// [`Error::Request`] if the server rejects it.
     pub async fn namespace(&self) -> Result<Namespace<'_>, Error> {
         namespace::create(self, self.has_accounts).await
     }
 
-    /// Another address of this server, at which requests fail on request. The server itself is not affected.
+    /// Opens another address of this server, at which a test can make requests fail. The server's own address is not
+    /// affected.
     ///
     /// # Errors
     /// [`Error::Io`] when no port can be opened.
@@ -194,7 +198,7 @@ impl Keelson {
         }
     }
 
-    /// The clock of the server, for the code under test that compares times with it.
+    /// The clock of the server, for code under test that compares times with the server's.
     ///
     /// # Errors
     /// [`Error::NeedsEmbedded`] for a server that is a process.
@@ -203,8 +207,8 @@ impl Keelson {
         Ok(&self.in_process("a clock")?.clock)
     }
 
-    /// Moves the clock of the server forward, and removes the objects whose time to live has ended by then, such as events. Tokens and
-    /// certificates expire by it. Intervals of controllers are not shortened.
+    /// Moves the clock of the server forward, and removes the objects whose time to live has then ended, such as
+    /// events. Tokens and certificates expire by this clock. The intervals of controllers do not change.
     ///
     /// # Errors
     /// [`Error::NeedsEmbedded`] for a server that is a process.
@@ -213,7 +217,7 @@ impl Keelson {
         self.in_process("a clock")?.advance(by).await
     }
 
-    /// The objects of the server at this moment, all of them. The cost does not grow with their number.
+    /// Takes a snapshot of all objects of the server. The cost does not depend on their number.
     ///
     /// # Errors
     /// [`Error::NeedsEmbedded`] for a server that is a process.
@@ -222,8 +226,8 @@ impl Keelson {
         Ok(self.in_process("a snapshot")?.snapshot())
     }
 
-    /// Goes back to a snapshot. Clients see ordinary changes: objects that differ are updated, created or deleted, with their old
-    /// uids and with new resource versions, which never go back.
+    /// Restores a snapshot. Clients see ordinary changes: objects that differ are updated, created or deleted. They get
+    /// their old uids, and new resource versions, which never decrease.
     ///
     /// # Errors
     /// [`Error::NeedsEmbedded`] for a server that is a process.
@@ -233,10 +237,10 @@ impl Keelson {
         Ok(())
     }
 
-    /// Another server in this process that begins with the objects of this one, on a port of its own. Neither sees later changes of
-    /// the other. Credentials are the same: users and tokens of this server are valid there.
+    /// Starts another server in this process, on its own port, with the objects of this one. Neither server sees later
+    /// changes of the other. The fork accepts the same credentials: users and tokens of this server.
     ///
-    /// The history of the fork begins with it, so a watch can't resume there from an earlier resource version.
+    /// The history of the fork begins at its start, so a watch can't resume there from an earlier resource version.
     ///
     /// # Errors
     /// [`Error::NeedsEmbedded`] for a server that is a process.
@@ -246,7 +250,7 @@ impl Keelson {
         self.fork_from(&snapshot).await
     }
 
-    /// A fork that begins with an earlier snapshot of this server, or of one of its forks.
+    /// Starts a fork with the objects of an earlier snapshot of this server or of one of its forks.
     ///
     /// # Errors
     /// [`Error::NeedsEmbedded`] for a server that is a process.
@@ -256,7 +260,7 @@ impl Keelson {
         Self::of(Running::Embedded(Box::new(server)), &kubeconfig, self.has_accounts).await
     }
 
-    /// Ends the server. Dropping the handle does the same and holds its thread meanwhile.
+    /// Ends the server. Dropping the handle also does this, but blocks the thread meanwhile.
     pub async fn stop(self) {
         drop(self.background);
         match self.server {

@@ -1,7 +1,8 @@
-//! A Kubernetes API server in a line of a test.
+//! Starts a Kubernetes API server for a test in one line.
 //!
-//! [`Keelson::start`] returns a server that is ready. It runs in the process of the test (feature `embedded`), or as a child process
-//! (feature `process`). The server ends with its handle, also when the test panics, and leaves no process or file behind.
+//! [`Keelson::start`] returns a server that is ready. It runs in the process of the test (feature `embedded`), or as a
+//! child process (feature `process`). Dropping the handle ends the server, also when the test panics, and leaves no
+//! process or file.
 //!
 //! ```
 //! # async fn a_test() -> Result<(), Box<dyn std::error::Error>> {

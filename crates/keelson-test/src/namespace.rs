@@ -1,6 +1,6 @@
-//! A namespace for one test: a fresh name, and its deletion when the test ends.
+//! A namespace for one test: it has a unique name and is deleted when the test ends.
 //!
-//! So tests share a server and see nothing of each other.
+//! So tests can share a server without seeing each other's objects.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::error::Error;
 use crate::keelson::Keelson;
 
 const NAMESPACES: &str = "/api/v1/namespaces";
-/// The beginning of all names.
+/// The prefix of all names.
 const PREFIX: &str = "test-";
-/// The time for the service account `default` to appear. Pods are refused without it.
+/// The timeout until the service account `default` exists. Without it the server rejects pods.
 const ACCOUNT_LIMIT: Duration = Duration::from_secs(10);
-/// The time for the content of a namespace to be deleted.
+/// The timeout for the deletion of a namespace with its content.
 const DELETION_LIMIT: Duration = Duration::from_secs(30);
-/// The pause between two looks.
+/// The interval of checks.
 const POLL: Duration = Duration::from_millis(2);
 
-/// A namespace that is deleted with this value.
+/// A namespace. Dropping this value deletes it.
 #[derive(Debug)]
 pub struct Namespace<'s> {
     server: &'s Keelson,
@@ -54,14 +54,14 @@ impl Namespace<'_> {
     pub fn client(&self) -> Client {
         let mut config = self.server.config();
         config.default_namespace.clone_from(&self.name);
-        // Only the default namespace differs from a configuration that was used.
+        // Only the default namespace differs from the server's configuration, whose credentials are usable.
         Client::try_from(config).expect("the credentials of a test server are usable")
     }
 
-    /// Deletes the namespace and waits until it is gone. Dropping the value deletes it and does not wait.
+    /// Deletes the namespace and waits until it is gone. Dropping the value deletes it without waiting.
     ///
     /// # Errors
-    /// [`Error::Late`] where its content stays: no controller runs, or an object has a finalizer.
+    /// [`Error::Late`] if its content remains: no controller runs, or an object has a finalizer.
     pub async fn delete(mut self) -> Result<(), Error> {
         self.deleted = true;
         let (client, path) = (self.server.client(), format!("{NAMESPACES}/{}", self.name));
@@ -76,18 +76,18 @@ impl Drop for Namespace<'_> {
         if self.deleted {
             return;
         }
-        // Without a thread the namespace stays, and ends with the server.
+        // If no thread can be started, the namespace remains until the server ends.
         let Ok(handle) = self.server.background().handle() else { return };
         let (config, path) = (self.server.config(), format!("{NAMESPACES}/{}", self.name));
         handle.spawn(async move {
             let Ok(client) = Client::try_from(config) else { return };
-            // The server may be ending.
+            // The server may be stopping.
             let _ = Endpoint::request(&client, "deleting a namespace", Method::DELETE, &path, None).await;
         });
     }
 }
 
-/// Waits until an object exists, or does not.
+/// Waits until an object exists, or until it does not.
 async fn wait(client: &Client, path: &str, limit: Duration, exists: bool, state: &str) -> Result<(), Error> {
     let deadline = Instant::now() + limit;
     loop {

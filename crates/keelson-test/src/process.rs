@@ -1,6 +1,7 @@
 //! The server as a child process: the binary of `KEELSON_BIN`, or the `keelson` on the path.
 //!
-//! It ends with its handle by SIGTERM, and by itself when this process ends in any way. Its directory is its own and goes with it.
+//! Dropping the handle ends it with SIGTERM. It also ends by itself when this process ends in any way. Its data
+//! directory is temporary.
 
 use std::fmt;
 use std::fs::File;
@@ -16,13 +17,13 @@ use tokio::sync::oneshot;
 use crate::builder::Builder;
 use crate::error::Error;
 
-/// The time for the server to be ready.
+/// The timeout until the server is ready.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// The time for it to end in order, before it is killed.
+/// The time that the server has to stop in order before it is killed.
 const END_LIMIT: Duration = Duration::from_secs(5);
-/// The pause between two looks at an ending process.
+/// The interval of checks of a stopping process.
 const POLL: Duration = Duration::from_millis(1);
-/// The bytes at the end of its log that an error shows.
+/// The number of bytes from the end of the log that an error includes.
 const SHOWN_LOG_BYTES: u64 = 4096;
 
 /// A child process. Dropping it ends the process.
@@ -41,11 +42,11 @@ impl fmt::Debug for Process {
 impl Process {
     /// Starts a server. Returns it with its kubeconfig.
     pub(crate) async fn start(settings: &Builder, binary: &Path) -> Result<(Self, String), Error> {
-        // A file without a name: it is gone with its handles.
+        // The log is an unnamed file: the system removes it when its handles are closed.
         let log = tempfile::tempfile().map_err(Error::io("making a log file"))?;
         let to_log = log.try_clone().map_err(Error::io("making a log file"))?;
         let mut command = Command::new(binary);
-        // A server of a test has its settings from here alone.
+        // The settings of the server come only from the builder.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("KEELSON_")) {
             command.env_remove(name);
         }
@@ -77,7 +78,7 @@ impl Process {
         Ok((process, kubeconfig))
     }
 
-    /// The process, in which a debugger may look.
+    /// The process id, for example for a debugger.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -87,7 +88,7 @@ impl Process {
         let shown = self.log.metadata().map_or(0, |log| log.len().saturating_sub(SHOWN_LOG_BYTES));
         if self.log.seek(SeekFrom::Start(shown)).is_ok() {
             let mut bytes = Vec::new();
-            // A log that can't be read is no reason to hide the failure.
+            // An unreadable log must not hide the original failure.
             let _ = (&self.log).take(SHOWN_LOG_BYTES).read_to_end(&mut bytes);
             end = String::from_utf8_lossy(&bytes).into_owned();
         }
@@ -98,14 +99,14 @@ impl Process {
 /// The first line of the output, which the server prints when it is ready.
 async fn first_line(output: Option<ChildStdout>) -> Result<String, oneshot::error::RecvError> {
     let (told, line) = oneshot::channel();
-    // A thread, since a pipe of a child can't be waited for otherwise. It ends with the pipe.
+    // A thread, since no timeout applies to a read from a child's pipe. The thread ends with the pipe.
     std::thread::spawn(move || {
         let mut text = String::new();
         let Some(output) = output else { return };
         let mut output = BufReader::new(output);
         if output.read_line(&mut text).is_ok_and(|bytes| bytes > 0) {
             let _ = told.send(text);
-            // Keeps the pipe open and empty.
+            // Reads the rest, so that the pipe stays open and never fills.
             let _ = std::io::copy(&mut output, &mut std::io::sink());
         }
     });
@@ -118,7 +119,7 @@ impl Drop for Process {
             return;
         }
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself.
+            // The process may already have ended.
             let _ = kill_process(pid, Signal::TERM);
         }
         let deadline = Instant::now() + END_LIMIT;

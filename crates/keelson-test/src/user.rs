@@ -1,6 +1,7 @@
-//! Users of a server: a certificate with a name and groups, and the rights that a test gives them.
+//! Users of a server: a certificate with a name and groups, and the rights that a test grants them.
 //!
-//! Both come about as an administrator does it: a signing request that is approved, and roles with their bindings.
+//! Both are created as an administrator does it: an approved certificate signing request, and roles with their
+//! bindings.
 
 use std::future::IntoFuture;
 use std::path::{Path, PathBuf};
@@ -24,11 +25,11 @@ const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-/// The beginning of the names of roles and bindings.
+/// The prefix of the names of roles and bindings.
 const PREFIX: &str = "keelson-test-";
-/// The time for a certificate to be signed.
+/// The timeout for the signing of a certificate.
 const SIGNING_LIMIT: Duration = Duration::from_secs(30);
-/// The pause between two looks.
+/// The interval of checks.
 const POLL: Duration = Duration::from_millis(2);
 
 /// A user of a server.
@@ -52,12 +53,12 @@ impl User {
         self.endpoint.client()
     }
 
-    /// The configuration of that client.
+    /// The configuration of the client that [`client`](Self::client) returns.
     pub fn config(&self) -> Config {
         self.endpoint.config().clone()
     }
 
-    /// The path of the kubeconfig of this user. The file is written at the first call and removed with this value.
+    /// The path of this user's kubeconfig. The first call writes the file, and dropping this value removes it.
     ///
     /// # Errors
     /// [`Error::Io`] when it can't be written.
@@ -74,7 +75,7 @@ impl User {
     }
 }
 
-/// The groups and rights of a user. Await it for the [`User`].
+/// A builder for the groups and rights of a user. Await it for the [`User`].
 #[derive(Debug)]
 #[must_use = "a user is created when the builder is awaited"]
 pub struct UserBuilder<'s> {
@@ -84,19 +85,19 @@ pub struct UserBuilder<'s> {
     grants: Vec<Grant>,
 }
 
-/// A role that the user has.
+/// A role of the user.
 #[derive(Clone, Debug)]
 struct Grant {
     role: Role,
-    /// The namespaces in which the user has it, or all of them.
+    /// The namespaces of the role bindings; empty for a cluster role binding.
     namespaces: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
 enum Role {
-    /// A cluster role that exists.
+    /// An existing cluster role.
     Named(String),
-    /// A role that is created for this user.
+    /// A role that is created for this user with these rules.
     Rule(Value),
 }
 
@@ -105,26 +106,29 @@ impl<'s> UserBuilder<'s> {
         Self { server, name: name.to_owned(), groups: Vec::new(), grants: Vec::new() }
     }
 
-    /// Adds a group. Groups of the system, such as `system:masters`, may be refused by the signer.
+    /// Adds a group. The signer may reject system groups, such as `system:masters`.
     pub fn group(mut self, group: &str) -> Self {
         self.groups.push(group.to_owned());
         self
     }
 
-    /// Adds a right: verbs and resources, each separated by commas. A resource of a group is `deployments.apps`, a subresource
-    /// `pods/status`. It holds in all namespaces unless [`in_namespace`](Self::in_namespace) follows.
+    /// Grants verbs on resources, each separated by commas. Write `deployments.apps` for a resource of a group, and
+    /// `pods/status` for a subresource. The grant applies to all namespaces unless [`in_namespace`](Self::in_namespace)
+    /// follows.
     pub fn can(mut self, verbs: &str, resources: &str) -> Self {
         self.grants.push(Grant { role: Role::Rule(rules(verbs, resources)), namespaces: Vec::new() });
         self
     }
 
-    /// Adds a cluster role that exists, such as `view`. It holds in all namespaces unless [`in_namespace`](Self::in_namespace) follows.
+    /// Binds an existing cluster role, such as `view`. The binding applies to all namespaces unless
+    /// [`in_namespace`](Self::in_namespace) follows.
     pub fn role(mut self, cluster_role: &str) -> Self {
         self.grants.push(Grant { role: Role::Named(cluster_role.to_owned()), namespaces: Vec::new() });
         self
     }
 
-    /// Confines the last right to a namespace. Several calls name several namespaces. Without a right before, it does nothing.
+    /// Limits the last grant to a namespace. Several calls add several namespaces. Without an earlier grant, this does
+    /// nothing.
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         if let Some(last) = self.grants.last_mut() {
             last.namespaces.push(namespace.to_owned());
@@ -157,7 +161,7 @@ impl<'s> UserBuilder<'s> {
         ]}});
         Endpoint::request(client, &action, Method::PATCH, &format!("{path}/approval"), Some(&approval)).await?;
         let certificate = self.signed(client, &action, &path).await;
-        // The request has served its purpose. It ends with the server at the latest.
+        // The signing request is no longer needed. If the deletion fails, it ends with the server.
         let _ = Endpoint::request(client, &action, Method::DELETE, &path, None).await;
         Ok(AuthInfo {
             client_certificate_data: Some(certificate?),
@@ -166,7 +170,7 @@ impl<'s> UserBuilder<'s> {
         })
     }
 
-    /// The certificate in base64, as a kubeconfig has it.
+    /// The signed certificate in base64, in the form for a kubeconfig.
     async fn signed(&self, client: &Client, action: &str, path: &str) -> Result<String, Error> {
         let deadline = Instant::now() + SIGNING_LIMIT;
         loop {
@@ -228,13 +232,13 @@ impl Grant {
     }
 }
 
-/// The rules of a role, one for each resource.
+/// The policy rules of a role, one for each resource.
 fn rules(verbs: &str, resources: &str) -> Value {
     let parts =
         |text: &str| text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect();
     let (verbs, resources): (Vec<String>, Vec<String>) = (parts(verbs), parts(resources));
     let rule = |resource: &String| {
-        // A group stands behind the resource and before the subresource, as kubectl has it: `deployments.apps/scale`.
+        // The group follows the resource and precedes the subresource, as in kubectl: `deployments.apps/scale`.
         let (named, subresource) =
             resource.split_once('/').map_or((&**resource, None), |(named, sub)| (named, Some(sub)));
         let (plural, group) = named.split_once('.').unwrap_or((named, ""));

@@ -1,7 +1,8 @@
-//! Measures the cost of forwarding requests to an aggregated server: a small get, sent to the server itself and through keelson by
-//! turns, and a stream of some gigabytes, with the memory of the process. Prints a table.
+//! Measures the cost of forwarding requests to an aggregated server. A small get is sent in turn to the server itself
+//! and through keelson, and so is a stream of some gigabytes, with the memory of the process. Prints a table.
 //!
-//! `cargo run --release -p keelson --example proxying`. Client, server and aggregated server share the process and its processors.
+//! Run it with `cargo run --release -p keelson --example proxying`. Client, server and aggregated server share one
+//! process.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement prints, and stops where it can't go on")]
 
@@ -29,7 +30,7 @@ async fn answer(request: UpstreamRequest) -> Response<keelson_testkit::UpstreamB
     Response::new(BodyExt::boxed(StreamBody::new(frames)))
 }
 
-/// The median and the 99th percentile of one get after another.
+/// The median and the 99th percentile of consecutive gets.
 async fn gets(raw: &Raw, path: &str) -> (Duration, Duration) {
     let mut times = Vec::with_capacity(GETS);
     for _ in 0..GETS {
@@ -96,7 +97,7 @@ async fn register(raw: &Raw, upstream: &UpstreamServer) {
     let _ = raw.post("/api/v1/namespaces/agg/services", &service).await;
     let services = "/apis/apiregistration.k8s.io/v1/apiservices";
     let name = "v1.px.example.org";
-    // One of the server before; the condition of this one is found out anew.
+    // An APIService of an earlier server may exist; deleting it makes the server compute a new condition.
     raw.delete(format!("{services}/{name}")).await;
     let spec = json!({
         "group": "px.example.org", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,

@@ -1,6 +1,7 @@
-//! The command line. Every flag of `serve` has an environment variable too.
+//! The command line. Every flag of `serve` also has an environment variable.
 //!
-//! Values are checked here for their form. Their meaning, and their combinations, are checked where they are used.
+//! The parsers here check the form of values. Their meaning and their combinations are checked by the code that uses
+//! them.
 
 mod access;
 mod audit;
@@ -34,7 +35,7 @@ use kinds::{duration_or_never, list, list_of, some_duration, switch};
 pub(crate) use startup::{Output, WatchedProcess};
 pub(crate) use tools::{Demo, Doctor, PrintKubeconfig, PrintToken};
 
-/// More threads than processors are of no use, and no machine has more of these.
+/// More threads than processors bring no benefit, and no machine has more processors than this.
 const MAX_THREADS: i64 = 4096;
 
 /// A Kubernetes API server for very large collections.
@@ -51,19 +52,19 @@ impl Args {
         kinds::uniform(Self::command())
     }
 
-    /// Reads a command line, the name of the program first.
+    /// Parses a command line, which begins with the name of the program.
     ///
     /// # Errors
-    /// When it can't be read, or asks for help or the version.
+    /// When it is invalid, or requests help or the version.
     pub(crate) fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
         let matches = Self::definition().try_get_matches_from(line)?;
         Self::from_arg_matches(&matches)
     }
 
-    /// Reads a command line that a program made, and no environment variables.
+    /// Parses a command line that a program made, and ignores environment variables.
     ///
     /// # Errors
-    /// When it can't be read.
+    /// When it is invalid.
     pub(crate) fn read_without_environment(line: Vec<String>) -> Result<Self, clap::Error> {
         let matches = kinds::without_environment(kinds::uniform(Self::command())).try_get_matches_from(line)?;
         Self::from_arg_matches(&matches)
@@ -221,7 +222,7 @@ pub(crate) struct Serve {
     pub(crate) startup: startup::Startup,
     /// Where to keep objects: sqlite:DIRECTORY (the data directory unless given), memory:, postgres://USER:PASSWORD@HOST/DATABASE
     /// or etcd://HOST:2379. Certificates and the kubeconfig live in the data directory in any case.
-    // Read later: what clap can't read it repeats, and this may hold a password.
+    // Parsed later: clap repeats an invalid value in its error, and this one may hold a password.
     #[arg(long, env = "KEELSON_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
     /// A file that holds the password for PostgreSQL, where the URL holds none. Without it PGPASSWORD, PGPASSFILE and ~/.pgpass are looked

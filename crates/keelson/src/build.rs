@@ -1,23 +1,23 @@
-//! The release and the commit of this program, as its build script found them.
+//! The release and the commit of this program, which the build script sets.
 //!
-//! Debug builds have no commit, and `--version` leaves it out.
+//! Debug builds have no commit, and `--version` omits it.
 
 use std::sync::LazyLock;
 
 use keelson_server::{Build, KUBERNETES_VERSION};
 
 const BUILD: Build = Build { commit: env!("KEELSON_COMMIT"), date: env!("KEELSON_COMMIT_DATE") };
-/// Characters of a commit that `--version` shows.
+/// The number of characters of the commit hash in `--version`.
 const SHORT_COMMIT: usize = 12;
 
 static VERSION: LazyLock<String> = LazyLock::new(|| described(BUILD));
 
-/// The text of `--version`: the release, the Kubernetes release whose API it has, the commit and its day.
+/// The text of `--version`: the release, the Kubernetes release whose API the server has, the commit and its date.
 pub(crate) fn version() -> &'static str {
     &VERSION
 }
 
-/// Has the servers of this process show the commit in `/version`.
+/// Puts the commit into the `/version` response of the servers in this process.
 pub(crate) fn publish() {
     BUILD.publish();
 }

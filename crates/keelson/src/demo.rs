@@ -1,7 +1,7 @@
-//! `keelson demo`: fills a server with a made-up cluster, so that lists, queries and the console have something to show.
+//! `keelson demo`: fills a server with a made-up cluster, so that lists, queries and the console have content.
 //!
-//! The cluster is the same for the same number of pods ([`cluster`]), and its objects are plain ones ([`objects`]) that are created by
-//! requests of an administrator. An object that exists is left as it is, so that a second run completes an interrupted one.
+//! A number of pods always gives the same cluster ([`cluster`]). Its objects ([`objects`]) are created by requests of
+//! an administrator. An existing object is not changed, so a second run completes an interrupted one.
 
 mod cluster;
 mod objects;
@@ -20,11 +20,11 @@ use crate::args::Demo;
 use crate::output::{answer, note, note_over};
 use crate::user::Server;
 
-/// The number of requests at once.
+/// The number of concurrent requests.
 const AT_ONCE: usize = 32;
-/// The pause between two lines about the progress.
+/// The interval of progress lines.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// The longest wait for custom resources to be served.
+/// The longest wait until the server serves the custom resources.
 const SERVED: Duration = Duration::from_secs(30);
 const SERVED_POLL: Duration = Duration::from_millis(50);
 
@@ -64,7 +64,7 @@ async fn fill(client: &Client, pods: u32) -> anyhow::Result<()> {
     ))
 }
 
-/// Creates an object and writes its status. Returns false for one that exists.
+/// Creates an object and writes its status. Returns false if the object exists.
 async fn create(client: &Client, object: &Object) -> anyhow::Result<bool> {
     let failed = || format!("creating {} {}", object.kind, object.name);
     let made = match send(client, Method::POST, &object.collection, "application/json", Some(&object.body)).await {
@@ -80,7 +80,7 @@ async fn create(client: &Client, object: &Object) -> anyhow::Result<bool> {
     Ok(made)
 }
 
-/// Waits until the custom resources of the demo can be created.
+/// Waits until the server serves the custom resources of the demo.
 async fn served(client: &Client) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
@@ -125,7 +125,7 @@ async fn send(
     client.request(request.map_err(kube::Error::HttpError)?).await
 }
 
-/// The progress, in one line on a terminal and in lines elsewhere.
+/// The progress of the run: one line that is overwritten on a terminal, separate lines elsewhere.
 struct Progress {
     total: usize,
     made: usize,

@@ -1,30 +1,31 @@
-//! The number of files and connections that the process may have open.
+//! The number of files and connections that the process may open.
 //!
-//! A process often starts with a soft limit of 1,024 and may raise it to its hard limit. Connections get the descriptors that
-//! nothing else needs.
+//! A process often starts with a soft limit of 1,024 and may raise it to its hard limit. Client connections get all
+//! descriptors that have no other use.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The number of descriptors for other uses than client connections: the store's files and connections, certificates, the log.
+/// The number of descriptors for other uses than connections: the files and connections of the store, certificates, the
+/// log.
 const RESERVED: u64 = 256;
-/// Which part of the rest is for connections to others: webhooks and aggregated servers.
+/// The part of the other descriptors that outgoing connections get (one in so many): webhooks and aggregated servers.
 const OUTBOUND_PART: u64 = 4;
-/// The number of connections that are served in any case, so that a server with a low limit can report it.
+/// The number of connections that are allowed at any limit, so that a server with a low limit can still report it.
 const LEAST_CONNECTIONS: u64 = 16;
 
-/// The number of possible connections.
+/// The number of connections that the limit allows.
 pub(crate) struct Room {
-    /// Connections of clients.
+    /// Client connections.
     pub(crate) clients: usize,
     /// Outgoing connections.
     pub(crate) others: usize,
 }
 
-/// Raises the soft limit to the hard one. Returns how many connections there is room for.
+/// Raises the soft limit to the hard limit. Returns the number of possible connections.
 pub(crate) fn raise() -> Room {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
-    // A missing limit is reported as none.
+    // `None` is no limit.
     let most = if raised { maximum } else { current }.unwrap_or(u64::MAX);
     let rest = most.saturating_sub(RESERVED);
     let others = (rest / OUTBOUND_PART).max(LEAST_CONNECTIONS);

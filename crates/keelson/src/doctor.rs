@@ -1,6 +1,7 @@
-//! `keelson doctor`: looks at everything that a server needs, and says what is wrong and what to do about it. Changes nothing.
+//! `keelson doctor`: checks everything that a server needs, reports faults and their remedies, and changes nothing.
 //!
-//! Each check is a [`Finding`] with a state and, where something is wrong, the way out. The exit code is 1 where a check has failed.
+//! Each check is a [`Finding`] with a state, and a remedy if something is wrong. The exit code is 1 if a check has
+//! failed.
 
 mod directory;
 mod surroundings;
@@ -14,16 +15,16 @@ use serde_json::json;
 use crate::args::Doctor;
 use crate::output::answer;
 
-/// The state of what was looked at.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     Ok,
-    /// It works now and may not for long, or is not as it should be.
+    /// It works now, but may fail later or is not configured as it should be.
     Warning,
     Failed,
 }
 
-/// The result of one check.
+/// The report of one check.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     subject: &'static str,
@@ -82,7 +83,7 @@ impl Place {
     }
 }
 
-/// Looks at everything and prints what it finds.
+/// Runs all checks and prints their findings.
 ///
 /// # Errors
 /// When a check has failed.
@@ -101,7 +102,7 @@ pub(crate) fn run(settings: &Doctor) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A path as it is printed.
+/// A path in the form for messages.
 pub(super) fn shown(path: &Path) -> std::path::Display<'_> {
     path.display()
 }

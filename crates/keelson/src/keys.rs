@@ -1,7 +1,7 @@
 //! `keelson keys`: new keys for a rotation.
 //!
-//! Keys are written to new files that their owner alone can read. The operator puts them where a server reads them, as
-//! `docs/explanation/security.md` says.
+//! Keys are written to new files that only their owner can read. The operator moves them to the places from which a
+//! server reads them; see `docs/explanation/security.md`.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub(super) fn run(keys: Keys) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a private key and what is published of it beside each other.
+/// Writes a private key and its public part to two files with the same stem.
 fn write(stem: &Path, private: (&str, &str), public: (&str, &str)) -> anyhow::Result<()> {
     let file = |kind: &str| {
         let mut name = stem.as_os_str().to_owned();

@@ -1,7 +1,9 @@
-//! `kube-apiserver`: the server with the command line of kube-apiserver, for programs that start that one, such as envtest.
+//! `kube-apiserver`: keelson's server with the command line of kube-apiserver, for programs that start kube-apiserver,
+//! such as envtest.
 //!
-//! The program is this one under another name, or `keelson kube-apiserver`. Its flags are a table ([`flags`]) and become settings of
-//! `keelson serve` ([`own`]). No controllers run unless they are named, since kube-apiserver has none.
+//! It runs as `keelson kube-apiserver`, or when the executable is named `kube-apiserver`. The table [`flags`] has the
+//! flags, and [`own`] translates them into settings of `keelson serve`. Controllers run only if a flag names them,
+//! since kube-apiserver has none.
 
 mod etcd;
 mod flags;
@@ -18,7 +20,7 @@ use self::own::{Line, Own, Translated};
 use crate::output;
 use crate::private_file;
 
-/// Runs the program with these arguments, without the program's name.
+/// Runs the server with these arguments, which do not include the program's name.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned());
     let done = flags::read(arguments).map_err(anyhow::Error::msg).and_then(|given| {
@@ -52,7 +54,7 @@ fn serve(line: &Line) -> anyhow::Result<()> {
     crate::serve::run_noting(*serve, &notes)
 }
 
-/// Makes a serving certificate where kube-apiserver makes one.
+/// Makes a serving certificate in the case in which kube-apiserver makes one.
 fn make_pair(certificate: &Path, key: &Path, address: std::net::IpAddr) -> anyhow::Result<()> {
     let pair = keelson_server::serving_pair(&[address.to_string()])?;
     if let Some(directory) = certificate.parent() {

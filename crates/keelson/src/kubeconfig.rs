@@ -1,6 +1,7 @@
-//! `keelson kubeconfig`: the administrator's kubeconfig, for another place, under another name, or with another address of the server.
+//! `keelson kubeconfig`: copies the administrator's kubeconfig, with another address of the server or other names if
+//! requested.
 //!
-//! The file holds the administrator's private key. A file that is written is its owner's alone.
+//! The file holds the administrator's private key. Only the owner can read a file that this command writes.
 
 use anyhow::{Context as _, bail};
 use kube::config::Kubeconfig;
@@ -14,7 +15,7 @@ use crate::user::kubeconfig_of;
 /// Prints or writes the kubeconfig.
 ///
 /// # Errors
-/// When there is none, or the new one can't be written.
+/// When there is no kubeconfig, or the new one can't be written.
 pub(crate) fn run(settings: &PrintKubeconfig) -> anyhow::Result<()> {
     let file = kubeconfig_of(&settings.administrator);
     if !file.exists() {
@@ -39,7 +40,7 @@ pub(crate) fn run(settings: &PrintKubeconfig) -> anyhow::Result<()> {
     }
 }
 
-/// The file with another address, or other names. Certificate data is embedded already.
+/// The kubeconfig with another address or other names. Certificate data is already embedded.
 fn changed(mut config: Kubeconfig, settings: &PrintKubeconfig) -> anyhow::Result<String> {
     let current = config.current_context.clone().context("the file has no current context")?;
     config.contexts.retain(|context| context.name == current);
@@ -61,7 +62,7 @@ fn changed(mut config: Kubeconfig, settings: &PrintKubeconfig) -> anyhow::Result
         config.clusters.iter_mut().for_each(|it| it.name.clone_from(name));
         config.auth_infos.iter_mut().for_each(|it| it.name.clone_from(name));
     }
-    // JSON is YAML, and secrets stand in it as they are in the file.
+    // JSON is YAML. Secrets are written in plain text, as in the file.
     let value: Value = serde_json::to_value(&config).context("writing the kubeconfig")?;
     serde_json::to_string_pretty(&value).context("writing the kubeconfig")
 }

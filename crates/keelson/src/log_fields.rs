@@ -1,7 +1,7 @@
-//! Log fields as text, in which nothing that others sent can end a line or steer a terminal.
+//! Formats log fields as text. Data of other parties cannot end a line or control a terminal.
 //!
-//! Errors, names and reasons come from clients, webhooks and aggregated servers. Control characters and characters that reorder text
-//! are written as escapes, whichever way a value is formatted. The JSON format escapes by itself.
+//! Errors, names and reasons come from clients, webhooks and aggregated servers. Control characters and characters that
+//! reorder text are escaped, for every format of a value. The JSON log format escapes them by itself.
 
 use std::fmt::{self, Debug, Write};
 
@@ -10,7 +10,7 @@ use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
 
-/// The message of a log line: the one field that is written without its name.
+/// The message of a log line, the only field that is written without its name.
 const MESSAGE: &str = "message";
 
 /// Writes the fields of log lines and spans.
@@ -39,7 +39,7 @@ impl Line<'_> {
         let name = name.strip_prefix("r#").unwrap_or(name);
         match (name, self.writer.has_ansi_escapes()) {
             (MESSAGE, _) => {}
-            // The name in italics, the sign dimmed.
+            // The name is in italics, the `=` is dimmed.
             (_, true) => write!(self.writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m")?,
             (_, false) => write!(self.writer, "{name}=")?,
         }
@@ -63,7 +63,7 @@ impl Visit for Line<'_> {
     }
 }
 
-/// Writes text with escapes in place of what must not reach a log as it is.
+/// A writer that escapes control characters and characters that reorder text.
 struct Escaping<'w, W>(&'w mut W);
 
 impl<W: Write> Write for Escaping<'_, W> {

@@ -1,7 +1,7 @@
 //! The `keelson` command: a Kubernetes API server, and the tools for its store.
 //!
-//! It parses the command line and hands over; everything that a server is made of is in `keelson-server`. Under the names
-//! `kube-apiserver` and `etcd` it is a drop-in for these programs in tests.
+//! It parses the command line and calls `keelson-server`, which contains the server. Under the names `kube-apiserver`
+//! and `etcd` the executable replaces these programs in tests.
 
 mod args;
 mod build;
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the program whose name this one was given, if it is another's.
+/// Runs kube-apiserver or the stand-in for etcd if the executable has that name.
 fn by_name() -> Option<ExitCode> {
     let mut line = std::env::args_os();
     let program = PathBuf::from(line.next()?);
@@ -77,7 +77,7 @@ fn by_name() -> Option<ExitCode> {
     }
 }
 
-/// Help, or what is wrong with the command line, which may quote control characters of it.
+/// Prints the help, or the error of the command line, and escapes control characters that the error quotes.
 fn unread(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
@@ -86,12 +86,12 @@ fn unread(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// One line with all causes, and no backtrace: what went wrong here is for operators to mend.
+/// Prints an error with all its causes on one line, without a backtrace, since operators can mend these errors.
 fn complain(error: &anyhow::Error) {
     output::note(format_args!("keelson: {}", causes(error)));
 }
 
-/// An error and what has caused it, each said once: the text of some errors ends with their cause.
+/// An error and its causes. A cause is omitted if the text before ends with it, as some errors include their cause.
 fn causes(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

@@ -1,6 +1,7 @@
-//! `keelson completion` and `keelson man-pages`: the command line described for shells and for `man`.
+//! `keelson completion` and `keelson man-pages`: shell completions and man pages, generated from the command line's
+//! definition.
 //!
-//! Packages have both as files; `cargo xtask dist` runs these commands to make them.
+//! Packages contain both as files. `cargo xtask dist` runs these commands to make them.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -19,7 +20,7 @@ pub(crate) fn complete(shell: Shell) -> anyhow::Result<()> {
     std::io::stdout().lock().write_all(&completion(shell)).context("writing to standard output")
 }
 
-/// Writes a page for each command into a directory, and one for the plugin of kubectl.
+/// Writes a man page for each command into a directory, and one for the kubectl plugin.
 ///
 /// # Errors
 /// When a page can't be written.

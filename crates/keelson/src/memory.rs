@@ -1,19 +1,20 @@
 //! The memory that the process may use, and the number of watches that fit into it.
 //!
-//! Watches are the one thing that clients keep by the thousand, so their limit follows the memory of the machine or the container.
+//! Clients open thousands of watches and keep them open, so their limit is computed from the memory of the machine or
+//! the container.
 
 /// The file with the memory of the machine, in KiB.
 const MACHINE: &str = "/proc/meminfo";
 /// The file with the memory that a container may use, in bytes.
 const CONTAINER: &str = "/sys/fs/cgroup/memory.max";
-/// The part of it that watches may take: one in so many.
+/// The part of the memory that watches may use: one in so many.
 const WATCHES_PART: u64 = 4;
 /// The memory of a watch with its stream on a shared connection, in bytes.
 const WATCH_BYTES: u64 = 20 * 1024;
-/// The number of watches that there may be in any case.
+/// The number of watches that is allowed on every machine.
 const LEAST_WATCHES: u64 = 10_000;
 
-/// The number of watches for which there is memory; `None` if neither file can be read.
+/// The number of watches that fit into memory; `None` if neither file can be read.
 pub(crate) fn watches() -> Option<usize> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let watches = watches_within(limit(&read(MACHINE), &read(CONTAINER))?);
@@ -25,11 +26,11 @@ fn watches_within(bytes: u64) -> u64 {
     (bytes / WATCHES_PART / WATCH_BYTES).max(LEAST_WATCHES)
 }
 
-/// The memory of the process in bytes, by the text of the two files.
+/// The memory of the process in bytes, from the text of the two files.
 fn limit(machine: &str, container: &str) -> Option<u64> {
     let total = machine.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
     let total = total.and_then(|kib| kib.parse::<u64>().ok()).map(|kib| kib.saturating_mul(1024));
-    // Without a limit it says "max".
+    // The file contains `max` if there is no limit.
     let container = container.trim().parse().ok();
     total.into_iter().chain(container).min()
 }

@@ -1,7 +1,7 @@
 //! Output of the process: its log, and the lines of commands.
 //!
-//! A server outlives the readers of its log. If the log cannot be written, on a full disk or into a closed pipe, the line is lost
-//! and the server continues, so nothing here panics. A command whose result cannot be written fails.
+//! A server may outlive the readers of its log. If a line cannot be written, to a full disk or a closed pipe, it is
+//! lost and the server continues. So nothing here panics. A command whose result cannot be written fails.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use anyhow::Context as _;
 use keelson_meta::control_characters::{escaped_json, visible};
 
-/// Standard error, for the log: takes everything, and loses what can't be written.
+/// Standard error, for the log. Writes never fail; a line that cannot be written is lost.
 pub(crate) struct Log;
 
 impl Write for Log {
@@ -18,7 +18,7 @@ impl Write for Log {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // One lock for a line, so that lines of two threads do not mix.
+        // One lock for each line, so that lines of two threads do not mix.
         let _ = io::stderr().lock().write_all(bytes);
         Ok(())
     }
@@ -28,8 +28,8 @@ impl Write for Log {
     }
 }
 
-/// Standard error for a log in JSON, in which each write is a line. The format leaves some control characters as they are. They are escaped
-/// here.
+/// Standard error for a log in JSON, in which each write is a line. Escapes the control characters that the format
+/// leaves unescaped.
 pub(crate) struct JsonLog;
 
 impl Write for JsonLog {
@@ -51,13 +51,13 @@ pub(crate) fn note(line: impl fmt::Display) {
     let _ = Log.write_all(format!("{}\n", visible(&line.to_string())).as_bytes());
 }
 
-/// Writes a line to standard error in place of the last one, where that is a terminal.
+/// Writes a line to standard error that replaces the last one on a terminal.
 pub(crate) fn note_over(line: impl fmt::Display) {
-    // Back to the beginning of the line, what is there erased.
+    // Moves the cursor to the start of the line and erases the line.
     let _ = Log.write_all(format!("\r\x1b[2K{}", visible(&line.to_string())).as_bytes());
 }
 
-/// Writes a line to standard output; a failure is ignored.
+/// Writes a line to standard output and ignores a failure.
 pub(crate) fn announce(line: impl fmt::Display) {
     let _ = print(line);
 }

@@ -1,8 +1,8 @@
-//! The end of the process that started the server, as a reason to stop.
+//! Waits for the end of the process that started the server, as a reason to stop.
 //!
-//! The process is held by a descriptor (pidfd), which becomes readable when the whole process has ended, also after kill -9. The
-//! kernel's signal for this (`PR_SET_PDEATHSIG`) comes when the *thread* ends that started the child. Runtimes of Go, Node.js and Rust
-//! start children on threads that end early.
+//! A descriptor of the process (pidfd) becomes readable when the whole process has ended, also after kill -9. The
+//! kernel's signal for this (`PR_SET_PDEATHSIG`) comes when the *thread* that started the child ends. Runtimes of Go,
+//! Node.js and Rust start children on threads that end early.
 
 use std::os::fd::OwnedFd;
 
@@ -14,25 +14,25 @@ use tokio::io::unix::AsyncFd;
 
 use crate::args::WatchedProcess;
 
-/// A process whose end is waited for.
+/// A process whose end the server waits for.
 pub(crate) enum Parent {
     /// No process is watched.
     Unwatched,
-    /// It has ended already.
+    /// The process has already ended.
     Ended,
-    /// It runs, or has not been waited for.
+    /// The process ran when its descriptor was opened.
     Running(AsyncFd<OwnedFd>),
 }
 
 impl Parent {
-    /// Takes hold of the process.
+    /// Opens a descriptor of the process.
     ///
     /// # Errors
-    /// When the kernel offers no descriptor of it.
+    /// When the kernel returns no descriptor.
     pub(crate) fn of(watched: Option<WatchedProcess>) -> anyhow::Result<Self> {
         let pid = match watched {
             None | Some(WatchedProcess::Nothing) => return Ok(Self::Unwatched),
-            // The first process of a container has none.
+            // The first process of a container has no parent.
             Some(WatchedProcess::Parent) => match getppid() {
                 Some(parent) => parent,
                 None => return Ok(Self::Unwatched),
@@ -47,14 +47,14 @@ impl Parent {
             Err(Errno::SRCH) => return Ok(Self::Ended),
             Err(error) => return Err(error).context("watching the parent process"),
         };
-        // ORDER: after the descriptor. A PID that was the parent's before and after was the parent's in between.
+        // ORDER: after the descriptor is open. A PID that is the parent's before and after was the parent's in between.
         if watched == Some(WatchedProcess::Parent) && getppid() != Some(pid) {
             return Ok(Self::Ended);
         }
         registered(descriptor).map(Self::Running).context("watching the parent process")
     }
 
-    /// Waits until the process has ended; for ever where none is watched.
+    /// Waits until the process has ended; never returns if no process is watched.
     pub(crate) async fn ended(&self) {
         match self {
             Self::Unwatched => std::future::pending().await,

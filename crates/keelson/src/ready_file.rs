@@ -1,18 +1,19 @@
-//! The file that says where a server is once it is ready.
+//! The file that contains the server's URL once the server is ready.
 //!
-//! A reader finds no file or a whole one. A file of an earlier server is removed before the start, and the own one at the end.
+//! A reader finds no file or a complete one. The start removes the file of an earlier server, and the end removes the
+//! server's own.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// The file of a server that is ready; removed when this is dropped.
+/// The file of a server that is ready. Dropping it removes the file.
 pub(crate) struct ReadyFile(PathBuf);
 
 impl ReadyFile {
     /// Removes the file of an earlier server.
     ///
     /// # Errors
-    /// When there is one that can't be removed.
+    /// When the file exists and can't be removed.
     pub(crate) fn clear(path: &Path) -> std::io::Result<()> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -20,7 +21,7 @@ impl ReadyFile {
         }
     }
 
-    /// Writes the file in one step.
+    /// Writes the file atomically.
     ///
     /// # Errors
     /// When it can't be written.
@@ -35,7 +36,7 @@ impl ReadyFile {
 
 impl Drop for ReadyFile {
     fn drop(&mut self) {
-        // A file that stays names a server that does not answer.
+        // A file that remains would name a server that no longer runs.
         let _ = std::fs::remove_file(&self.0);
     }
 }

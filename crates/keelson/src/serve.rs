@@ -1,7 +1,7 @@
-//! `keelson serve`: from flags to a running server, until a signal stops it.
+//! `keelson serve`: turns flags into a running server and stops it at a signal.
 //!
-//! The first signal lets requests in flight end, and so does the end of the parent process where that is watched. A server that can't
-//! go on stops itself in the same way, and is ended after a while if that hangs.
+//! The first signal lets requests in flight end. So does the end of the parent process, if `--exit-with-parent` is set.
+//! A server that fails stops in the same way. If that takes too long, the process is ended.
 
 mod announcement;
 
@@ -31,22 +31,24 @@ use crate::ready_file::ReadyFile;
 use crate::shared_keys;
 use crate::storage_versions::StorageVersions;
 
-/// The time that a failed server may take to stop in order, and that a stopped one may take to end its remaining work, before the
+/// The time that a failed server has to stop in order, and that a stopped one has to end its remaining work, before the
 /// process is ended.
 const LAST_GRACE: Duration = Duration::from_secs(10);
 
-/// The time for idle clients of a server that keeps nothing to read its end: they are on this machine, and their test has ended.
+/// The time that idle clients have to close their connections to an ephemeral server. They run on this machine, and
+/// their test has ended.
 const EPHEMERAL_PARTING: Duration = Duration::from_millis(30);
 
 /// The smallest number of renewals within a lease.
 const RENEWALS_IN_A_LEASE: u32 = 3;
 
-/// Runs the server until SIGINT or SIGTERM, the end of the watched process, or until it can't go on.
+/// Runs the server until SIGINT or SIGTERM, the end of the watched process, or a failure of the server.
 pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
     run_noting(args, &[])
 }
 
-/// Runs a server that stands in for another program. It logs `notes` first: settings of that program without an effect here.
+/// Runs a server that replaces another program. It first logs `notes`: settings of that program that have no effect
+/// here.
 pub(crate) fn run_noting(args: Serve, notes: &[String]) -> anyhow::Result<()> {
     init_log(args.log_format, args.verbosity);
     for note in notes {
@@ -58,7 +60,7 @@ pub(crate) fn run_noting(args: Serve, notes: &[String]) -> anyhow::Result<()> {
     }
     let runtime = runtime.enable_all().build().context("starting threads")?;
     let served = runtime.block_on(serve(args));
-    // Abandoned work that cannot be interrupted must not delay the end.
+    // Abandoned work that cannot be interrupted must not delay the end of the process.
     runtime.shutdown_timeout(LAST_GRACE);
     served
 }
@@ -66,7 +68,7 @@ pub(crate) fn run_noting(args: Serve, notes: &[String]) -> anyhow::Result<()> {
 /// The directory for keys and the kubeconfig.
 struct DataDirectory {
     path: PathBuf,
-    /// Removes it at the end.
+    /// The drop of this value removes the temporary directory.
     _temporary: Option<TempDir>,
 }
 
@@ -83,7 +85,7 @@ impl DataDirectory {
 }
 
 async fn serve(args: Serve) -> anyhow::Result<()> {
-    // ORDER: before the start, which leaves entries in the store that only an end in order removes.
+    // ORDER: before the start. The start writes entries to the store that only an orderly stop removes.
     let mut signals = Signals::listen(Parent::of(args.startup.exit_with_parent)?)?;
     let directory = DataDirectory::of(&args)?;
     let data_dir = directory.path.clone();
@@ -136,7 +138,7 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     }
 }
 
-/// Starts the server; `None` where a signal comes before it serves.
+/// Starts the server; `None` if a signal arrives before the server is started.
 async fn start(config: Config, signals: &mut Signals) -> anyhow::Result<Option<RunningServer>> {
     let told = CancellationToken::new();
     let mut starting = pin!(Server::start_unless(config, told.clone().cancelled_owned()));
@@ -144,7 +146,8 @@ async fn start(config: Config, signals: &mut Signals) -> anyhow::Result<Option<R
         started = &mut starting => return started,
         () = signals.received() => told.cancel(),
     }
-    // It has begun nothing, or is about to take its place among others, from which it has to be taken again.
+    // The start has written nothing yet, or is about to register the server, and the shutdown then removes that
+    // registration.
     match tokio::time::timeout(LAST_GRACE, starting).await.context("the start could not be broken off in time")?? {
         Some(server) => server.shutdown().await,
         None => tracing::info!("stopped before the server was ready"),
@@ -152,7 +155,7 @@ async fn start(config: Config, signals: &mut Signals) -> anyhow::Result<Option<R
     Ok(None)
 }
 
-/// The requests to end: signals, and the end of the watched process.
+/// The requests to stop: signals, and the end of the watched process.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -175,9 +178,10 @@ impl Signals {
     }
 }
 
-/// Ends the process for good if stopping in order takes too long: what has died may be what the rest waits for.
+/// Ends the process if an orderly stop takes too long: the other tasks may wait for the one that failed.
 ///
-/// A thread of its own, since no thread of the runtime can be relied on. A store survives this as it survives kill -9.
+/// It uses a separate thread, since the threads of the runtime may be blocked. A store survives this as it survives
+/// kill -9.
 fn end_soon(why: String) {
     std::thread::spawn(move || {
         std::thread::sleep(LAST_GRACE);
@@ -221,7 +225,7 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
     Ok(registry)
 }
 
-/// The time for idle clients to read the end of the server.
+/// The time that idle clients have to close their connections after the stop.
 fn parting(is_ephemeral: bool) -> Duration {
     if is_ephemeral { EPHEMERAL_PARTING } else { Config::default().parting }
 }

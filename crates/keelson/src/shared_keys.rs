@@ -1,7 +1,7 @@
-//! `keelson serve --shared-keys-dir`: the keys that all servers on a store share, from a directory that is only read.
+//! `keelson serve --shared-keys-dir`: the keys that all servers on a store share, in a read-only directory.
 //!
-//! A secret that is mounted into a container is such a directory. Its files are copied into the data directory before the server reads
-//! its keys there, and replace those of an earlier start.
+//! An example is a Secret that is mounted into a container. The start copies the files into the data directory before
+//! the server reads its keys there. They replace the files of an earlier start.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 
 use crate::private_file;
 
-/// The files of the directory, all of which have to be there.
+/// The files of the directory. All of them must exist.
 const SHARED: [&str; 4] = ["ca.crt", "ca.key", "sa.key", "sa.pub"];
 
 /// Copies the keys into a data directory.
@@ -37,7 +37,7 @@ pub(crate) fn install(shared: &Path, data_dir: &Path) -> anyhow::Result<()> {
         }
         let writing = || format!("writing {}", file.display());
         let partial = own.join(format!("{name}.shared"));
-        // One is left where an earlier start ended in the middle.
+        // An interrupted start may have left a partial file.
         let _absent = fs::remove_file(&partial);
         private_file::write(&partial, &content).with_context(writing)?;
         fs::rename(&partial, &file).with_context(writing)?;

@@ -1,8 +1,8 @@
-//! `keelson storage`: backup, restore and verification of the embedded store, moving from one store to another, and the versions in which
-//! servers store what they have (`versions`).
+//! `keelson storage`: backup, restore and verification of the embedded store, copies between stores, and the storage
+//! versions of objects (`versions`).
 //!
-//! No server may run on the store meanwhile, except for a backup, which can be taken while one does, and for the versions, which a running
-//! server is asked for.
+//! No server may run on the store during these commands. There are two exceptions: a backup works while a server runs,
+//! and the versions come from a running server.
 
 mod versions;
 

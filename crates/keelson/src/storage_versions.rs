@@ -1,7 +1,7 @@
-//! The stored versions of built-in resources, from `--storage-version` and `--storage-version-file`.
+//! The storage versions of built-in resources, from `--storage-version` and `--storage-version-file`.
 //!
-//! The file is read again at SIGHUP, and a server then changes its versions without a restart. The command line takes precedence
-//! over the file.
+//! SIGHUP makes the server read the file again and change its versions without a restart. The command line takes
+//! precedence over the file.
 
 use std::convert::Infallible;
 use std::future;
@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use keelson_server::{RegistryConfig, RunningServer, catalogue};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The source of the versions.
+/// The settings of storage versions.
 pub(crate) struct StorageVersions {
     file: Option<PathBuf>,
     flags: Vec<String>,
@@ -22,19 +22,19 @@ impl StorageVersions {
         Self { file, flags }
     }
 
-    /// Reads them into a configuration, before there is a server.
+    /// Applies the settings to a configuration, before the server starts.
     ///
     /// # Errors
-    /// When the file can't be read, or a setting names what there is not.
+    /// When the file can't be read, or a setting names an unknown resource or version.
     pub(crate) fn read_into(&self, registry: &mut RegistryConfig) -> anyhow::Result<()> {
         let text = self.file.as_ref().map(|file| std::fs::read_to_string(file).with_context(|| reading(file)));
         self.parse_into(registry, &text.transpose()?.unwrap_or_default())
     }
 
-    /// Applies the file, if there is one, at each SIGHUP. An invalid file changes nothing.
+    /// Applies the file again at each SIGHUP. An invalid file changes nothing. Without a file this never returns.
     ///
     /// # Errors
-    /// The signal cannot be handled. It does not end otherwise.
+    /// When the signal handler can't be installed.
     pub(crate) async fn follow(&self, server: &RunningServer) -> anyhow::Result<Infallible> {
         let Some(file) = &self.file else { return future::pending().await };
         let mut hangups = signal(SignalKind::hangup()).context("listening for SIGHUP")?;

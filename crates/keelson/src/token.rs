@@ -1,6 +1,8 @@
-//! `keelson token`: a bearer token for a service account, for clients without certificates such as the console in a browser.
+//! `keelson token`: prints a bearer token of a service account, for clients without certificates such as the console in
+//! a browser.
 //!
-//! The account is made if it is absent, and a role is bound to it if one is named. Everything is requested of a running server.
+//! The command creates the account if it is absent, and binds a role to it if one is named. It sends all requests to a
+//! running server.
 
 use anyhow::{Context as _, bail};
 use http::Method;
@@ -10,7 +12,7 @@ use crate::args::PrintToken;
 use crate::output::{answer, note};
 use crate::user::{Server, escaped};
 
-/// The account of a command that names none, and its role.
+/// The default service account (namespace and name), and its cluster role.
 const ADMIN: (&str, &str, &str) = ("kube-system", "keelson-admin", "cluster-admin");
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const APPLY: &str = "application/apply-patch+yaml";
@@ -19,7 +21,7 @@ const MANAGER: &str = "keelson-token";
 /// Prints a token.
 ///
 /// # Errors
-/// When the server can't be reached or refuses.
+/// When the server can't be reached or rejects a request.
 pub(crate) fn run(settings: &PrintToken) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
     runtime.block_on(async {

@@ -1,7 +1,9 @@
-//! `keelson user create`: a user with a certificate, and the kubeconfig that it works with. `keelson user list`: those that were made.
+//! `keelson user create`: creates a user with a certificate, and its kubeconfig. `keelson user list`: lists the users
+//! created so.
 //!
-//! Everything is asked of a running server as any administrator would ask it: a certificate signing request, its approval, and a
-//! binding. The key never leaves this process but for the file, which its owner alone can read.
+//! The command sends the requests of any administrator to a running server: a certificate signing request, its
+//! approval, and a role binding. The private key leaves this process only in the kubeconfig, which only its owner can
+//! read.
 
 mod record;
 mod serving_names;
@@ -28,14 +30,14 @@ const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const MANAGER: &str = "keelson-user";
 /// The timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The time that the signer may take, and the interval of checks.
+/// The longest wait for the signer, and the interval of checks.
 const SIGNING: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Creates the user.
 ///
 /// # Errors
-/// The file exists, the server cannot be reached or refuses, or no controller signs.
+/// The file exists, the server cannot be reached or rejects a request, or no controller signs.
 pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
     runtime.block_on(async {
@@ -82,13 +84,13 @@ pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
 /// Lists the users.
 ///
 /// # Errors
-/// When the server can't be asked or refuses.
+/// When the server can't be reached or rejects the request.
 pub(super) fn list(settings: &UserList) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
     runtime.block_on(async { record::list(&Server::of(&settings.administrator).await?).await })
 }
 
-/// A server, as an administrator reaches it.
+/// A client of a server, with the credentials of an administrator.
 pub(crate) struct Server {
     client: Client,
     url: String,
@@ -134,7 +136,7 @@ impl Server {
         serde_json::from_str(&text).with_context(|| format!("{path}: the answer is no JSON"))
     }
 
-    /// The certificate, asked for and approved, and the name of the request.
+    /// Requests and approves a certificate. Returns the name of the request and the certificate.
     async fn certificate(&self, settings: &UserCreate, request_pem: String) -> anyhow::Result<(String, String)> {
         let mut spec = json!({
             "request": ByteString(request_pem.into_bytes()), "signerName": SIGNER, "usages": ["digital signature", "client auth"],
@@ -151,7 +153,7 @@ impl Server {
         let name = made["metadata"]["name"].as_str().unwrap_or_default();
         let path = format!("{REQUESTS}/{name}");
         let certificate = self.approved(&path).await;
-        // It has served its end, whichever that was.
+        // The signing request is no longer needed, whether it succeeded or failed.
         let _ = self.ask(Method::DELETE, &path, "", None).await;
         Ok((name.to_owned(), certificate?))
     }
@@ -184,7 +186,7 @@ impl Server {
         }
     }
 
-    /// Binds a cluster role, which may be bound already; says where.
+    /// Binds a cluster role to the user; an existing binding is no error. Returns a description of the place.
     async fn bind(&self, settings: &UserCreate, role: &str) -> anyhow::Result<String> {
         let name = format!("{}:{role}", settings.name);
         let (kind, place, told) = match settings.namespace.as_ref().filter(|_| !settings.all_namespaces) {
@@ -206,7 +208,7 @@ impl Server {
     }
 }
 
-/// Warns where a client that goes to `url` would refuse the server's certificate.
+/// Warns if a client that connects to `url` would reject the server's certificate.
 fn warn_of_other_names(server: &Server, url: &str) -> anyhow::Result<()> {
     let (host, _) = serving_names::host_of(url).context("reading --server")?;
     match serving_names::other_names(&server.url, &server.ca_pem, &host) {
@@ -221,7 +223,7 @@ fn warn_of_other_names(server: &Server, url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The server's reason for a refusal, without the transport's.
+/// An error with only the server's message, if the server rejected the request.
 fn told_of(error: kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) => anyhow!("{}", status.message),
@@ -240,7 +242,7 @@ fn cluster_of(config: &kube::config::Kubeconfig) -> anyhow::Result<&Cluster> {
         .ok_or_else(|| anyhow!("it has no current context with a cluster"))
 }
 
-/// The certificates by which clients know the server; empty where the system's are meant.
+/// The authorities that clients trust for the server, in PEM; empty if the system's are used.
 fn ca_of(cluster: &Cluster) -> anyhow::Result<String> {
     if let Some(data) = &cluster.certificate_authority_data {
         let bytes: ByteString = serde_json::from_value(json!(data))?;
@@ -252,7 +254,7 @@ fn ca_of(cluster: &Cluster) -> anyhow::Result<String> {
     }
 }
 
-/// The kubeconfig of the user of the command.
+/// The path of the kubeconfig that the command uses.
 pub(crate) fn kubeconfig_of(settings: &Administrator) -> PathBuf {
     let of_server = settings.data_dir.join("kubeconfig");
     let named = || std::env::var_os("KUBECONFIG").filter(|file| !file.is_empty()).map(PathBuf::from);
@@ -263,13 +265,13 @@ pub(crate) fn kubeconfig_of(settings: &Administrator) -> PathBuf {
     }
 }
 
-/// The file of a user whose name may hold what paths are made of.
+/// The file name for a user. Characters that are unsafe in a path are replaced.
 fn file_of(user: &str) -> PathBuf {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '@') { c } else { '-' };
     PathBuf::from(format!("{}.kubeconfig", user.chars().map(safe).collect::<String>()))
 }
 
-/// A name as it stands in a path.
+/// A name in the form for a URL path.
 pub(crate) fn escaped(name: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),

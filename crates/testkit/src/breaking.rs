@@ -1,7 +1,8 @@
 //! A server whose connections break at a chosen point of a request, and that counts the requests.
 //!
 //! It writes HTTP/1.1 and HTTP/2 by hand, since no library sends a GOAWAY that excludes a stream it has read. A
-//! connection breaks on its second request, so that clients have kept it. Later connections answer all their requests.
+//! connection breaks on its second request, when the client already reuses it. Later connections answer all their
+//! requests.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -74,7 +75,7 @@ struct State {
 }
 
 impl State {
-    /// Counts a request with `earlier` requests before it on its connection. Returns true if the connection breaks on
+    /// Counts a request that follows `earlier` requests on its connection. Returns true if the connection must break on
     /// it.
     fn breaks(&self, earlier: usize) -> bool {
         self.requests.fetch_add(1, Ordering::SeqCst);

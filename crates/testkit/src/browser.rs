@@ -1,8 +1,8 @@
-//! A browser as a user operates it: opens pages, presses keys, clicks, and waits for content.
+//! Controls a browser as a user does: opens pages, presses keys, clicks, and waits for content.
 //!
-//! It speaks WebDriver (W3C, 2018), of which it needs so few commands that there is no client library. Pages are
-//! queried with JavaScript expressions. Nothing sleeps for a fixed time: each wait has a condition, and a limit that a
-//! slow machine meets.
+//! It uses WebDriver (W3C, 2018) without a client library, since the tests need few commands. JavaScript expressions
+//! read the page. Nothing sleeps for a fixed time: each wait has a condition, and a timeout that allows for slow
+//! machines.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser. `None` where this machine has none.
+    /// Starts a browser. `None` if this machine has none.
     ///
     /// # Panics
     /// It does not start.
@@ -188,7 +188,7 @@ impl Browser {
     /// A screenshot of the window, as PNG.
     ///
     /// # Panics
-    /// There is none.
+    /// The browser returns none.
     pub async fn screenshot(&self) -> Vec<u8> {
         let path = format!("/session/{}/screenshot", self.session);
         let picture = self.ask(Method::GET, &path, &Value::Null).await.unwrap_or_else(|error| panic!("{error}"));
@@ -202,7 +202,7 @@ impl Browser {
         severe.filter_map(|entry| Some(entry["message"].as_str()?.to_owned())).collect()
     }
 
-    /// The content of the page, for the report of a failure.
+    /// The content of the page, for failure messages.
     async fn shown(&self) -> String {
         let mut text = String::new();
         for expression in ["location.href", "document.body.innerText"] {
@@ -226,7 +226,7 @@ impl Browser {
         self.ask(Method::POST, &format!("/session/{}/{name}", self.session), arguments).await
     }
 
-    /// Sends a command to the driver, on a connection of its own.
+    /// Sends a command to the driver on a new connection.
     async fn ask(&self, method: Method, path: &str, body: &Value) -> Result<Value, String> {
         let asked = async {
             let stream = TcpStream::connect(("127.0.0.1", self.driver.port())).await?;

@@ -1,8 +1,8 @@
-//! A small controller manager, scheduler and kubelet in one, for tests that show a working cluster. It manages replica
-//! sets of deployments, pods of replica sets, pods that are bound, run and end, and budgets that count them.
+//! A small controller manager, scheduler and kubelet in one, for tests of a working cluster. It manages replica sets of
+//! deployments and pods of replica sets, binds, runs and ends pods, and counts pods for disruption budgets.
 //!
-//! It is an ordinary client. A watch only signals a change. A round then reads all objects, which includes the writes
-//! of earlier rounds, and moves each object one step. Rounds repeat until one changes nothing.
+//! It is an ordinary client. A watch event only signals that something changed. A round then reads all objects, which
+//! include the writes of earlier rounds, and moves each object one step. Rounds repeat until one changes nothing.
 
 mod api;
 mod budgets;
@@ -37,7 +37,7 @@ impl TestController {
             let changed = Notify::new();
             let watches = [BUDGETS, CLAIMS, DEPLOYMENTS, NODES, PODS, REPLICA_SETS, VOLUMES];
             let watched = try_join_all(watches.map(|kind| watch(&api, kind, &changed)));
-            // Both end only with an error, when the server is gone.
+            // Both futures end only with an error, when the server is gone.
             tokio::select! {
                 _ = watched => {}
                 _ = rounds(&api, &changed) => {}
@@ -55,7 +55,7 @@ impl Drop for TestController {
 
 async fn watch(api: &Api, kind: Kind, changed: &Notify) -> Result<()> {
     loop {
-        // A watch starts with existing objects, so nothing is missed between two.
+        // A watch begins with events for the existing objects, so a new watch misses no change.
         let mut events = api.watch(kind).await?;
         while events.next_chunk().await?.is_some() {
             changed.notify_one();
@@ -66,8 +66,8 @@ async fn watch(api: &Api, kind: Kind, changed: &Notify) -> Result<()> {
 async fn rounds(api: &Api, changed: &Notify) -> Result<()> {
     loop {
         changed.notified().await;
-        // ORDER: owners and budgets are read before the objects that they own and count, so that no count is older than
-        // its owner's.
+        // ORDER: owners and budgets are read before the pods that they own and count. So no list of pods is older than
+        // its owner.
         let budgets = api.list(BUDGETS).await?;
         let deployments = api.list(DEPLOYMENTS).await?;
         let sets = api.list(REPLICA_SETS).await?;

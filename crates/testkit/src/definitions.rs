@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// The path of definitions.
 pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A definition of namespaced objects of a kind, with these versions.
+/// A definition of a namespaced kind with these versions.
 pub fn definition(group: &str, plural: &str, kind: &str, versions: impl Into<Value>) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -22,7 +22,7 @@ pub fn definition(group: &str, plural: &str, kind: &str, versions: impl Into<Val
     })
 }
 
-/// A served version, stored if `stored`, with this schema of the whole object.
+/// A served version with this schema of the whole object. It is the storage version if `stored`.
 pub fn definition_version(name: &str, stored: bool, schema: impl Into<Value>) -> Value {
     json!({ "name": name, "served": true, "storage": stored, "schema": { "openAPIV3Schema": schema.into() } })
 }

@@ -67,7 +67,7 @@ impl Endpoint {
         Raw::new(&config)
     }
 
-    /// A kubectl command on this server. Await it to run it.
+    /// A kubectl command for this server. Await it to run it.
     pub fn kubectl<I>(&self, args: I) -> Kubectl
     where
         I: IntoIterator,

@@ -1,6 +1,6 @@
-//! An HTTPS server for calls of the server under test. The test provides its responses, valid and invalid.
+//! An HTTPS server for the webhook calls of the server under test. The test provides its responses, valid and invalid.
 //!
-//! Its certificate has any names, and an authority of its own signs it.
+//! Its certificate can have any names, and is signed by a separate authority.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub enum HookReply {
 type Handler = dyn Fn(HookRequest) -> BoxFuture<'static, HookReply> + Send + Sync;
 type Body = BoxBody<Bytes, std::io::Error>;
 
-/// A server for calls. Stops when dropped.
+/// A server for webhook calls. Stops when dropped.
 #[derive(Debug)]
 pub struct HookServer {
     addr: SocketAddr,
@@ -112,7 +112,7 @@ impl HookServer {
         Self::speaking(b"", listener, identity, answer)
     }
 
-    /// Serves this TLS protocol name; HTTP/1.1 for none.
+    /// Serves this ALPN protocol; HTTP/1.1 if it is empty.
     fn speaking<F: Future<Output = HookReply> + Send + 'static>(
         protocol: &'static [u8],
         listener: TcpListener,
@@ -128,7 +128,7 @@ impl HookServer {
             let connections = connections.clone();
             async move {
                 let acceptor = TlsAcceptor::from(tls);
-                // Dropped with the task, which ends all connections.
+                // The set is dropped with the task, which ends all connections.
                 let mut open = tokio::task::JoinSet::new();
                 while let Ok((stream, _)) = listener.accept().await {
                     connections.fetch_add(1, Ordering::SeqCst);
@@ -189,7 +189,7 @@ pub(crate) fn certificate(
     (vec![certificate.der().clone()], private, ca_pem)
 }
 
-/// The identity of a hook: its certificate with the key, and the authority. Another process gets it as a text.
+/// The identity of a hook: its certificate and key, and the authority. It can be sent to another process as text.
 pub(crate) struct HookIdentity {
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
@@ -235,7 +235,7 @@ impl HookIdentity {
 }
 
 async fn serve(acceptor: TlsAcceptor, stream: TcpStream, answer: Arc<Handler>) {
-    // Callers that reject the certificate end here.
+    // Clients that reject the certificate fail here.
     let Ok(secured) = acceptor.accept(stream).await else { return };
     let is_http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
     let asked = AtomicUsize::new(0);
@@ -270,7 +270,7 @@ async fn respond(request: Request<Incoming>, earlier: usize, answer: Arc<Handler
         HookReply::DiesInTheMiddle => {
             let begun = Ok(Frame::data(Bytes::from_static(b"{\"kind\":")));
             let end = Err(std::io::Error::other("the connection ends here"));
-            // The start is sent before the end is seen.
+            // The delay makes sure that the start is sent before the connection ends.
             let later = stream::once(async {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 end

@@ -1,8 +1,9 @@
-//! A hook server in a process of its own, which can be killed, stopped, and restarted at its address.
+//! A hook server in a separate process, which can be killed, stopped, and restarted at its address.
 //!
-//! The process is the test program again, running the one test that calls [`hook_process`]; that test does nothing
-//! among the others. So there is no program to build. Orders are lines on its input, reports are lines on its output,
-//! and it ends with its parent. A process in the state `waits` answers after its next order.
+//! The process is a second run of the test program that executes only the test that calls [`hook_process`]. In a normal
+//! run that test does nothing. So no further program has to be built. The process reads orders, one a line, from its
+//! input, and writes reports to its output. It ends with its parent. A process in the state `waits` answers after its
+//! next order.
 
 use std::env;
 use std::ffi::OsString;
@@ -26,14 +27,14 @@ use crate::hook::{HookIdentity, HookReply, HookRequest, HookServer};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The interval between attempts to bind the previous address.
 const BIND_EVERY: Duration = Duration::from_millis(20);
-/// The variable with the process's address and identity.
+/// The environment variable with the process's address and identity.
 const SETTINGS: &str = "KEELSON_TEST_HOOK_PROCESS";
-/// The prefix of its lines, which distinguishes them from those of the test program.
+/// The prefix of its output lines, which distinguishes them from other output of the test program.
 const MARK: &str = "hook: ";
-/// The order to answer no request before the next order, and then to answer by that.
+/// The order to hold requests until the next order, which then decides their responses.
 const WAITS: &str = "waits";
 
-/// A hook in a process of its own. Killed when dropped.
+/// A hook in a separate process. Killed when dropped.
 pub struct HookProcess {
     test: String,
     variables: Variables,
@@ -48,7 +49,7 @@ pub struct HookProcess {
 type Variables = Vec<(&'static str, OsString)>;
 
 impl HookProcess {
-    /// Runs a test of this program, by its full name, as the process. The test must call [`hook_process`].
+    /// Runs the test with this full name as the process. The test must call [`hook_process`].
     ///
     /// # Panics
     /// It does not listen within a minute.
@@ -109,7 +110,7 @@ impl HookProcess {
         while self.line().await != "asked" {}
     }
 
-    /// SIGKILL: connections break, and its address refuses new ones.
+    /// Kills the process (SIGKILL): connections break, and its address refuses new ones.
     ///
     /// # Panics
     /// It can't be killed.
@@ -125,7 +126,7 @@ impl HookProcess {
         let pid = self.child.id().expect("it runs").to_string();
         let sent = Command::new("kill").args([signal, &pid]).status().await;
         assert!(sent.is_ok_and(|status| status.success()), "cannot send a signal to process {pid}");
-        // The signal arrives at once, and the process stops soon.
+        // The process stops a moment after the signal.
         while signal == "-STOP" && !is_stopped(&pid) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -177,8 +178,8 @@ fn run(
     (child, orders, told)
 }
 
-/// Acts as the hook process until its input ends, if started as one; otherwise does nothing. `answer` gets the current
-/// order and the request.
+/// Runs the hook if this process was started as one, until its input ends. Otherwise does nothing. `answer` gets the
+/// current order and the request.
 ///
 /// # Panics
 /// An order is invalid.
@@ -190,7 +191,7 @@ pub async fn hook_process(answer: impl Fn(&str, &HookRequest) -> HookReply + Sen
     let answer = Arc::new(answer);
     let hook = HookServer::on(bind(addr.parse().expect("an address")).await, identity, move |request| {
         let (mut mood, answer) = (mood.clone(), answer.clone());
-        // The order at the time of the request counts.
+        // The order at the time of the request decides.
         let now = mood.borrow_and_update().clone();
         say("asked");
         async move {
@@ -209,14 +210,14 @@ pub async fn hook_process(answer: impl Fn(&str, &HookRequest) -> HookReply + Sen
     }
 }
 
-/// Writes a report to the parent, on a line of its own whatever precedes it.
+/// Writes a report to the parent. It begins a new line, since other output may precede it.
 fn say(what: &str) {
     let mut output = std::io::stdout().lock();
     let said = writeln!(output, "\n{MARK}{what}").and_then(|()| output.flush());
     said.expect("the parent process reads the reports");
 }
 
-/// Binds the address. A connection of another test may have the previous port for a moment.
+/// Binds the address. It retries, because a connection of another test may use the port for a moment.
 async fn bind(addr: SocketAddr) -> TcpListener {
     loop {
         match TcpListener::bind(addr).await {
@@ -227,7 +228,7 @@ async fn bind(addr: SocketAddr) -> TcpListener {
     }
 }
 
-/// Returns true if a process is stopped, according to the system (`proc(5)`), or if that is unknown.
+/// Returns true if `proc(5)` reports the process as stopped, or if its state is unknown.
 fn is_stopped(pid: &str) -> bool {
     let said = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     // The state follows the program's name, which is in brackets and may contain brackets.

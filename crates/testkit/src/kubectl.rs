@@ -1,7 +1,7 @@
-//! kubectl as a user runs it, on the server of a test.
+//! Runs kubectl as a user does, against the server of a test.
 //!
-//! `KEELSON_TEST_KUBECTL`, set by `cargo xtask test`, names the binary. Its caches are in a directory that lives as
-//! long as the command, so that no run sees the discovery of another server.
+//! `KEELSON_TEST_KUBECTL`, which `cargo xtask test` sets, is the path of the binary. Its cache directory exists only as
+//! long as the command, so no run uses the discovery documents of another server.
 
 use std::ffi::{OsStr, OsString};
 use std::future::{Future, IntoFuture};
@@ -16,13 +16,13 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 const VARIABLE: &str = "KEELSON_TEST_KUBECTL";
-/// Names kubectls of other releases, in the form of `PATH`.
+/// The variable with the paths of kubectls of other releases, in the form of `PATH`.
 const OTHERS: &str = "KEELSON_TEST_KUBECTLS";
 
 /// The longest wait for a command or its next line.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A command that is not running yet. Await it, or [`Kubectl::spawn`] it to read its output while it runs.
+/// A command that is not running yet. Await it, or call [`Kubectl::spawn`] to read its output while it runs.
 #[derive(Debug)]
 pub struct Kubectl {
     command: Command,
@@ -42,7 +42,7 @@ impl Kubectl {
         Self::make(binary().as_ref(), kubeconfig, &cache, home, args)
     }
 
-    /// A command of another program, with a cache that outlives it.
+    /// A command of another kubectl, with a cache that outlives it.
     pub(crate) fn other<I>(program: &Path, kubeconfig: &Path, cache: &Path, args: I) -> Self
     where
         I: IntoIterator,
@@ -80,7 +80,7 @@ impl Kubectl {
         self
     }
 
-    /// Starts the command, to be read line by line (`-w`).
+    /// Starts the command, whose output is read line by line (`-w`).
     ///
     /// # Panics
     /// It can't be started.
@@ -94,8 +94,8 @@ impl Kubectl {
         self.command.stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         let mut child = self.command.spawn().unwrap_or_else(|error| panic!("cannot start {}: {error}", self.line));
         if let (Some(text), Some(mut pipe)) = (self.stdin, child.stdin.take()) {
-            // A command that refuses its arguments closes the pipe early. Its own message says more than the broken
-            // pipe.
+            // A command that rejects its arguments closes the pipe early. Its own message is more useful than the error
+            // of the pipe.
             let _ = pipe.write_all(text.as_bytes()).await;
         }
         (child, self.line, self.home)
@@ -198,7 +198,7 @@ impl KubectlStream {
     }
 }
 
-/// The kubectls of other releases fetched by `cargo xtask test`. Reports if there are none.
+/// The kubectls of other releases that `cargo xtask test` has fetched. Prints a message if there are none.
 #[allow(clippy::print_stderr, reason = "reports the tests that did not run")]
 pub fn other_kubectls() -> Vec<PathBuf> {
     let named = std::env::var_os(OTHERS).filter(|named| !named.is_empty());

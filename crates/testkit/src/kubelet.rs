@@ -1,7 +1,7 @@
-//! A kubelet in the test: HTTPS with logs, commands, forwarded ports and metrics, over SPDY and websockets.
+//! A kubelet for tests: HTTPS with logs, commands, forwarded ports and metrics, over SPDY and websockets.
 //!
-//! It has no pods. The name of a pod says how it behaves (`KubeletDouble::start`). Commands are programs of the machine that runs the
-//! test.
+//! It has no pods. The name of the requested pod selects the behaviour (`KubeletDouble::start`). Commands are programs
+//! on the machine of the test.
 
 mod logs;
 mod sessions;
@@ -27,7 +27,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::UpstreamBody;
 use crate::hook::certificate;
 
-/// A request that a kubelet got.
+/// A request that the kubelet received.
 #[derive(Clone, Debug)]
 pub struct KubeletRequest {
     /// The method.
@@ -36,7 +36,7 @@ pub struct KubeletRequest {
     pub target: String,
     /// The header fields.
     pub headers: Vec<(String, String)>,
-    /// True if the client showed a certificate.
+    /// True if the client presented a certificate.
     pub has_certificate: bool,
 }
 
@@ -48,7 +48,7 @@ impl KubeletRequest {
     }
 }
 
-/// A kubelet. It ends when it is dropped, with its connections.
+/// A kubelet. Dropping it ends it and its connections.
 #[derive(Debug)]
 pub struct KubeletDouble {
     addr: SocketAddr,
@@ -66,19 +66,19 @@ struct Seen {
 }
 
 impl KubeletDouble {
-    /// A kubelet on the loopback address. Names of pods say how it behaves: `endless`, `silent`, `dying`, `huge`, `redirecting`, `broken`,
-    /// `missing`, and any other name for a pod with three lines of log.
+    /// Starts a kubelet on the loopback address. The name of a pod selects its behaviour: `endless`, `silent`, `dying`,
+    /// `huge`, `redirecting`, `broken` or `missing`. Any other pod has a log of three lines.
     ///
     /// # Panics
-    /// When it does not start.
+    /// It does not start.
     pub async fn start() -> Self {
         Self::at(Ipv4Addr::LOCALHOST.into()).await
     }
 
-    /// The same at another address of this machine.
+    /// Starts a kubelet at another address of this machine.
     ///
     /// # Panics
-    /// When it does not start.
+    /// It does not start.
     pub async fn at(address: IpAddr) -> Self {
         let params = CertificateParams::new(vec!["localhost".to_owned(), address.to_string()]).expect("names");
         let (chain, key, ca) = certificate(params);
@@ -109,13 +109,13 @@ impl KubeletDouble {
         Self { addr, ca, client, seen, serving }
     }
 
-    /// An address of this machine that is no loopback address, as nodes and pods have one.
+    /// An address of this machine outside of loopback, such as nodes and pods have.
     ///
     /// # Panics
-    /// When there is none.
+    /// The machine has none.
     pub fn outer_address() -> IpAddr {
         let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
-        // Nothing is sent: the system only chooses the address.
+        // Connecting sends no packet; the system only chooses the source address.
         socket.connect("192.0.2.1:9").expect("a route to other machines");
         let address = socket.local_addr().expect("an address").ip();
         assert!(!address.is_loopback(), "this machine has no address but the loopback address");
@@ -145,10 +145,10 @@ impl KubeletDouble {
         })
     }
 
-    /// The requests that it got.
+    /// The received requests.
     ///
     /// # Panics
-    /// When a request panicked.
+    /// A request handler panicked.
     pub fn requests(&self) -> Vec<KubeletRequest> {
         self.seen.requests.lock().expect("no request panics").clone()
     }
@@ -165,7 +165,7 @@ impl Drop for KubeletDouble {
     }
 }
 
-/// Counts a connection while it is open, and the session on it.
+/// Counts a connection, or the session on it, while it is open.
 struct Open(Arc<Seen>);
 
 impl Drop for Open {
@@ -175,7 +175,7 @@ impl Drop for Open {
 }
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
-    // Dropped with the task, which ends all connections.
+    // The set is dropped with the task, which ends all connections.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, seen) = (acceptor.clone(), seen.clone());
@@ -208,7 +208,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Arc<Seen>) {
     let _ = connection.with_upgrades().await;
 }
 
-/// The connection breaks.
+/// The error that breaks a connection.
 #[derive(Debug)]
 struct Broken;
 

@@ -1,7 +1,7 @@
 //! A kit for tests of a whole server: a server in this process or as a child, and its clients.
 //!
-//! A server starts on a free port with new certificates and speaks TLS as in production; nothing here bypasses the
-//! wire. Helpers panic with the request and the response, since all callers are tests.
+//! A server starts on a free port with new certificates. Requests use TLS as in production, and nothing here bypasses
+//! it. Helpers panic with the request and the response, since all callers are tests.
 
 mod breaking;
 mod browser;

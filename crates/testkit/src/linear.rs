@@ -65,7 +65,7 @@ impl Step {
         }
     }
 
-    /// Returns true if the step may never take effect, or long after its caller gave up.
+    /// Returns true if the step may never take effect, or take effect long after its caller gave up.
     const fn is_unknown(self) -> bool {
         matches!(self, Self::MaybeCreated(_) | Self::MaybeUpdated { .. } | Self::MaybeDeleted)
     }
@@ -154,12 +154,12 @@ pub fn check(key: &str, operations: &[Operation]) -> Result<(), NotLinearizable>
     Err(NotLinearizable { key: key.to_owned(), operations, explained })
 }
 
-/// The operations taken so far, and the resulting state.
+/// The operations in the order so far, and the resulting state.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Reached {
-    /// All operations before this one are taken, or may be left out.
+    /// All operations before this one are in the order, or are in `left_out`.
     first: usize,
-    /// The taken operations from `first` on, and the ones left out before it.
+    /// The operations from `first` on that are in the order, and the ones before it that are not.
     taken: Vec<usize>,
     left_out: Vec<usize>,
     state: Option<Content>,
@@ -277,7 +277,7 @@ mod tests {
             &[Created(1), Missing],
             &[Found(7)],
             &[Created(1), Deleted, Found(1)],
-            // A lost update, and one that should have been refused.
+            // A lost update, and a creation that should have been rejected.
             &[Created(1), Updated { expected: 1, content: 2 }, Updated { expected: 1, content: 3 }],
             &[Created(1), Created(2)],
             &[Created(1), Conflict { expected: 1 }],

@@ -1,7 +1,7 @@
-//! The `keelson` binary as a child process, for tests that need a process: kill -9, and a restart on its data.
+//! Runs the `keelson` binary as a child process, for tests that need a process: kill -9, and a restart on its data.
 //!
-//! A test passes `env!("CARGO_BIN_EXE_keelson")`, which cargo sets for tests of that crate. The child is killed when
-//! the handle is dropped. A restart reuses the first address, so that clients stay valid.
+//! A test passes `env!("CARGO_BIN_EXE_keelson")`, which cargo sets for tests of that crate. Dropping the handle kills
+//! the child. A restart reuses the first address, so existing clients stay valid.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -92,7 +92,7 @@ impl Deref for ProcessServer {
 }
 
 impl ProcessServer {
-    /// A builder for this binary, with a data directory of its own by default.
+    /// A builder for this binary. It uses a new data directory by default.
     pub fn builder(binary: impl Into<PathBuf>) -> ProcessServerBuilder {
         ProcessServerBuilder { binary: binary.into(), args: Vec::new(), env: Vec::new(), data: None }
     }
@@ -112,7 +112,7 @@ impl ProcessServer {
         self.launch.log()
     }
 
-    /// kill -9: nothing is flushed or closed.
+    /// Kills the process with SIGKILL. It flushes and closes nothing.
     ///
     /// # Panics
     /// It can't be killed.
@@ -186,7 +186,7 @@ impl Launch {
     }
 
     fn spawn(&self, bind: &str) -> Result<Child> {
-        // The file of an earlier start names an earlier port. This start writes its own once it listens.
+        // The kubeconfig of an earlier start has an earlier port. This start writes a new one once it listens.
         match std::fs::remove_file(self.kubeconfig()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
@@ -215,7 +215,7 @@ impl Launch {
         }
     }
 
-    /// The endpoint, once its kubeconfig is written and it is ready.
+    /// Returns the endpoint if its kubeconfig is written and the server is ready.
     async fn ask(&self) -> Option<Endpoint> {
         if !self.kubeconfig().exists() {
             return None;

@@ -1,6 +1,6 @@
-//! A raw HTTP client: no retries, no decoding, every header visible.
+//! A raw HTTP client: no retries and no decoding, and all headers are visible.
 //!
-//! It keeps one connection with one request at a time. A clone opens its own, and a stream has its own.
+//! It keeps one connection with one request at a time. A clone opens a new connection, and so does a stream.
 
 mod answer;
 mod connection;
@@ -128,7 +128,7 @@ impl Raw {
         Call { raw: self.shared(), method, path: path.into(), headers: Vec::new(), body: Bytes::new() }
     }
 
-    /// A connection of its own for HTTP/1.1, for requests that no client sends.
+    /// Opens a new HTTP/1.1 connection, for requests that no client library sends.
     ///
     /// # Panics
     /// It can't be opened.
@@ -142,7 +142,7 @@ impl Raw {
     }
 }
 
-/// A request that is not sent yet. Await it for the whole response, or [`Call::stream`] it.
+/// A request that is not sent yet. Await it for the whole response, or call [`Call::stream`].
 #[derive(Debug)]
 pub struct Call {
     raw: Raw,
@@ -206,7 +206,7 @@ impl Call {
             .with_context(|| format!("{what} failed"))
     }
 
-    /// Sends the request on a connection of its own and returns after the response header.
+    /// Sends the request on a new connection and returns after the response header.
     ///
     /// # Panics
     /// The connection can't be opened, or there is no header within a minute.
@@ -214,7 +214,7 @@ impl Call {
         self.try_stream().await.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
-    /// As [`stream`](Self::stream), for servers that may be gone.
+    /// Does the same as [`stream`](Self::stream), for servers that may be gone.
     ///
     /// # Errors
     /// The connection can't be opened or breaks, or there is no header within a minute.

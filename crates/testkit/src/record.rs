@@ -22,13 +22,13 @@ use normalise::Names;
 use step::{Expected, Step};
 
 const UPDATE: &str = "KEELSON_UPDATE";
-/// The headers that a step without a response gets, where present.
+/// The headers that are recorded for a step without an expected response, if the response has them.
 const TELLING_HEADERS: [&str; 6] = ["content-type", "cache-control", "retry-after", "warning", "etag", "vary"];
 /// The prefix of named ETags, which may change with the content of their documents.
 const TAG_NAME: &str = "{tag";
 /// The beginning of the placeholder of a uid in a header.
 const UID_NAME: &str = "{uid";
-/// How long a step that waits for something pauses before it asks again.
+/// The pause between two attempts of a step that waits for something.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A server that a test runs in addition. In the record `{NAME}` is its address, `{NAME.port}` its port and `{NAME.ca}`
@@ -124,7 +124,7 @@ fn read(path: &Path) -> (String, Vec<Step>) {
     step::parse(&written).unwrap_or_else(|error| panic!("{}: {error:#}", path.display()))
 }
 
-/// Sends the step, repeatedly if it waits for something.
+/// Sends the step; repeats it if the step waits for a condition.
 async fn answered(raw: &crate::Raw, step: &Step, names: &Names) -> Answer {
     let Some(wanted) = &step.notes.until else { return send(raw, step, names).await };
     let until = async {
@@ -150,7 +150,7 @@ async fn send(raw: &crate::Raw, step: &Step, names: &Names) -> Answer {
     call.await
 }
 
-/// The response in the form of a record, with only the headers that the record chose.
+/// The response in the form of a record. It has only the headers that the record lists.
 fn expected_of(step: &Step, answer: &Answer, names: &mut Names) -> Expected {
     let body = names.normalise(&answer.text(), step.notes.only.as_deref());
     let chosen: Vec<&str> = match step.expected.headers.as_slice() {

@@ -15,8 +15,8 @@ use tempfile::TempDir;
 
 use crate::Endpoint;
 
-/// The controllers in a test's server. Left out are those that add objects to every namespace, count quotas, or rewrite
-/// objects in another encoding, so that a test finds only its own unchanged objects.
+/// The controllers in a test's server. Omitted are those that add objects to every namespace, count quotas, or rewrite
+/// objects in another encoding. So a test finds only its own unchanged objects.
 pub const CONTROLLERS: &str = "*,-resourcequota-controller,-root-ca-certificate-publisher-controller,\
                                -serviceaccount-controller,-storage-version-migrator-controller,\
                                -validatingadmissionpolicy-status-controller";
@@ -40,14 +40,14 @@ impl TestServerBuilder {
         self.directory.path()
     }
 
-    /// Uses this store, which other servers may share and which outlives them.
+    /// Uses this store. Other servers may share it, and it outlives them.
     #[must_use]
     pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {
         self.config.store = StoreConfig::Shared(store);
         self
     }
 
-    /// Sets how long past revisions can be read.
+    /// Sets the time for which past revisions can be read.
     #[must_use]
     pub fn history(mut self, history: Duration) -> Self {
         self.config.history = history;
@@ -81,7 +81,8 @@ impl TestServerBuilder {
         self.try_start().await.unwrap_or_else(|error| panic!("the server did not start: {error}"))
     }
 
-    /// Starts a server whose bootstrap objects can't be created: it answers when this returns, but may not be ready.
+    /// Starts a server whose bootstrap objects can't be created. The server answers when this returns, but may not be
+    /// ready.
     ///
     /// # Panics
     /// It does not start.
@@ -94,7 +95,7 @@ impl TestServerBuilder {
     /// Starts the server.
     ///
     /// # Errors
-    /// It does not start. The text is that for operators.
+    /// It does not start. The text is the message for operators.
     pub async fn try_start(self) -> Result<TestServer, String> {
         let (running, endpoint) = start(&self.config).await.map_err(|error| format!("{error:#}"))?;
         Ok(TestServer { running: Some(running), endpoint, config: self.config, directory: self.directory })
@@ -137,7 +138,7 @@ impl TestServer {
             store: StoreConfig::Memory,
             data_dir: Some(directory.path().to_path_buf()),
             controllers: Switches::parse(CONTROLLERS.split(',')).expect("they exist"),
-            // Pods without a service account would wait for one that no controller creates.
+            // Pods without a service account would wait for an account that no controller creates.
             admission: AdmissionPlugins::new(Vec::new(), vec!["ServiceAccount".to_owned()]).expect("it exists"),
             ..Config::default()
         };
@@ -149,7 +150,7 @@ impl TestServer {
         self.directory.path()
     }
 
-    /// The server itself, for access past the wire.
+    /// The server itself, for access other than by requests.
     ///
     /// # Panics
     /// It was stopped.
@@ -164,7 +165,7 @@ impl TestServer {
         }
     }
 
-    /// Waits until an essential task has died, and returns the operator's message.
+    /// Waits until an essential task has failed, and returns the message for operators.
     pub async fn failed(&self) -> String {
         match &self.running {
             Some(running) => running.failed().await.to_string(),

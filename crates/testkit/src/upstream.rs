@@ -1,7 +1,7 @@
-//! An aggregated API server in the test: HTTPS over HTTP/1.1 or HTTP/2. The test makes its responses, down to the
-//! bytes.
+//! An aggregated API server for tests: HTTPS over HTTP/1.1 or HTTP/2. The test provides its responses, byte for byte if
+//! needed.
 //!
-//! It accepts only front proxies with a certificate of the given authority. An authority of its own signs its
+//! It accepts only front proxies with a certificate of the given authority. A separate authority signs its own
 //! certificate.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -113,7 +113,7 @@ impl UpstreamServer {
             let open = open.clone();
             async move {
                 let acceptor = TlsAcceptor::from(Arc::new(tls));
-                // Dropped with the task, which ends all connections.
+                // The set is dropped with the task, which ends all connections.
                 let mut connections = tokio::task::JoinSet::new();
                 while let Ok((stream, _)) = listener.accept().await {
                     let (acceptor, answers, open) = (acceptor.clone(), answers.clone(), open.clone());

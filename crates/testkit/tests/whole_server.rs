@@ -1,6 +1,6 @@
 //! Tests of the kit: it drives a real server in every way that it offers.
 //!
-//! Elsewhere a fault of the kit would look like one of the server.
+//! In other tests a fault of the kit would look like a fault of the server.
 
 use keelson_testkit::{TestServer, check_records};
 use serde_json::json;

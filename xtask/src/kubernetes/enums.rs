@@ -1,6 +1,6 @@
 //! Writes the values of the types that Kubernetes publishes as enumerations (`crates/schema/facts/enums.txt`).
 //!
-//! An enumeration has a line for each version only where its versions differ.
+//! An enumeration has one line, or a line for each version if its versions differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -59,7 +59,7 @@ pub(crate) fn write(sources: &Sources, types: &BTreeSet<Id>) -> Result<String> {
     Ok(text)
 }
 
-/// The named types of text in a type.
+/// Collects the named text types in a type.
 fn text_types(sources: &Sources, expr: &Expr, names: &mut Vec<Id>) -> Result<()> {
     match expr {
         Expr::Pointer(inner) | Expr::List(inner) => text_types(sources, inner, names)?,

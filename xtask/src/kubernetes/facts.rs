@@ -1,7 +1,7 @@
 //! Writes the facts about the built-in types (`crates/schema/facts`).
 //!
-//! The kinds are those of `crates/schema/build/kinds.rs`; their types follow. Notes that no source of Kubernetes holds, such as
-//! `required=`, are kept from the file that is there.
+//! The kinds are those of `crates/schema/build/kinds.rs`, and the types are all that they refer to. Notes that are in
+//! no source of Kubernetes, such as `required=`, are kept from the existing file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use super::enums;
 use super::go::{self, Expr, Field, Type};
 use super::sources::{META, Placed, Sort, Sources, definitions, short};
 
-/// Types with a schema of their own, which have no facts.
+/// Types with a hand-written schema, which have no facts.
 const WHOLE: [&str; 11] = [
     "FieldsV1",
     "IntOrString",
@@ -31,7 +31,7 @@ const WHOLE: [&str; 11] = [
 const BESIDE: [(&str, &str); 4] =
     [(META, "DeleteOptions"), (META, "ListMeta"), (META, "WatchEvent"), ("k8s.io/apimachinery/pkg/version", "Info")];
 
-/// The files by name, with what is in them.
+/// The content of the files by name.
 pub(crate) type Files = BTreeMap<String, String>;
 
 /// Package and name of a type.
@@ -73,7 +73,7 @@ pub(crate) fn write(sources: &Sources, schema: &Path, release: &str) -> Result<F
     Ok(files)
 }
 
-/// The kinds of which `kinds.rs` collects the schemas.
+/// The kinds whose schemas `kinds.rs` collects.
 pub(super) fn roots(kinds: &str) -> Vec<Id> {
     let mut packages = HashMap::new();
     let mut roots = Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn roots(kinds: &str) -> Vec<Id> {
     roots
 }
 
-/// All structures that have facts and can be reached from the roots.
+/// All structures that have facts and that the roots refer to, directly or not.
 fn reached(sources: &Sources, roots: Vec<Id>) -> Result<BTreeSet<Id>> {
     let (mut reached, mut waiting) = (BTreeSet::new(), roots);
     while let Some((package, name)) = waiting.pop() {
@@ -124,7 +124,7 @@ fn names_in(sources: &Sources, expr: &Expr, names: &mut Vec<Id>) -> Result<()> {
     Ok(())
 }
 
-/// The file of a package: the folder of its group.
+/// The file of a package, named after the folder of its group.
 pub(super) fn file_of(package: &str) -> String {
     let group = package.split('/').rev().nth(1).unwrap_or_default();
     match group {
@@ -166,7 +166,7 @@ fn type_map(markers: &[String]) -> Option<&str> {
     go::marker(markers, "structType").or_else(|| go::marker(markers, "mapType"))
 }
 
-/// Go leaves no structure out for `omitempty`.
+/// Returns true if JSON omits the zero value. Go does not omit structures for `omitempty`.
 fn omits_zero(sources: &Sources, field: &Field) -> Result<bool> {
     Ok(field.json_has("omitzero") || (field.json_has("omitempty") && sources.sort(&field.expr)? != Sort::Struct))
 }
@@ -197,7 +197,7 @@ fn notes(sources: &Sources, placed: &Placed, kept: Option<&str>) -> Result<Strin
     Ok(notes.join(" "))
 }
 
-/// The value of `+default=`, in JSON. A reference names a constant of the field's type.
+/// The value of `+default=`, in JSON. A reference there names a constant of the field's type.
 fn default(sources: &Sources, field: &Field) -> Result<Option<String>> {
     let Some(default) = field.marker("default") else { return Ok(None) };
     let Some(constant) = default.strip_prefix("ref(").map(|rest| rest.trim_end_matches(')')) else {
@@ -230,7 +230,7 @@ fn union(found: &Type, fields: &[Placed]) -> Option<String> {
     Some(format!("{}({})", discriminator.map_or("", |found| found.field.json()), members.join(",")))
 }
 
-/// The type as errors of Go's decoder name it.
+/// The name of the type in errors of Go's decoder.
 fn spell(sources: &Sources, expr: &Expr) -> Result<String> {
     Ok(match expr {
         Expr::Pointer(inner) => format!("*{}", spell(sources, inner)?),
@@ -250,7 +250,7 @@ fn spell(sources: &Sources, expr: &Expr) -> Result<String> {
     })
 }
 
-/// The notes of a file that are kept by hand, by type and field.
+/// The hand-written notes of a file, by type and field.
 fn kept_notes(old: &str) -> HashMap<String, String> {
     let (mut kept, mut shown) = (HashMap::new(), "");
     for line in old.lines() {

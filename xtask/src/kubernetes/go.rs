@@ -1,20 +1,21 @@
-//! The types of a Go package: structures with their tags and markers, named types, and constants of named types.
+//! Parses the types of a Go package: structures with their tags and markers, named types, and constants of named types.
 //!
-//! Reads the subset of Go in which Kubernetes writes its API types: one declaration or field in a line. It knows nothing of Kubernetes.
+//! It parses the subset of Go in which Kubernetes writes its API types: one declaration or field on a line. It knows
+//! nothing of Kubernetes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// A type as a field names it.
+/// A type expression of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expr {
     Pointer(Box<Self>),
     List(Box<Self>),
     /// The key and the value.
     Map(Box<Self>, Box<Self>),
-    /// The package is empty for the types of the language.
+    /// The package is empty for Go's built-in types.
     Named {
         package: String,
         name: String,
@@ -32,16 +33,16 @@ pub(crate) struct Type {
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
     Struct(Vec<Field>),
-    /// A type of its own with the form of another.
+    /// A new type with the form of another.
     Named(Expr),
-    /// Another name of the same type.
+    /// Another name for the same type.
     Alias(Expr),
 }
 
 /// A field of a structure.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
-    /// The name in Go, which for an embedded structure is that of its type.
+    /// The name in Go. The name of an embedded structure is that of its type.
     pub(crate) go_name: String,
     pub(crate) embedded: bool,
     pub(crate) expr: Expr,
@@ -57,14 +58,15 @@ pub(crate) struct Package {
     pub(crate) constants: BTreeMap<String, Vec<String>>,
     /// The value of each text constant.
     pub(crate) values: HashMap<String, String>,
-    /// Constants of a named type that repeat one of another package: the type, the package and the name there.
+    /// Constants of a named type whose value is a constant of another package: the type, the package and the name
+    /// there.
     pub(crate) repeated: Vec<(String, String, String)>,
-    /// The release in which a version of a kind is no longer served, as major and minor.
+    /// The release in which a version of a kind is removed, as major and minor.
     pub(crate) removed: HashMap<String, (u32, u32)>,
 }
 
 impl Field {
-    /// The name in JSON; empty where the fields of the embedded structure belong to the structure around it.
+    /// The name in JSON; empty if the fields of an embedded structure are part of the outer structure.
     pub(crate) fn json(&self) -> &str {
         let tag = self.tags.get("json").map_or("", String::as_str);
         tag.split(',').next().unwrap_or_default()
@@ -74,7 +76,7 @@ impl Field {
         self.tags.get("json").is_some_and(|tag| tag.split(',').skip(1).any(|word| word == option))
     }
 
-    /// The number in protobuf.
+    /// The field number in protobuf.
     pub(crate) fn number(&self) -> Option<u32> {
         self.tags.get("protobuf")?.split(',').nth(1)?.parse().ok()
     }
@@ -91,7 +93,7 @@ pub(crate) fn marker<'a>(markers: &'a [String], name: &str) -> Option<&'a str> {
 }
 
 impl Package {
-    /// Reads the sources in a folder, except for tests and generated files.
+    /// Parses the sources in a folder, except for tests and generated files.
     ///
     /// # Errors
     /// The folder or one of its files cannot be read.
@@ -117,7 +119,7 @@ impl Package {
         Ok(package)
     }
 
-    /// `func (in *Kind) APILifecycleRemoved() (major, minor int) {`, and in the next line `return 1, 22`.
+    /// Parses `func (in *Kind) APILifecycleRemoved() (major, minor int) {` with `return 1, 22` in the next line.
     fn read_removals(&mut self, text: &str) {
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
@@ -136,12 +138,13 @@ impl Package {
     fn read_text(&mut self, text: &str, path: &str) {
         let mut reader =
             Reader { package: self, path, imports: HashMap::new(), markers: Vec::new(), place: Place::Top };
-        // A blank line parts a comment from what follows, except that markers above it still count, as for Go's generators.
+        // A blank line separates a comment from the next declaration. Markers above it still apply to that declaration,
+        // as in Go's generators.
         without_blocks(text).lines().for_each(|line| reader.line(line.trim()));
     }
 }
 
-/// The position of the reader in a file.
+/// The position of the parser in a file.
 enum Place {
     Top,
     Imports,
@@ -233,7 +236,7 @@ impl Reader<'_> {
         self.imports.insert(alias.to_owned(), path.to_owned());
     }
 
-    /// `Name Type = "value"` or `Name = Type("value")`.
+    /// Parses `Name Type = "value"` or `Name = Type("value")`.
     fn constant(&mut self, line: &str) {
         let Some((declared, value)) = line.split_once('=') else { return };
         let mut words = declared.split_whitespace();
@@ -258,7 +261,7 @@ impl Reader<'_> {
     }
 }
 
-/// A field, or `None` for a line that is none.
+/// Parses a field; `None` if the line is not a field.
 fn field(line: &str, markers: Vec<String>, imports: &HashMap<String, String>, path: &str) -> Option<Field> {
     let (declared, tags) = match line.split_once('`') {
         Some((declared, rest)) => (declared, rest.split('`').next().unwrap_or_default()),
@@ -277,7 +280,7 @@ fn field(line: &str, markers: Vec<String>, imports: &HashMap<String, String>, pa
     })
 }
 
-/// `key:"value" key:"value"`.
+/// Parses `key:"value" key:"value"`.
 fn read_tags(text: &str) -> HashMap<String, String> {
     let mut tags = HashMap::new();
     let mut rest = text;

@@ -1,6 +1,6 @@
 //! Writes the table of protobuf messages (`crates/protobuf/src/messages.txt`).
 //!
-//! The messages are those of the table that is there, as far as they still exist, and all that they refer to.
+//! The messages are those of the existing table, if the release still has them, and all messages to which they refer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,9 +10,9 @@ use anyhow::{Context as _, Result, bail};
 use super::go::{Expr, Field, Form, Type};
 use super::sources::{Sort, Sources, short};
 
-/// A section: its messages are of one package.
+/// A section of the table. Its messages are of one package.
 struct Section {
-    /// The line that opens it.
+    /// The first line of the section.
     head: String,
     package: String,
     messages: BTreeSet<String>,
@@ -34,7 +34,7 @@ pub(crate) fn write(sources: &Sources, old: &str, release: &str) -> Result<Strin
     Ok(text)
 }
 
-/// The sections of the table in their order, by their place in it and their name.
+/// The sections of the table, by position and name.
 fn sections(old: &str) -> Result<BTreeMap<(usize, String), Section>> {
     let mut sections: Vec<Section> = Vec::new();
     for line in old.lines() {
@@ -66,7 +66,7 @@ fn package_of(section: &str) -> String {
     }
 }
 
-/// Drops the messages that are gone, and adds those that others refer to.
+/// Removes messages that the release does not have, and adds those that others use.
 fn reach(sources: &Sources, sections: &mut BTreeMap<(usize, String), Section>) -> Result<()> {
     let mut waiting = Vec::new();
     for section in sections.values_mut() {
@@ -115,7 +115,7 @@ fn message_of(sources: &Sources, expr: &Expr) -> Result<Option<(String, String)>
     }
 }
 
-/// The forms of types whose bytes are no plain message.
+/// The table's forms of types whose bytes are not a plain message.
 fn special(name: &str) -> Option<&'static str> {
     Some(match name {
         "Time" => "Time",
@@ -147,7 +147,7 @@ fn write_message(sources: &Sources, section: &Section, name: &str, text: &mut St
     Ok(())
 }
 
-/// When JSON leaves the field out.
+/// The condition under which JSON omits the field.
 fn omission(sources: &Sources, field: &Field) -> Result<&'static str> {
     let is_struct = sources.sort(&field.expr)? == Sort::Struct;
     Ok(match (field.json_has("omitzero"), field.json_has("omitempty")) {

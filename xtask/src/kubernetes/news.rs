@@ -1,6 +1,6 @@
-//! Prints the parts of a release that the data files do not hold: new kinds, and rules of new fields.
+//! Prints the parts of a release that the data files do not contain: new kinds, and validation rules of new fields.
 //!
-//! A person adds them.
+//! A developer has to add them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use super::facts::Id;
 use super::go::Form;
 use super::sources::Sources;
 
-/// Groups whose objects are not served: bodies of webhooks, and versions that are only read.
+/// Groups whose objects are not served: bodies of webhooks, and versions that only exist for old objects.
 const NOT_SERVED: [&str; 4] = ["admission", "apidiscovery", "extensions", "imagepolicy"];
 
-/// Prints the kinds that are not served, and the fields by which files differ from those that are there.
+/// Prints the kinds that are not served, and the fields by which the new files differ from the existing ones.
 ///
 /// # Errors
 /// A source cannot be read.
@@ -86,7 +86,7 @@ fn packages(sources: &Sources) -> Result<Vec<String>> {
     Ok(packages)
 }
 
-/// The fields of a file of facts, each with its type: `v1.PodSpec hostUsers`. Tables of messages and values are read by line.
+/// The fields of a file of facts, each with its type: `v1.PodSpec.hostUsers`. Other tables have no such fields.
 fn fields(text: &str) -> BTreeSet<String> {
     let (mut fields, mut shown) = (BTreeSet::new(), String::new());
     for line in text.lines() {

@@ -1,6 +1,6 @@
 //! A checkout of the public sources of Kubernetes: the whole repository, or its published parts side by side.
 //!
-//! Resolves names of types over packages. It knows nothing of the files that are written.
+//! It resolves names of types across packages, and knows nothing of the written files.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::go::{Expr, Field, Form, Package, Type};
 
-/// The import path before which all packages of Kubernetes stand.
+/// The prefix of the import paths of all Kubernetes packages.
 const PREFIX: &str = "k8s.io/";
 pub(crate) const META: &str = "k8s.io/apimachinery/pkg/apis/meta/v1";
 
@@ -21,17 +21,17 @@ pub(crate) struct Sources {
     packages: RefCell<HashMap<String, Rc<Package>>>,
 }
 
-/// A field of a structure after its embedded structures were put in their places.
+/// A field of a structure, after the fields of embedded structures are moved to the outer one.
 pub(crate) struct Placed {
     pub(crate) field: Field,
-    /// The embedded structures around it, from the outermost one; `TypeMeta` is left out.
+    /// The embedded structures that contain it, from the outermost one, without `TypeMeta`.
     pub(crate) embedded_in: Vec<String>,
 }
 
-/// The sort of value that a type holds.
+/// The sort of value of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
-    /// A structure, also one with an encoding of its own, such as `Time`.
+    /// A structure. This includes structures with their own encoding, such as `Time`.
     Struct,
     Other,
 }
@@ -58,7 +58,7 @@ impl Sources {
         self.parts.join(package.strip_prefix(PREFIX).unwrap_or(package))
     }
 
-    /// The types of a package. One that the release does not have is empty.
+    /// The types of a package. It is empty if the release does not have the package.
     ///
     /// # Errors
     /// The package cannot be read.
@@ -72,7 +72,8 @@ impl Sources {
         Ok(read)
     }
 
-    /// The type with this name, or that of which it is an alias. `None` for types of the language and of packages outside of Kubernetes.
+    /// The type with this name; an alias is resolved. `None` for Go's built-in types and for packages outside of
+    /// Kubernetes.
     ///
     /// # Errors
     /// Its package cannot be read.
@@ -84,7 +85,7 @@ impl Sources {
         Ok(self.package(&package)?.types.get(&name).cloned())
     }
 
-    /// The package and the name of a type behind its aliases.
+    /// Resolves the aliases of a type. Returns the package and the name.
     ///
     /// # Errors
     /// A package cannot be read.
@@ -98,7 +99,8 @@ impl Sources {
         Ok((package.to_owned(), name.to_owned()))
     }
 
-    /// The fields of a structure as they are declared, also of a type of its own with the form of a structure. `None` for others.
+    /// The fields of a structure as declared. A named type with the form of a structure has fields too. `None` for
+    /// other types.
     ///
     /// # Errors
     /// A package cannot be read.
@@ -110,7 +112,7 @@ impl Sources {
         }
     }
 
-    /// Follows names of types that are no structures to the type behind them.
+    /// Resolves a named type that is no structure to its underlying type.
     ///
     /// # Errors
     /// A package cannot be read.
@@ -163,7 +165,7 @@ impl Sources {
     }
 }
 
-/// The name of a package's definitions in OpenAPI before their version: `io.k8s.api.core`.
+/// The prefix of a package's definitions in OpenAPI, without the version: `io.k8s.api.core`.
 pub(crate) fn definitions(package: &str) -> String {
     let path = package.strip_prefix(PREFIX).unwrap_or(package);
     let group = path.rsplit_once('/').map_or(path, |(group, _)| group);

@@ -72,7 +72,7 @@ pub(super) fn libraries_beside(directory: &Path) -> OsString {
     let is_machine = |path: &PathBuf| path.to_string_lossy().contains("-linux-gnu");
     let libs = directory.ancestors().map(|ancestor| ancestor.join("usr/lib")).find(|lib| lib.is_dir());
     let found = libs.map(|lib| below(&lib)).unwrap_or_default().into_iter().filter(is_machine);
-    // One library loads a part of its own from a system directory.
+    // One library loads parts from its own subdirectory.
     std::env::join_paths(found.flat_map(|lib| [lib.clone(), lib.join("pulseaudio")])).unwrap_or_default()
 }
 

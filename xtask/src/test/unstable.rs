@@ -1,4 +1,4 @@
-//! Failed tests, parsed from the output of `cargo test`, and repeated on their own.
+//! Finds failed tests in the output of `cargo test`, and repeats each of them alone.
 //!
 //! Hundreds of servers share a machine during a full run. On a slow one, a test that waits for several of them may fail
 //! without a fault. Such a test is repeated alone: it must pass every time, and is listed at the end, since it must be
@@ -12,7 +12,7 @@ use crate::run;
 
 /// The number of times that a failed test must pass alone.
 const PASSES: usize = 3;
-/// The most unstable tests of a run.
+/// The largest number of failed tests that are repeated.
 const MOST: usize = 5;
 
 /// The failed tests of a run, from the output so far.

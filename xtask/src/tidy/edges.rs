@@ -6,7 +6,7 @@
 use super::Finding;
 use crate::workspace::Member;
 
-/// What the crates of one layer may use in production code, lowest layer first.
+/// The crates that each crate may use in production code, by layer, lowest layer first.
 const ALLOWED: [(&str, &[&str]); 41] = [
     // pure: no IO, no clock, no threads
     ("meta", &[]),

@@ -4,9 +4,9 @@
 
 use super::Finding;
 
-/// The fewest lines. A shorter head only repeats the file's name.
+/// The fewest lines of a head. A shorter head only repeats the file's name.
 const SHORTEST: usize = 2;
-/// Starts of heads that leave the reader guessing.
+/// Openings of heads that do not name their subject.
 const RIDDLES: [&str; 12] = [
     "Who ",
     "Whom ",

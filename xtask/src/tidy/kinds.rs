@@ -1,9 +1,10 @@
-//! No production code compares the name of a resource or kind: behaviour for a kind hangs from its version in the
+//! No production code compares the name of a resource or kind: the behaviour of a kind belongs to its version in the
 //! surface.
 //!
-//! A custom resource may be called `bindings`, and must not be taken for the built-in one. So comparisons and patterns
-//! contain no plural or kind of a built-in resource, except in the crates that implement these kinds. The names come
-//! from the declarations. Listed files are exempt with a reason; a listed file without a comparison is a fault too.
+//! A custom resource may be called `bindings`, and must not be mistaken for the built-in one. So comparisons and
+//! patterns contain no plural or kind of a built-in resource, except in the crates that implement these kinds. The
+//! names come from the declarations. Listed files are exempt with a reason; a listed file without a comparison is a
+//! fault too.
 
 use std::collections::HashSet;
 

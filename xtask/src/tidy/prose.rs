@@ -1,7 +1,7 @@
 //! Banned forms of prose: they hide the subject of a sentence, or join several claims.
 //!
-//! The check covers every Markdown page; [`EXCEPTIONS`] names exempt pages with the reason. In the comments of Rust and TypeScript the
-//! number of places may only fall: [`MAX_IN_COMMENTS`].
+//! The check covers every Markdown page; [`EXCEPTIONS`] names exempt pages with the reason. In the comments of Rust and
+//! TypeScript the number of places may only fall: [`MAX_IN_COMMENTS`].
 
 use super::Finding;
 use crate::markdown::{Block, Kind, blocks, plain};
@@ -56,7 +56,7 @@ pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
 #[derive(Default)]
 pub(super) struct Comments {
     places: usize,
-    /// The first ones of the files read last.
+    /// The first finding of the last file that has one.
     last: Option<Finding>,
 }
 
@@ -90,7 +90,8 @@ fn comment_faults(source: &str) -> Vec<(usize, String)> {
     comments(source).into_iter().flat_map(faults).collect()
 }
 
-/// The paragraphs of the comments in a source with their first lines. Code between fences, headings and tables are left out.
+/// The paragraphs of the comments in a source with their first lines. Code between fences, headings and tables are
+/// omitted.
 fn comments(source: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let (mut continues, mut is_code) = (false, false);

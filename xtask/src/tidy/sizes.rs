@@ -8,9 +8,9 @@ use super::Finding;
 const FILE_AIM: usize = 400;
 const FILE_BOUND: usize = 600;
 const FUNCTION_BOUND: usize = 70;
-/// In columns. rustfmt formats code but not comments.
+/// The largest width of a comment, in columns. rustfmt formats code but not comments.
 const COMMENT_BOUND: usize = 140;
-/// A file's reason is near its top, a function's inside or directly above it.
+/// The prefix of a reason. A file's reason is near its top, a function's inside or directly above it.
 const REASON: &str = "// SIZE: ";
 const REASON_WITHIN: usize = 20;
 

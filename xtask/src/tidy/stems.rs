@@ -1,8 +1,8 @@
 //! One folder for each API group, with a file for each concern under the same name in every group.
 //!
-//! So a kind is added in one folder, and a concern is found by its name. Parts of a concern are below it. The core
-//! group has many kinds: there the parts are named after families of kinds. Shared modules are beside the groups and
-//! listed here.
+//! So a developer adds a kind in one folder, and finds a concern by its name. Parts of a concern are in a folder of its
+//! name. The core group has many kinds, so its parts are named after families of kinds. Shared modules are next to the
+//! groups and listed here.
 
 use std::collections::BTreeSet;
 

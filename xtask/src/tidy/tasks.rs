@@ -1,4 +1,4 @@
-//! Background tasks must start through `keelson-supervision`, so that none of them dies unnoticed.
+//! Background tasks must start through `keelson-supervision`, so that the end of each task is noticed.
 //!
 //! Production code starts no task or thread by itself, unless its file is listed here with the reason why the task
 //! needs no supervision.

@@ -4,7 +4,7 @@
 
 use super::Finding;
 
-/// Split in two halves, so that this file does not contain them.
+/// Each word is split into two parts, so that this file does not contain it.
 const FORBIDDEN: [(&str, &str, &str); 14] = [
     ("/wo", "rk/", "a path of one machine"),
     ("/ho", "me/", "a path of one machine"),

@@ -1,8 +1,9 @@
-//! Access control: the rate of a user with a role, relative to that of the same user under AlwaysAllow, and the same
-//! with each request audited at the level Metadata.
+//! Access control: the rate of a user with a role, relative to that of the same user under AlwaysAllow. A second pair
+//! of rows adds an audit event at the level Metadata to each request.
 //!
-//! Both sides are whole servers, alternating. They have the roles and bindings of a large cluster, mostly of other
-//! users. Creates are dominated by the store, so gets show the cost of a decision and of a request's two audit events.
+//! Both sides are whole servers, measured in turn. They have the roles and bindings of a large cluster, mostly of other
+//! users. The store dominates the cost of creates, so gets show the cost of a decision and of a request's two audit
+//! events.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -29,7 +30,7 @@ const READING: usize = 32;
 const ROUND: usize = 2_000;
 /// The duration of reads of each side in a round.
 const READ_TIME: Duration = Duration::from_millis(500);
-/// Odd and not a multiple of five, so that all are read before a repetition.
+/// It is odd and no multiple of five, so all pods are read before one repeats.
 const STRIDE: usize = 7_919;
 
 const ROLES: usize = 2_000;

@@ -1,9 +1,9 @@
 //! Creates of pods with admission: policies, a mutating webhook on this machine, and a quota shared by all creates.
 //! Also creates with admission plugins enabled but nothing configured.
 //!
-//! Policies are measured relative to none, and a server with all plugins relative to one without those for policies and
-//! webhooks. Servers alternate, since machines are shared and noisy. The effect of admission is checked first, so that
-//! no row measures inactive admission.
+//! Policies are measured relative to a server without any, and all plugins relative to a server without those for
+//! policies and webhooks. Servers alternate, since machines are shared and noisy. The effect of admission is checked
+//! first, so that no row measures inactive admission.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

@@ -18,7 +18,7 @@ const DIRECTORY: usize = 2_000;
 /// The minimum size of an object in a complete list, in bytes.
 const SMALLEST: u64 = 400;
 
-/// Horizontal pod autoscalers are stored in `v2`. The figure is for `v1`, with that of `v2` in the note.
+/// Horizontal pod autoscalers are stored in `v2`. The figure is the time of a list in `v1`; the note has that of `v2`.
 pub(super) async fn list(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let server = bench.fresh(DIRECTORY).await?;
     create_namespace(&server.client, NAMESPACE).await?;
@@ -41,7 +41,7 @@ pub(super) async fn list(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     Ok(median_of(runs))
 }
 
-/// One that scales by memory, which `v1` represents by an annotation.
+/// An autoscaler that scales by memory, which `v1` represents by an annotation.
 pub(super) fn autoscaler(number: usize) -> Vec<u8> {
     let metric = |name: &str, percent: u32| {
         let target = json!({"type": "Utilization", "averageUtilization": percent});

@@ -1,7 +1,7 @@
 //! Three thousand definitions of custom resources, on a separate server.
 //!
-//! They are created during other reads, found in the discovery document, and present at a start. One more shows the
-//! cost of a new resource among many. All is measured together, and each row takes its figure.
+//! The rows measure their creation during other reads, their discovery, and a start with them. One more definition
+//! shows the cost of a new resource among many. One run measures everything, and each row takes its figure.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -47,13 +47,13 @@ pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2
 /// The kind of figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Definitions {
-    /// From the first create until the document has all.
+    /// From the first create until the discovery document has all resources.
     Discovered,
-    /// Their addition to the idle server's memory.
+    /// Their share of the idle server's memory.
     Memory,
-    /// From the create of one more until its objects are served, at the 99th percentile.
+    /// From the create of one more definition until its objects are served, at the 99th percentile.
     Served,
-    /// The CPU time of one more, without requests.
+    /// The CPU time for one more definition, without other requests.
     Cpu,
     /// The compressed discovery document with all of them.
     Document,

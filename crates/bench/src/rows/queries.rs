@@ -1,8 +1,8 @@
 //! Queries of pods, first and deep pages: sorted, counted, grouped, searched, filtered, past and masked.
 //!
-//! Rows of a known query run it once before the measurement. Rows of scans use a new query each time, and so do those
-//! of searches, after one that builds the index. With concurrent writes, a query comes after a pause with some writes,
-//! so that it has to catch up.
+//! Rows of a repeated query run it once before the measurement. Rows of scans use a new query each time. So do rows of
+//! searches, after a first one that builds the index. With concurrent writes, there is a pause with some writes before
+//! each query, so that the index has to catch up.
 
 use std::convert::Infallible;
 use std::rc::Rc;

@@ -15,7 +15,7 @@ use crate::pods::Pods;
 use crate::wire::{Client, Request};
 
 const SERVERS: usize = 2;
-/// Requests in flight at each server, enough to keep it busy while a whole group waits for the disk.
+/// The number of requests in flight at each server, enough to keep it busy while a whole batch waits for the disk.
 const IN_FLIGHT: usize = 96;
 /// The number of rows in one insert.
 const BATCH: usize = 16;

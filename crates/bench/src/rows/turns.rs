@@ -1,9 +1,8 @@
 //! Rates with a feature relative to those without, in alternating rounds.
 //!
-//! Machines are shared and noisy, and loads of a few seconds differ more than the effect to measure. Each side
-//! therefore has many short rounds, and medians are compared. Of two equal servers the one started first may write a
-//! tenth slower. A side with its own server therefore has two of them: the first and the last started, or the two
-//! between.
+//! Machines are shared and noisy, and loads of a few seconds differ more than the measured effect. So each side has
+//! many short rounds, and medians are compared. Of two equal servers the one started first may write a tenth slower. So
+//! a side with its own server has two of them: the first and the last started, or the two between.
 
 use std::time::Duration;
 

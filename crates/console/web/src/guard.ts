@@ -1,6 +1,7 @@
-// The second wall against poisoned prototypes: those that every value inherits from can't be changed.
+// The second protection against prototype pollution: the prototypes that all values inherit from are frozen.
 //
-// Loaded before anything else. The first wall is that names from outside are only ever used for own properties (`lib/own.ts`).
+// This module is loaded before all others. The first protection is that external names access only own properties
+// (`lib/own.ts`).
 
 for (const { prototype } of [Object, Array, Function]) Object.freeze(prototype);
 

@@ -1,4 +1,4 @@
-// The console: which page is shown, and what is around it.
+// The console: selects the page by the URL and renders the frame around it.
 
 import './guard';
 import { render } from 'preact';
@@ -90,7 +90,7 @@ function Shell() {
     if (session.get().user !== null) return;
     whoAmI(session.get().credentials?.token ?? '')
       .then((found) => session.set({ ...session.get(), user: found }))
-      // A page that needs it reports the failure itself.
+      // A page that needs the user reports the failure itself.
       .catch(() => undefined);
   }, []);
   const page = at.path.join('/');
@@ -102,7 +102,8 @@ function Shell() {
       return;
     }
     document.getElementById('main')?.scrollTo(0, 0);
-    // The focused element may be gone with the previous page. A screen reader then announces the new one.
+    // If the focused element was removed with the previous page, the focus moves to the new heading, which a screen
+    // reader announces.
     if (document.activeElement === document.body) {
       document.querySelector<HTMLElement>('#main h1')?.focus({ preventScroll: true });
     }

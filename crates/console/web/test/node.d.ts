@@ -1,4 +1,4 @@
-// As much of Node.js as the tests use.
+// The parts of Node.js that the tests use.
 
 declare module 'node:test' {
   export default function test(name: string, run: () => void | Promise<void>): void;

@@ -1,7 +1,8 @@
-//! The listener of the layer: it takes TLS connections, applies the faults, and passes requests on.
+//! The listener of the fault proxy: it accepts TLS connections, applies the faults, and forwards requests.
 //!
-//! Clients identify themselves by a token of this layer, which stands for the credentials that they have at the server. Other
-//! credentials in the header `Authorization` are passed on as they are. Bodies of requests are read as a whole, up to a limit.
+//! A client authenticates with a token that the proxy issued for a user, and the proxy forwards the request with that
+//! user's credentials. Other `Authorization` headers are forwarded unchanged. Request bodies are read completely, up to
+//! a limit.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -39,14 +40,14 @@ use super::rules::{Effect, Met, Target, expired_event};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
-/// The most open connections. Further ones wait.
+/// The largest number of open connections. Further ones wait.
 const MOST_CONNECTIONS: usize = 1024;
-/// The largest body of a request, above the limit of any server.
+/// The largest body of a request, in bytes. It is above the limit of any server.
 const MOST_BODY_BYTES: usize = 16 << 20;
 
 pub(super) type ResponseBody = UnsyncBoxBody<Bytes, io::Error>;
 
-/// The error by which a response breaks off.
+/// The error that cuts a connection or a response.
 pub(super) fn broken() -> io::Error {
     io::Error::other("a fault of a test ended this connection")
 }
@@ -55,19 +56,19 @@ pub(super) fn broken() -> io::Error {
 #[derive(Debug)]
 pub(super) struct Front {
     addr: SocketAddr,
-    /// The certificate that signs that of the listener, as a kubeconfig has it.
+    /// The authority of the listener's certificate, in the form of a kubeconfig.
     authority: String,
     passing: Arc<Passing>,
     handle: Handle,
     serving: AbortHandle,
 }
 
-/// Passes requests on.
+/// Forwards requests.
 struct Passing {
     layer: Arc<Layer>,
-    /// Clients of the server by the token of the layer that stands for them.
+    /// The clients of the server, by the token that the proxy issued for each user.
     clients: Mutex<HashMap<String, Client>>,
-    /// A client without credentials, for requests with others.
+    /// A client without credentials, for requests that have other credentials or none.
     bare: Client,
 }
 
@@ -80,7 +81,7 @@ impl std::fmt::Debug for Passing {
 impl Front {
     pub(super) fn start(handle: Handle, layer: Arc<Layer>, server: &Endpoint) -> Result<Self, Error> {
         let (tls, authority) = identity()?;
-        // ORDER: sockets and clients belong to the runtime of the layer.
+        // ORDER: enter the runtime first. Sockets and clients belong to the runtime of the proxy.
         let entered = handle.enter();
         let bound = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -98,7 +99,7 @@ impl Front {
         Ok(Self { addr, authority, passing, handle, serving })
     }
 
-    /// The way of a user of the server through this layer.
+    /// The connection data of a user at this proxy, with a new token.
     pub(super) async fn endpoint_of(&self, user: &Endpoint, name: &str) -> Result<Endpoint, Error> {
         let token = format!("keelson-test-{}", uuid::Uuid::new_v4());
         let client = {
@@ -142,11 +143,11 @@ fn identity() -> Result<(Arc<ServerConfig>, String), Error> {
 
 async fn serve(listener: TcpListener, acceptor: TlsAcceptor, passing: Arc<Passing>) {
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    // Dropped with the task, which closes all connections.
+    // The set is dropped with the task, which closes all connections.
     let mut open = JoinSet::new();
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else { return };
-        // A connection that failed before it was taken concerns no other.
+        // A connection that fails before it is accepted affects no other.
         let Ok((stream, _)) = listener.accept().await else { continue };
         let (acceptor, passing) = (acceptor.clone(), passing.clone());
         open.spawn(async move {
@@ -158,15 +159,15 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, passing: Arc<Passin
 }
 
 async fn connection(acceptor: TlsAcceptor, stream: TcpStream, passing: Arc<Passing>) {
-    // Small frames of a watch are not to wait for more; without this they are only late.
+    // Small frames of a watch must not wait for more data. A failure only delays them.
     let _ = stream.set_nodelay(true);
-    // Clients that do not trust the certificate leave here.
+    // Clients that do not trust the certificate fail here.
     let Ok(secured) = acceptor.accept(stream).await else { return };
     let service = service_fn(move |request| {
         let passing = passing.clone();
         async move { passing.respond(request).await }
     });
-    // A connection ends as its client or a fault wants it.
+    // The result does not matter: the client or a fault ends the connection.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(secured), service).await;
 }
 
@@ -212,7 +213,7 @@ impl Passing {
         Ok(passed)
     }
 
-    /// The client of the user of a request. Its token is removed.
+    /// The client with the credentials of the request's user. Removes the token of the proxy from the header.
     fn client_of(&self, headers: &mut HeaderMap) -> Client {
         let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
@@ -224,7 +225,7 @@ impl Passing {
     }
 }
 
-/// Removes the fields that concern one connection alone (RFC 9110, section 7.6.1).
+/// Removes the hop-by-hop header fields (RFC 9110, section 7.6.1).
 fn without_hops(headers: &mut HeaderMap) {
     for name in [CONNECTION, TRANSFER_ENCODING, CONTENT_LENGTH] {
         headers.remove(name);

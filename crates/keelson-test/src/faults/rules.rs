@@ -1,6 +1,6 @@
-//! Faults as values: the requests that they match, how often they happen, and the effect.
+//! Faults as values: the requests that they match, the number of times that they occur, and their effect.
 //!
-//! The rules of a layer are looked at in the order in which they were added. Nothing here knows of connections.
+//! The proxy checks its rules in the order in which they were added. This module does not use connections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,10 +12,10 @@ use tokio::sync::watch;
 
 use crate::error::Error;
 
-/// The most faults of a layer.
+/// The largest number of faults of a proxy.
 const MOST_FAULTS: usize = 1000;
 
-/// A fault: its effect, the requests that it matches, and how often it happens.
+/// A fault: its effect, the requests that it matches, and the number of times that it occurs.
 #[derive(Clone, Debug)]
 pub struct Fault {
     effect: Effect,
@@ -25,22 +25,22 @@ pub struct Fault {
     times: Option<u64>,
 }
 
-/// The consequence for a request.
+/// The effect on a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
-    /// It waits, and then goes on.
+    /// The request waits and is then forwarded.
     Delay(Duration),
-    /// It gets this response and does not reach the server.
+    /// The proxy answers with this response and does not forward the request.
     Answer(Answer),
-    /// A watch gets an event of 410.
+    /// The watch gets an ERROR event of code 410.
     Expired,
-    /// A watch ends after so many events.
+    /// The watch ends after this number of events.
     DroppedAfter(usize),
-    /// It reaches the server, and the response is lost.
+    /// The request is forwarded, and its response is discarded.
     Lost,
 }
 
-/// A response without the server.
+/// A response of the proxy itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     code: StatusCode,
@@ -58,79 +58,80 @@ impl Fault {
         Self::new(Effect::Answer(Answer { code, reason, message: message.to_owned(), retry_after }), Some(1))
     }
 
-    /// A delay of every request, until it is removed.
+    /// Delays every request until the fault is removed.
     pub fn latency(delay: Duration) -> Self {
         Self::new(Effect::Delay(delay), None)
     }
 
-    /// 409 for the next update (PUT or PATCH), as if another client had changed the object in between.
+    /// Answers the next update (PUT or PATCH) with 409, as if another client had changed the object in between.
     pub fn conflict() -> Self {
         let message = "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version and try again";
         Self::answer(StatusCode::CONFLICT, "Conflict", message, None).methods([Method::PUT, Method::PATCH])
     }
 
-    /// 410 for the next watch: its first event is an ERROR that says that its resourceVersion is too old.
+    /// Ends the next watch with 410: its first event is an ERROR, which says that its resource version is too old.
     pub fn expired_watch() -> Self {
         Self { watches: true, ..Self::new(Effect::Expired, Some(1)) }
     }
 
-    /// An end of the next watch after so many events, as of a broken connection. [`Faults::drop_watches`](crate::Faults::drop_watches)
-    /// ends watches that are open.
+    /// Ends the next watch after this number of events, like a broken connection.
+    /// [`Faults::drop_watches`](crate::Faults::drop_watches) ends watches that are already open.
     pub fn dropped_watch(after_events: usize) -> Self {
         Self { watches: true, ..Self::new(Effect::DroppedAfter(after_events), Some(1)) }
     }
 
-    /// 429 for the next request, with the header `Retry-After` in seconds.
+    /// Answers the next request with 429 and the header `Retry-After`, in seconds.
     pub fn too_many_requests(retry_after_seconds: u32) -> Self {
         let message = "too many requests, please try again later";
         Self::answer(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message, Some(retry_after_seconds))
     }
 
-    /// 500 for the next request.
+    /// Answers the next request with 500.
     pub fn internal_error() -> Self {
         Self::answer(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "Internal error occurred", None)
     }
 
-    /// 503 for the next request.
+    /// Answers the next request with 503.
     pub fn unavailable() -> Self {
         Self::answer(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "the server is unavailable", None)
     }
 
-    /// A lost response to the next request: the server carries it out, and the connection ends before the response.
+    /// Loses the response to the next request: the server executes the request, and the connection ends before the
+    /// response.
     pub fn lost_response() -> Self {
         Self::new(Effect::Lost, Some(1))
     }
 
-    /// Confines it to these methods.
+    /// Limits the fault to these methods.
     #[must_use]
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = methods.into_iter().collect();
         self
     }
 
-    /// Confines it to a path, without the query. `*` stands for one segment, and `**` at the end for any number:
-    /// `/api/v1/namespaces/*/pods/**` matches the pods of all namespaces, together and each alone.
+    /// Limits the fault to a path, without the query. `*` matches one segment, and `**` at the end any number of
+    /// segments: `/api/v1/namespaces/*/pods/**` matches the pods of every namespace, both the list and single pods.
     #[must_use]
     pub fn path(mut self, pattern: &str) -> Self {
         self.path = Some(pattern.to_owned());
         self
     }
 
-    /// Confines it to watches.
+    /// Limits the fault to watches.
     #[must_use]
     pub fn watches(mut self) -> Self {
         self.watches = true;
         self
     }
 
-    /// Has it happen so many times, rather than once.
+    /// Makes the fault occur this number of times instead of once.
     #[must_use]
     pub fn times(mut self, times: u64) -> Self {
         self.times = Some(times);
         self
     }
 
-    /// Has it happen until it is removed.
+    /// Makes the fault occur until it is removed.
     #[must_use]
     pub fn always(mut self) -> Self {
         self.times = None;
@@ -144,7 +145,7 @@ impl Fault {
     }
 }
 
-/// A request, as far as faults look at it.
+/// The parts of a request that faults match.
 pub(crate) struct Target<'r> {
     pub(crate) method: &'r Method,
     pub(crate) path: &'r str,
@@ -183,7 +184,7 @@ impl Answer {
     }
 }
 
-/// The event that a watch ends with whose resourceVersion is too old.
+/// The last event of a watch whose resource version is too old.
 pub(crate) fn expired_event() -> String {
     let message = "too old resource version: the history of this watch is gone";
     let mut event =
@@ -203,7 +204,7 @@ fn status(code: StatusCode, reason: &str, message: &str, retry_after: Option<u32
     status
 }
 
-/// A fault that was added to a layer. Dropping this leaves the fault in place.
+/// A fault that was added to a proxy. Dropping this value leaves the fault in place.
 #[derive(Clone, Debug)]
 pub struct Injected {
     rule: Arc<Rule>,
@@ -211,14 +212,14 @@ pub struct Injected {
 }
 
 impl Injected {
-    /// The number of requests that met the fault so far.
+    /// The number of requests that the fault has affected so far.
     pub fn hits(&self) -> u64 {
         *self.rule.hits.borrow()
     }
 
-    /// Waits until so many requests have met the fault.
+    /// Waits until the fault has affected this number of requests.
     pub async fn reached(&self, hits: u64) {
-        // The sender is in the rule, so waiting can't end otherwise.
+        // The rule owns the sender, so the wait can't fail.
         let _ = self.rule.hits.subscribe().wait_for(|so_far| *so_far >= hits).await;
     }
 
@@ -233,16 +234,16 @@ impl Injected {
 #[derive(Debug)]
 struct Rule {
     fault: Fault,
-    /// How often it still happens; `u64::MAX` for ever.
+    /// The number of times that the fault still occurs; `u64::MAX` means forever.
     left: AtomicU64,
     hits: watch::Sender<u64>,
 }
 
-/// The faults of a layer.
+/// The faults of a proxy, in the order of their addition.
 #[derive(Debug, Default)]
 pub(crate) struct Rules(Arc<Mutex<Vec<Arc<Rule>>>>);
 
-/// The faults that one request meets.
+/// The faults that affect one request.
 #[derive(Debug, Default)]
 pub(crate) struct Met {
     pub(crate) delay: Duration,
@@ -269,10 +270,10 @@ impl Rules {
         lock(&self.0).clear();
     }
 
-    /// The faults that a request meets, which are counted.
+    /// Returns the faults that affect a request, and counts them.
     pub(crate) fn meet(&self, target: &Target<'_>) -> Met {
         let mut met = Met::default();
-        // ORDER: under the lock, so that no fault happens more often than it may.
+        // ORDER: under the lock, so that no fault occurs more often than its limit.
         let rules = lock(&self.0);
         for rule in rules.iter().filter(|rule| rule.fault.matches(target)) {
             let left = rule.left.load(Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! The open watches of a layer: found by path, and cut on request.
+//! The open watches of a proxy, which a test can find by path and cut.
 //!
-//! A watch is a body that is passed on. It ends with its connection, with a cut, or after a number of events.
+//! A watch is the body of a forwarded response. It ends with its connection, with a cut, or after a number of events.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,19 +15,19 @@ use tokio::sync::oneshot;
 use super::front::{ResponseBody, broken};
 use super::rules::{expired_event, matches_path};
 
-/// The time in which an event reaches its client before its watch breaks.
+/// The time that an event has to reach its client before the watch is cut.
 const FLUSH: Duration = Duration::from_millis(20);
 
-/// The end of a watch.
+/// The way in which a test ends a watch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cut {
     /// The connection breaks.
     Dropped,
-    /// An event of 410.
+    /// The watch gets an ERROR event of code 410.
     Expired,
 }
 
-/// The watches that are being passed on.
+/// The watches that are open at the proxy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenWatches(Arc<Mutex<Vec<OpenWatch>>>);
 
@@ -53,7 +53,7 @@ impl OpenWatches {
         open.iter().filter(|watch| !watch.cut.is_closed() && matches_path(path, &watch.path)).count()
     }
 
-    /// The body of a watch that is passed on, with at most so many events.
+    /// Forwards the body of a watch, with at most this number of events.
     pub(crate) fn pass_on<B>(&self, path: &str, body: B, events: Option<usize>) -> ResponseBody
     where
         B: Body<Data = Bytes> + Unpin + Send + 'static,
@@ -69,11 +69,11 @@ impl OpenWatches {
     }
 }
 
-/// A watch that is passed on.
+/// A watch that the proxy forwards.
 struct Passing<B> {
     body: B,
     is_cut: oneshot::Receiver<Cut>,
-    /// The events that may follow; `None` for any number.
+    /// The number of events that may follow; `None` for no limit.
     left: Option<usize>,
 }
 
@@ -86,7 +86,7 @@ where
 {
     async fn next(mut self) -> Option<Step<B>> {
         if self.left == Some(0) {
-            // The last event is sent before the end is seen, which discards what waits.
+            // The pause lets the last event be sent, since the cut discards unsent data.
             tokio::time::sleep(FLUSH).await;
             return Some((Err(broken()), None));
         }
@@ -104,7 +104,7 @@ where
         }
     }
 
-    /// The part of a frame that may be passed on. An event of JSON ends with a line.
+    /// The part of a frame that may be forwarded. A JSON event ends at the end of its line.
     fn counted(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
         let Some(left) = &mut self.left else { return frame };
         let Ok(data) = frame.into_data() else { return Frame::data(Bytes::new()) };

@@ -1,4 +1,4 @@
-//! The clock: what has a time to live ends when the clock is advanced, and the server sees the time of the test.
+//! The clock: objects with a time to live expire when a test advances it, and the server uses the time of the test.
 //!
 //! Hours pass in these tests without any wait.
 
@@ -62,7 +62,7 @@ async fn objects_bear_the_time_of_a_stopped_clock() {
     server.advance(24 * HOUR).await.unwrap();
     let second = create(&maps, "second").await.metadata.creation_timestamp.unwrap();
     assert_eq!(second.0.as_second() - first.0.as_second(), 24 * 3600);
-    // A fork has a clock of its own that begins with that time.
+    // A fork has its own clock, which begins with the time of the first server.
     let fork = server.fork().await.unwrap();
     fork.advance(HOUR).await.unwrap();
     let third = create(&config_maps(fork.client()), "third").await.metadata.creation_timestamp.unwrap();

@@ -1,6 +1,6 @@
-//! Custom resources from types: served when the installation returns, and refused with the reason.
+//! Custom resources from Rust types: they are served when the installation returns, or rejected with a reason.
 //!
-//! The type is that of a derive of kube, as controllers have it.
+//! The type uses a derive macro of kube, as in controllers.
 
 use keelson_test::{Error, Keelson};
 use kube::CustomResourceExt as _;
@@ -15,7 +15,7 @@ async fn a_type_is_served_when_its_installation_returns() {
     let widgets: Api<Widget> = Api::namespaced(server.client(), "default");
     let made = widgets.create(&PostParams::default(), &Widget::new("w", WidgetSpec { size: 3 })).await.unwrap();
     assert_eq!(made.spec.size, 3);
-    // Installing it again is no error.
+    // A second installation is no error.
     server.install::<Widget>().await.unwrap();
     assert_eq!(widgets.get("w").await.unwrap().spec.size, 3);
     let mut wrong = serde_json::to_value(Widget::new("x", WidgetSpec { size: 1 })).unwrap();

@@ -1,6 +1,6 @@
-//! Faults: only where they were requested, as often as requested, and never for clients of the server itself.
+//! Faults occur only at the requested path, the requested number of times, and never for clients of the server itself.
 //!
-//! Each is seen through a client of kube, as a controller sees it.
+//! Each test observes a fault through a client of kube, as a controller does.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ async fn the_next_update_conflicts_once_and_nothing_else() {
 #[tokio::test]
 async fn requests_are_refused_so_often_and_with_the_status_of_the_fault() {
     let (_server, faults) = start().await;
-    // The client of kube tries again by itself after 429 and 503, unless it is told not to.
+    // kube's client retries after 429 and 503 unless this setting is off.
     let mut config = faults.config();
     config.default_retry = false;
     let maps = config_maps(kube::Client::try_from(config).unwrap());
@@ -121,13 +121,13 @@ async fn watches_are_dropped_on_request_and_after_events() {
         create(&maps, name).await;
     }
     assert_eq!(drain(watch).await, ["a"]);
-    // The next one is whole until it is cut, and loses nothing.
+    // The next watch is complete until it is cut, and loses no event.
     let watch = maps.watch(&WatchParams::default(), &version).await.unwrap();
     let cut = async {
         while faults.open_watches(MAPS) == 0 {
             tokio::task::yield_now().await;
         }
-        // Both events have come by then.
+        // Both events have arrived by then.
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(faults.drop_watches("/api/v1/namespaces/other/configmaps"), 0);
         assert_eq!(faults.drop_watches("/**"), 1);
@@ -136,7 +136,7 @@ async fn watches_are_dropped_on_request_and_after_events() {
     assert_eq!(seen, ["a", "b"]);
 }
 
-/// The names of the objects that a watch sent before its end, which the client shows as an error or hides.
+/// The names of the objects in the watch's events until its end, which the client shows as an error or hides.
 async fn drain(watch: impl futures::Stream<Item = Result<WatchEvent<ConfigMap>, kube::Error>>) -> Vec<String> {
     let mut watch = watch.boxed_local();
     let mut names = Vec::new();
@@ -169,7 +169,7 @@ async fn users_keep_their_rights_behind_the_layer() {
     let maps = config_maps(user.client());
     assert!(maps.get_opt("a").await.unwrap().is_none());
     assert_eq!(code(maps.list(&ListParams::default()).await), 403);
-    // Strangers stay strangers: with no token, with a wrong one, and with headers of a front proxy.
+    // Requests stay unauthenticated: with no token, with a wrong one, and with headers of a front proxy.
     let mut config = faults.config();
     config.auth_info = Default::default();
     let anonymous = kube::Client::try_from(config.clone()).unwrap();

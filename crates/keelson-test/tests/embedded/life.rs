@@ -1,6 +1,6 @@
-//! Start and end: ready at once, several side by side, nothing left behind after a drop, a stop and a panic.
+//! Start and end of servers: ready at once, several side by side, no remains after a drop, a stop and a panic.
 //!
-//! A port that can be bound again shows that a server has ended.
+//! A server has ended when its port can be bound again.
 
 use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,7 +43,7 @@ async fn servers_side_by_side_share_nothing() {
     assert_ne!(first.url(), second.url());
     create(&config_maps(first.client()), "a").await;
     assert!(config_maps(second.client()).get_opt("a").await.unwrap().is_none());
-    // The authority of one is not that of the other.
+    // Each server has its own authority, which the other does not trust.
     let mut config = first.config();
     config.cluster_url = second.url().parse().unwrap();
     let stranger = kube::Client::try_from(config).unwrap();
@@ -84,13 +84,13 @@ async fn a_server_ends_soon_with_open_watches() {
     println!("stopped with an open watch in {:?}", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert!(is_free(&url));
-    // The client sees an end, be it clean or not.
+    // The client's watch ends, either cleanly or with an error.
     while let Ok(Some(_)) = watch.try_next().await {}
 }
 
 #[test]
 fn no_thread_of_a_server_is_left() {
-    // Other tests of this program have servers of their own, so the count of a process of its own is compared.
+    // Other tests of this program also run servers, so the threads are counted in a separate process.
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "life::threads_in_a_process_of_its_own", "--nocapture"])
         .env("KEELSON_TEST_THREADS", "1")
@@ -111,7 +111,7 @@ fn threads_in_a_process_of_its_own() {
     let during = server_threads();
     drop(server);
     let during = if during.is_empty() { "none" } else { "some" };
-    // The ones that are not waited for end at once too.
+    // Servers whose end is not awaited end at once too.
     let deadline = Instant::now() + Duration::from_secs(5);
     while !server_threads().is_empty() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));
@@ -126,7 +126,7 @@ async fn a_namespace_is_fresh_and_gone_after_its_test() {
     let (kept, dropped) = tokio::join!(server.namespace(), server.namespace());
     let (first, second) = (kept.unwrap(), dropped.unwrap());
     assert_ne!(first.name(), second.name());
-    // A pod needs the service account of its namespace, which is there.
+    // A pod needs the service account of its namespace, which exists by then.
     let pod: Pod = serde_json::from_value(serde_json::json!({
         "metadata": { "name": "p" }, "spec": { "containers": [{ "name": "c", "image": "i" }] },
     }))

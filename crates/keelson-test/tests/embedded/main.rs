@@ -1,6 +1,7 @@
-//! Servers in this process, as a test of a controller uses them: life, users, definitions, state, clock and faults.
+//! Tests of servers in this process, as a controller's tests use them: life, users, definitions, state, clock and
+//! faults.
 //!
-//! Each test has a server of its own, since what they change concerns the whole server.
+//! Each test has its own server, since it changes the state of the whole server.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -34,7 +35,7 @@ pub(crate) async fn create(maps: &Api<ConfigMap>, name: &str) -> ConfigMap {
     maps.create(&PostParams::default(), &map).await.expect("a config map can be created")
 }
 
-/// The code of a refused request.
+/// The status code of a rejected request.
 pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> u16 {
     match result {
         Err(kube::Error::Api(status)) => status.code,

@@ -1,6 +1,6 @@
-//! The state as a whole: snapshots, going back to them, and forks that begin with them.
+//! The whole state of a server: snapshots, restores, and forks of snapshots.
 //!
-//! Forks are real servers on ports of their own, which the credentials of their origin open.
+//! Forks are real servers with their own ports. They accept the credentials of the server from which they were forked.
 
 use std::time::Instant;
 
@@ -25,12 +25,12 @@ async fn a_restore_brings_objects_back_and_takes_later_ones_away() {
     assert!(maps.get("kept").await.unwrap().data.is_none());
     assert_eq!(maps.get("deleted").await.unwrap().metadata.uid, deleted.metadata.uid);
     assert!(maps.get_opt("later").await.unwrap().is_none());
-    // Resource versions never go back.
+    // Resource versions never decrease.
     let version = |object: &k8s_openapi::api::core::v1::ConfigMap| {
         object.metadata.resource_version.as_deref().unwrap_or_default().parse::<u64>().unwrap()
     };
     assert!(version(&maps.get("kept").await.unwrap()) > version(&later) && version(&kept) < version(&later));
-    // It can be done again, and the server goes on.
+    // A second restore works, and the server continues.
     create(&maps, "later").await;
     server.restore(&before).unwrap();
     assert!(maps.get_opt("later").await.unwrap().is_none());
@@ -82,13 +82,13 @@ async fn a_fork_begins_with_the_state_and_goes_its_own_way() {
     assert!(widgets(server.client()).get_opt("w").await.unwrap().is_some());
     widgets(server.client()).create(&PostParams::default(), &Widget::new("x", WidgetSpec { size: 2 })).await.unwrap();
     assert!(widgets(fork.client()).get_opt("x").await.unwrap().is_none());
-    // The certificate of a user of the origin opens the fork, with the same rights.
+    // The certificate of a user of the first server is valid at the fork, with the same rights.
     let mut config = user.config();
     config.cluster_url = fork.url().parse().unwrap();
     let there = widgets(Client::try_from(config).unwrap());
     assert!(there.get_opt("x").await.unwrap().is_none());
     assert_eq!(code(there.delete("x", &DeleteParams::default()).await), 403);
-    // Forks of forks, and forks of an earlier moment.
+    // Forks of forks, and forks of an earlier snapshot.
     let empty = fork.snapshot().unwrap();
     create(&config_maps(fork.client()), "m").await;
     let (second, third) = (fork.fork().await.unwrap(), fork.fork_from(&empty).await.unwrap());

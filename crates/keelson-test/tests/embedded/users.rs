@@ -1,6 +1,6 @@
-//! Users: their names and groups at the server, and no right but those that were given.
+//! Users: their names and groups at the server, and only the rights that were granted.
 //!
-//! The server itself decides, by its roles, so these are refusals over the wire.
+//! The server's own authorizer decides, so the refusals come from real requests.
 
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};

@@ -1,7 +1,7 @@
-//! Flags for whose tokens are believed and who decides what users may do, under the names that the reference server has for them.
+//! Flags for the accepted token issuers and the authorizers, under kube-apiserver's names.
 //!
-//! They say what the files `--authentication-config` and `--authorization-config` say in a form of their own, so that one excludes the
-//! other.
+//! They are another form of the settings in the files `--authentication-config` and `--authorization-config`. The flags
+//! and the file exclude each other.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -104,7 +104,7 @@ struct Oidc {
 }
 
 impl Access {
-    /// Adds what they say to the settings of a server.
+    /// Applies the flags to the settings of a server.
     pub(crate) fn read_into(self, config: &mut Config) -> anyhow::Result<()> {
         config.anonymous = self.anonymous_auth;
         let modes = self.authorization_mode.clone().joined();
@@ -161,7 +161,7 @@ impl Access {
 }
 
 impl Oidc {
-    /// The issuer, where one of the flags says that there is one.
+    /// The settings of the issuer, if one of the flags is set.
     fn into_flags(self) -> Option<OidcFlags> {
         let is_stated = self.oidc_issuer_url.is_some()
             || self.oidc_client_id.is_some()

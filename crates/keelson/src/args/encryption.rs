@@ -1,6 +1,6 @@
-//! Settings of encryption at rest, under the names that the reference server has for them.
+//! Settings of encryption at rest, under kube-apiserver's names.
 //!
-//! Keys are never arguments: a process list shows those. They stand in a file.
+//! Keys are never arguments, since process lists show arguments. They are in a file.
 
 use std::path::PathBuf;
 

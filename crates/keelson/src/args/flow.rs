@@ -1,6 +1,6 @@
-//! Flags of `serve` for the requests that are answered at once, under the names of kube-apiserver.
+//! Flags of `serve` for the number of concurrent requests.
 //!
-//! They have the defaults of kube-apiserver too.
+//! Their names and defaults are those of kube-apiserver.
 
 use clap::Args as ClapArgs;
 use keelson_server::FlowLimits;
@@ -31,10 +31,10 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// The limits, which keep the number of watches.
+    /// The limits from these flags. The limit of watches is not changed.
     ///
     /// # Errors
-    /// When no seats are left for priority and fairness.
+    /// When the flags leave no seats for priority and fairness.
     pub(crate) fn limits(&self, usual: FlowLimits) -> anyhow::Result<FlowLimits> {
         let (requests, mutating) = (self.max_requests_inflight as usize, self.max_mutating_requests_inflight as usize);
         anyhow::ensure!(

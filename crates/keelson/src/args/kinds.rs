@@ -1,8 +1,8 @@
-//! Flags by kind: each kind has one parser, so that what is accepted for one flag is accepted for all.
+//! Parsers of flag values. Each kind of value has one parser, so all flags of a kind accept the same forms.
 //!
-//! The rules are those of kube-apiserver's flags, so that its manifests can be used as they are. A switch takes `=true` or `=false`, or no
-//! value. Of a flag that is repeated the last one counts, and lists add up. A list may be empty. A duration is a sequence of decimal
-//! numbers with units.
+//! The rules are those of kube-apiserver's flags, so that its manifests can be used unchanged. A switch takes `=true`
+//! or `=false`, or no value. The last value of a repeated flag counts, but lists accumulate. A list may be empty. A
+//! duration is a sequence of decimal numbers with units.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3600 * 1_000_000_000),
 ];
 
-/// A command whose switches and repeated flags are read by the rules of this file.
+/// Makes the switches and repeated flags of a command follow the rules of this file.
 pub(super) fn uniform(command: Command) -> Command {
     let command = command.args_override_self(true).mut_args(|arg| match arg.get_action() {
         ArgAction::SetTrue => arg
@@ -40,12 +40,12 @@ pub(super) fn uniform(command: Command) -> Command {
     command.mut_subcommands(uniform)
 }
 
-/// A command that reads no environment variables.
+/// Makes a command read no environment variables.
 pub(super) fn without_environment(command: Command) -> Command {
     command.mut_args(|arg| arg.env(Resettable::Reset)).mut_subcommands(without_environment)
 }
 
-/// A switch as kube-apiserver takes it, and as environment variables had them before.
+/// A switch with kube-apiserver's values, and the values that environment variables allowed in earlier releases.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" | "y" | "yes" | "on" => Ok(true),
@@ -54,7 +54,7 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// One value of a flag that takes a list.
+/// One value of a list flag.
 #[derive(Clone, Debug)]
 pub(crate) struct List<T>(Vec<T>);
 

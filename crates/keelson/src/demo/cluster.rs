@@ -1,6 +1,6 @@
-//! The made-up cluster: which objects there are, for a number of pods, in the order in which they are created.
+//! The objects of the made-up cluster for a number of pods, in the order of their creation.
 //!
-//! Nothing is random, so that a second run finds the objects of the first.
+//! Nothing is random, so a second run finds the objects of the first.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::objects::{
 /// An application: name, component, image.
 type Application = (&'static str, &'static str, &'static str);
 
-/// Namespaces with their teams and the applications in them.
+/// Namespaces with their teams and their applications.
 const NAMESPACES: [(&str, &str, &[Application]); 6] = [
     (
         "shop",
@@ -50,15 +50,15 @@ const NAMESPACES: [(&str, &str, &[Application]); 6] = [
     ),
     ("batch", "data", &[("nightly-report", "job", "registry.example/data/report:2026.1")]),
 ];
-/// The namespace whose pods have ended.
+/// The namespace whose pods have completed.
 const JOBS: &str = "batch";
-/// The stage with the definitions of custom resources.
+/// The index of the stage with the definitions of custom resources.
 pub(super) const DEFINITIONS: usize = 0;
 /// The number of pods on a node.
 const PODS_ON_A_NODE: u32 = 50;
-/// One pod in so many has an event.
+/// One event is created for this many pods.
 const EVENT_EVERY: u32 = 4;
-/// The number of custom resources of a kind in a namespace.
+/// The number of custom resources of each kind in each namespace.
 const CUSTOM_OF_A_NAMESPACE: u32 = 12;
 
 /// The objects of the cluster.
@@ -82,7 +82,7 @@ impl Cluster {
         for (at, (namespace, (app, tier, image))) in
             NAMESPACES.iter().flat_map(|(name, _, apps)| apps.iter().map(move |app| (*name, *app))).enumerate()
         {
-            // The first applications have what does not divide evenly.
+            // Pods that do not divide evenly go to the first applications, one each.
             let is_one_more = u32::try_from(at).is_ok_and(|at| at < pods % apps);
             let replicas = pods / apps + u32::from(is_one_more);
             let workload = Workload { namespace, app, tier, image, replicas };
@@ -101,7 +101,7 @@ impl Cluster {
         Self { stages, nodes }
     }
 
-    /// The objects in stages: those of one stage need those of the stages before.
+    /// The objects in stages. The objects of a stage need those of earlier stages.
     pub(super) fn stages(&self) -> &[Vec<Object>] {
         &self.stages
     }
@@ -115,12 +115,12 @@ impl Cluster {
     }
 }
 
-/// Adds the pods of a workload and their events. Returns how many are ready.
+/// Adds the pods of a workload and their events. Returns the number of ready pods.
 fn workload_pods(workload: &Workload<'_>, number: &mut u32, nodes: u32, running: &mut Vec<Object>) -> u32 {
     let mut ready = 0;
     let mut names = BTreeSet::new();
     for _ in 0..workload.replicas {
-        // Two numbers may lead to the same letters.
+        // Two numbers may give the same letters.
         while !names.insert(pod_name(workload.app, *number)) {
             *number += 1;
         }
@@ -135,7 +135,7 @@ fn workload_pods(workload: &Workload<'_>, number: &mut u32, nodes: u32, running:
     ready
 }
 
-/// Most pods run.
+/// The state of a pod by its number. Most pods run.
 fn state(namespace: &str, number: u32) -> State {
     match number % 97 {
         _ if namespace == JOBS => State::Succeeded,

@@ -1,16 +1,16 @@
-//! The objects of the demo, as requests create them.
+//! The objects of the demo, in the form of the create requests.
 //!
-//! A status is written by a request of its own, as the components of a cluster do it.
+//! A separate request writes the status, as the components of a cluster do.
 
 use serde_json::{Value, json};
 
-/// The label of everything in the demo.
+/// The label of all objects of the demo.
 pub(super) const SELECTOR: &str = "app.kubernetes.io/part-of=keelson-demo";
 /// The path of the group of custom resources.
 pub(super) const CUSTOM_GROUP_VERSION: &str = "/apis/demo.keelson.example/v1";
 /// The plural names and kinds of custom resources.
 pub(super) const CUSTOM_RESOURCES: [(&str, &str); 2] = [("databases", "Database"), ("topics", "Topic")];
-/// A moment in the past from which the ages of objects follow.
+/// The creation time from which the ages of objects are computed.
 const STARTED: &str = "2026-01-05T08:00:00Z";
 
 /// An object to create.
@@ -24,7 +24,7 @@ pub(super) struct Object {
     pub(super) status: Option<Value>,
 }
 
-/// The place of a workload.
+/// The namespace and the names of a workload.
 pub(super) struct Workload<'a> {
     pub(super) namespace: &'a str,
     pub(super) app: &'a str,
@@ -151,7 +151,7 @@ pub(super) fn deployment(workload: &Workload<'_>, ready: u32) -> Object {
         .with_status(&status)
 }
 
-/// The name of a pod: that of its workload, and five letters that its number decides.
+/// The name of a pod: the name of its workload, and five letters computed from the pod's number.
 pub(super) fn pod_name(app: &str, number: u32) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut rest = u64::from(number).wrapping_mul(2_654_435_761) % 14_348_907;

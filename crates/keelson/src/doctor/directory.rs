@@ -1,6 +1,6 @@
-//! The checks of the data directory: its owner and its modes, the store in it, and the ends of certificates.
+//! The checks of the data directory: its owner and mode, the store in it, and the expiry of certificates.
 //!
-//! Files are read and never written, and a store that a server has open is only read.
+//! Files are read and never written. A store that a running server has open is only read.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -11,25 +11,25 @@ use keelson_server::{StoreConfig, certificate_end};
 
 use super::{Finding, Place, shown};
 
-/// The bits of a mode that let others than the owner in.
+/// The permission bits of the group and of other users.
 const OTHERS: u32 = 0o077;
-/// The time before the end of a certificate from which on there is a warning.
+/// The time before the expiry of a certificate at which the warning begins.
 const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// The largest embedded store that is verified without being asked for, in bytes.
+/// The largest embedded store, in bytes, that is verified without a flag.
 const VERIFIED: u64 = 256 * 1024 * 1024;
-/// The least room on the disk of an embedded store, in bytes.
+/// The least free space on the disk of an embedded store, in bytes.
 const LEAST_ROOM: u64 = 256 * 1024 * 1024;
 const DATABASE: &str = "keelson.db";
 const DIRECTORY: &str = "data directory";
 const STORE: &str = "store";
 const CERTIFICATES: &str = "certificates";
 
-/// Returns true while a server runs on the directory, which holds a lock of it.
+/// Returns true while a server runs on the directory: the server holds a lock on it.
 pub(super) fn is_in_use(directory: &Path) -> bool {
     File::open(directory).is_ok_and(|opened| matches!(opened.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// The directory itself.
+/// Checks the directory itself.
 pub(super) fn check(place: &Place) -> Vec<Finding> {
     let directory = &place.directory;
     let path = shown(directory);
@@ -85,7 +85,7 @@ fn private_files(place: &Place) -> Vec<std::path::PathBuf> {
     keys.chain([place.kubeconfig()]).filter(|path| path.exists()).collect()
 }
 
-/// The store, without opening one that a server has.
+/// Checks the store. A store that a running server has open is not opened.
 pub(super) fn store(place: &Place, url: Option<&str>, thorough: bool) -> Vec<Finding> {
     let embedded = match url.map(StoreConfig::parse) {
         None => place.directory.clone(),
@@ -167,7 +167,7 @@ fn room(directory: &Path) -> Finding {
     }
 }
 
-/// A store of others, by opening it as a server does.
+/// Checks an external store: opens it as a server does.
 fn reached(store: &StoreConfig) -> Finding {
     let opened = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -184,7 +184,7 @@ fn reached(store: &StoreConfig) -> Finding {
     }
 }
 
-/// The ends of all certificates in the directory of keys, and of the one in the kubeconfig's place.
+/// Checks the expiry of all certificates in the directory of keys, and of the one in the kubeconfig.
 pub(super) fn certificates(place: &Place) -> Vec<Finding> {
     let now = SystemTime::now();
     let files = std::fs::read_dir(place.keys()).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());

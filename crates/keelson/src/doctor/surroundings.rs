@@ -1,6 +1,8 @@
-//! The checks of what surrounds a server: the port, a running server's health, the clock, and the limit of open files.
+//! The checks outside of the data directory: the port, the health of a running server, the clock, and the limit of open
+//! files.
 //!
-//! A running server is asked for its health; without one its port is tried.
+//! The health of a running server comes from its health checks. If no server runs, the check tries to listen on its
+//! port.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,13 +14,13 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{Finding, Place, shown};
 
-/// The longest time for an answer of a running server.
+/// The timeout of a request to the running server.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The fewest files that a server should be able to open.
 const LEAST_FILES: u64 = 4096;
-/// A moment before this program was written: 2026-01-01.
+/// A moment before this program was written, 2026-01-01, in Unix seconds. An earlier clock is wrong.
 const EARLIEST: u64 = 1_767_225_600;
-/// The most by which the time of a certificate may lie ahead of the clock.
+/// The largest time by which a certificate's start may be ahead of the clock.
 const SKEW: Duration = Duration::from_secs(60);
 
 pub(super) fn check(place: &Place, bind: SocketAddr) -> Vec<Finding> {
@@ -46,7 +48,7 @@ fn port(bind: SocketAddr) -> Finding {
     }
 }
 
-/// The health of the server that runs on the directory.
+/// Checks the health of the server that runs on the directory.
 fn server(place: &Place) -> Finding {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime");
     let asked =
@@ -78,13 +80,13 @@ async fn health(place: &Place) -> anyhow::Result<String> {
     let request = http::Request::builder().uri("/readyz?verbose").body(Vec::new())?;
     match client.request_text(request).await {
         Ok(text) => Ok(text),
-        // A server that is not ready answers so, with the checks as the message.
+        // A server that is not ready answers with an error whose message is the list of checks.
         Err(kube::Error::Api(status)) if status.message.contains("[-]") || status.code == 500 => Ok(status.message),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The clock, by the age of this program and by the certificates in the directory.
+/// Checks the clock against the age of this program and the certificates in the directory.
 fn clock(place: &Place) -> Finding {
     let now = SystemTime::now();
     let way_out = "set the clock, for example with timedatectl set-ntp true";

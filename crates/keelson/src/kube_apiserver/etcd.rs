@@ -1,6 +1,6 @@
-//! The store behind `--etcd-servers`: a real etcd, or the directory that keelson's stand-in for etcd lends.
+//! The store behind `--etcd-servers`: a real etcd, or the directory that keelson's stand-in for etcd provides.
 //!
-//! The stand-in names the directory in its answer to `/version`, so that an API server that is started again finds its objects.
+//! The stand-in returns the directory in its response to `/version`, so a restarted API server finds its objects.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -10,26 +10,26 @@ use std::time::{Duration, Instant};
 use keelson_etcd_double::DIRECTORY_FIELD;
 use serde_json::Value;
 
-/// The longest time for one request, in which a stand-in always answers.
+/// The timeout of one request. A stand-in always answers within it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest wait for an etcd that was started at the same time.
+/// The longest wait for an etcd that starts at the same time.
 const START: Duration = Duration::from_secs(5);
-/// The pause between two attempts to reach it.
+/// The pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(20);
-/// The most bytes of an answer.
+/// The largest response in bytes.
 const ANSWER_BYTES: u64 = 64 * 1024;
 
-/// The place of objects.
+/// The store of the objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stores {
     /// In etcd.
     Etcd,
-    /// In a store of keelson's in this directory.
+    /// A SQLite store of keelson in this directory, which the stand-in provides.
     Lent(PathBuf),
 }
 
 impl Stores {
-    /// Finds out what listens at the URLs. Only one on this host can be a stand-in.
+    /// Finds the store behind the URLs. Only a process on this host can be the stand-in.
     pub(super) fn at(urls: &[&str]) -> Self {
         let [url] = urls else { return Self::Etcd };
         let Some(place) = url.strip_prefix("http://").map(|place| place.trim_end_matches('/')) else {
@@ -43,7 +43,7 @@ impl Stores {
     }
 }
 
-/// The directory that a stand-in names.
+/// The directory in the stand-in's response.
 fn lent(version: &Value) -> Option<PathBuf> {
     let directory = version.get(DIRECTORY_FIELD)?.as_str()?;
     Some(PathBuf::from(directory)).filter(|directory| directory.is_absolute())
@@ -57,7 +57,7 @@ fn loopback(place: &str) -> Option<SocketAddr> {
     place.to_socket_addrs().ok()?.find(is_loopback)
 }
 
-/// The answer to `/version`; `None` where it is none, as from an etcd with TLS.
+/// The response to `/version`; `None` if it is not valid, for example from an etcd with TLS.
 fn version(address: SocketAddr) -> Option<Value> {
     let begun = Instant::now();
     let mut stream = loop {

@@ -1,7 +1,7 @@
-//! The flags of kube-apiserver, one a row, with the class of each here.
+//! The flags of kube-apiserver, one a row, with the class of each.
 //!
-//! The reader follows pflag: `--name=value`, `--name value`, and a switch without a value. A flag that kube-apiserver does not have is
-//! refused as there.
+//! The parser follows pflag: `--name=value`, `--name value`, and a switch without a value. It rejects unknown flags, as
+//! kube-apiserver does.
 
 use super::own::Own;
 
@@ -12,10 +12,10 @@ pub(super) struct Flag {
     pub(super) class: Class,
 }
 
-/// The form of a flag's value, for the command line and for `--help`.
+/// The form of a flag's value, for parsing and for `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `true` where no value is given.
+    /// `true` if the flag has no value.
     Switch,
     Text,
     List,
@@ -28,11 +28,12 @@ pub(super) enum Form {
 pub(super) enum Class {
     /// `keelson serve` has the flag under the same name.
     Same,
-    /// It is translated for `keelson serve`.
+    /// The flag is translated into flags of `keelson serve`.
     Own(Own),
-    /// Accepted without effect, for this reason, which is logged.
+    /// The flag is accepted without effect. The reason is logged.
     Idle(&'static str),
-    /// These values change nothing. Others are refused for this reason: the server would be less strict than was asked for.
+    /// These values change nothing. Others are rejected with this reason, since the server would be less strict than
+    /// requested.
     Only(&'static [&'static str], &'static str),
 }
 
@@ -114,7 +115,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     own("cert-dir", Text, Own::CertDir),
     row("client-ca-file", Text, Same),
     row("contention-profiling", Switch, Idle(PROFILING)),
-    // Not a flag of kube-apiserver: its controllers are programs of their own.
+    // Not a flag of kube-apiserver, whose controllers are separate programs.
     own("controllers", List, Own::Controllers),
     row("coordinated-leadership-lease-duration", Duration, Idle("leaders are not elected by the server")),
     row("coordinated-leadership-renew-deadline", Duration, Idle("leaders are not elected by the server")),
@@ -244,17 +245,17 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("watch-cache-sizes", List, Idle(CACHE)),
 ];
 
-/// A flag as it was given, with its value.
+/// A flag of the command line with its value.
 #[derive(Clone)]
 pub(super) struct Given {
     pub(super) flag: &'static Flag,
     pub(super) value: String,
 }
 
-/// Reads a command line without the name of the program.
+/// Parses a command line without the name of the program.
 ///
 /// # Errors
-/// In pflag's words.
+/// The error texts are pflag's.
 pub(super) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Vec<Given>, String> {
     let mut arguments = arguments.into_iter();
     let mut given = Vec::new();

@@ -1,6 +1,7 @@
 //! The translation of kube-apiserver's flags into a command line of `keelson serve`.
 //!
-//! Defaults are those of kube-apiserver where they differ. Nothing is read from the environment, which a test process hands on whole.
+//! Defaults are those of kube-apiserver where they differ. Environment variables are ignored, because a test process
+//! passes all of its variables to its children.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -39,35 +40,35 @@ const CERT_DIR: &str = "/var/run/kubernetes";
 const SERVICE_RANGE: &str = "10.0.0.0/24";
 const AUTHORIZATION_MODE: &str = "AlwaysAllow";
 const ETCD_PREFIX: &str = "/registry";
-/// The directory of the server's own files in `--cert-dir`, where etcd lends none.
+/// The subdirectory of `--cert-dir` for the server's own files, if the store is etcd.
 const OWN_DIRECTORY: &str = "keelson";
-/// The gates that have an effect.
+/// The feature gates that have an effect.
 const GATES: [&str; 3] = ["APIListChunking", "KMSv1", "StorageVersionAPI"];
 
-/// A command line, read.
+/// A parsed command line.
 pub(super) struct Line(Vec<Given>);
 
 /// The settings of a server.
 pub(super) struct Translated {
     pub(super) serve: Box<Serve>,
-    /// Flags that have no effect, each with the reason.
+    /// Flags that have no effect, each with its reason.
     pub(super) notes: Vec<String>,
 }
 
-/// The place of the server's files.
+/// The location of the server's files and of its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) data_dir: PathBuf,
     pub(super) store: String,
-    /// True for a store in the directory that the stand-in for etcd lends.
+    /// True for a store in the directory that the stand-in for etcd provides.
     pub(super) is_lent: bool,
 }
 
 impl Line {
-    /// Takes flags that were read.
+    /// Checks the values of parsed flags.
     ///
     /// # Errors
-    /// When one of them has a value that makes the server stricter than this one is.
+    /// When a flag has a value that would make kube-apiserver stricter than this server is.
     pub(super) fn new(given: Vec<Given>) -> Result<Self, String> {
         for Given { flag, value } in &given {
             if let Class::Only(known, why) = flag.class
@@ -91,7 +92,7 @@ impl Line {
         self.values(own).last()
     }
 
-    /// The items of a list flag, however often it is given.
+    /// The items of a list flag, from all its occurrences.
     pub(super) fn items(&self, own: Own) -> Vec<&str> {
         self.values(own).flat_map(|value| value.split(',')).filter(|item| !item.is_empty()).collect()
     }
@@ -100,7 +101,7 @@ impl Line {
         PathBuf::from(self.value(Own::CertDir).unwrap_or(CERT_DIR))
     }
 
-    /// The pair that the server presents: the files of the flags, or those in `--cert-dir`.
+    /// The serving certificate and its key: the files of the flags, or those in `--cert-dir`.
     pub(super) fn serving_pair(&self) -> (PathBuf, PathBuf) {
         match (self.value(Own::TlsCertFile), self.value(Own::TlsPrivateKeyFile)) {
             (Some(certificate), Some(key)) if !certificate.is_empty() => (certificate.into(), key.into()),
@@ -108,10 +109,10 @@ impl Line {
         }
     }
 
-    /// The place of the server's files, on these stores.
+    /// The location of the server's files for these stores.
     ///
     /// # Errors
-    /// When a store can't be named.
+    /// When the URL of a store is invalid.
     pub(super) fn place(&self, stores: &Stores) -> Result<Place, String> {
         if let Stores::Lent(directory) = stores {
             let store = format!("sqlite:{}", directory.display());
@@ -133,7 +134,7 @@ impl Line {
     /// The settings of the server.
     ///
     /// # Errors
-    /// When a value can't be read.
+    /// When a value is invalid.
     pub(super) fn translated(&self, place: &Place, ends_with_parent: bool) -> Result<Translated, String> {
         let line = self.serve_line(place)?;
         let args = Args::read_without_environment(line).map_err(|error| {
@@ -166,7 +167,7 @@ impl Line {
         if !has_config || self.has(Own::AuthorizationMode) {
             add("authorization-mode", modes);
         }
-        // Unauthenticated clients may never do everything unless that was asked for.
+        // Unauthenticated clients never get all rights unless a flag requests it.
         if modes.contains(AUTHORIZATION_MODE) && !has_config {
             add("anonymous-auth", "false");
         }
@@ -233,7 +234,7 @@ impl Line {
         format!("/{prefix}")
     }
 
-    /// The flags without effect, each once.
+    /// The flags without effect, without duplicates.
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         let mut add = |note: String| {
@@ -266,7 +267,7 @@ impl Line {
     }
 }
 
-/// The text of `--help`. envtest looks in it for a line that begins with blanks and `--insecure-port`.
+/// The text of `--help`. envtest searches it for a line that begins with blanks and `--insecure-port`.
 pub(super) fn help() -> String {
     use super::flags::Form;
 
@@ -334,12 +335,12 @@ impl Own {
     }
 }
 
-/// Returns true for a directory that envtest made, whose servers must not survive the test process.
+/// Returns true for a directory that envtest made. Its servers must end with the test process.
 pub(super) fn is_of_envtest(directory: &Path) -> bool {
     keelson_etcd_double::ends_with_parent(directory)
 }
 
-/// A value as it stands in a query.
+/// A value in the form for the query of a URL.
 fn escaped(value: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'/' => char::from(byte).to_string(),
@@ -422,7 +423,7 @@ mod tests {
         assert!(translated(&format!("{ENVTEST} --tls-min-version=VersionTLS12 --storage-backend=etcd3")).is_ok());
     }
 
-    /// As envtest looks for it.
+    /// Searches the text as envtest does.
     #[test]
     fn help_has_every_flag_and_no_insecure_port() {
         let help = help();

@@ -1,6 +1,7 @@
-//! The words with which a server says that it is there: lines for people, one line of JSON, a file.
+//! Reports that the server is ready: as text lines, as one line of JSON, and in a file.
 //!
-//! They go to standard output, and to standard error where the audit log has standard output. The log is another matter.
+//! The lines are printed on standard output, or on standard error if the audit log uses standard output. They are not
+//! part of the log.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::args::Output;
 use crate::output;
 use crate::ready_file::ReadyFile;
 
-/// The time that a server may take to be ready before people are shown its address all the same.
+/// The time to wait for readiness before the text output shows the server's address anyway.
 const READY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The settings of the announcement.
@@ -24,15 +25,15 @@ pub(crate) struct Announcement {
     pub(crate) console: bool,
     /// True where the audit log goes to standard output.
     pub(crate) beside_audit: bool,
-    /// True for a server that leaves nothing behind.
+    /// True for a server that removes its data directory at the end.
     pub(crate) ephemeral: bool,
 }
 
 impl Announcement {
-    /// Announces a server once it is ready, and never returns: the file of readiness goes when this is dropped.
+    /// Announces the server once it is ready, and never returns. Dropping the future removes the readiness file.
     ///
     /// # Errors
-    /// When the file can't be written: its reader would wait for ever.
+    /// When the file can't be written. Its reader would wait forever.
     pub(crate) async fn make(&self, server: &RunningServer) -> anyhow::Result<()> {
         if self.output == Output::Text && tokio::time::timeout(READY_PATIENCE, server.ready()).await.is_err() {
             self.print(&self.waiting(server));
@@ -59,7 +60,7 @@ impl Announcement {
         lines.iter().for_each(print);
     }
 
-    /// The one line of JSON.
+    /// The line of JSON.
     fn line(&self, server: &RunningServer) -> String {
         json!({
             "url": server.url(),
@@ -72,7 +73,7 @@ impl Announcement {
         .to_string()
     }
 
-    /// The state of a server that is not ready in time.
+    /// The lines for a server that is not ready after the wait.
     fn waiting(&self, server: &RunningServer) -> Vec<String> {
         let url = server.url();
         let everywhere = everywhere(server);
@@ -81,7 +82,7 @@ impl Announcement {
         )]
     }
 
-    /// The address of a server that is ready, and the five lines that lead on from there.
+    /// The lines for a ready server: its address, its files, and the commands to try first.
     fn lines(&self, server: &RunningServer) -> Vec<String> {
         let url = server.url();
         let mut lines = vec![
@@ -103,7 +104,7 @@ impl Announcement {
     }
 }
 
-/// The address on which a server of all addresses listens.
+/// The address of the listener, for a server that listens on all addresses.
 fn everywhere(server: &RunningServer) -> String {
     let addr = server.addr();
     if addr.ip().is_unspecified() { format!(", listening on {addr}") } else { String::new() }
@@ -120,7 +121,7 @@ fn next_steps(kubeconfig: &Path) -> [String; 4] {
     ]
 }
 
-/// A path as a shell reads it.
+/// A path, quoted for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | '@' | ':' | ',');

@@ -1,8 +1,7 @@
-//! `keelson storage versions`: in which version each server stores each resource, what lies in the store in an older one, and how far it
-//! has been written anew.
+//! `keelson storage versions`: the version in which each server stores each resource, the number of objects that are
+//! stored in an older version, and the progress of their migration.
 //!
-//! A running server is asked over the wire, as any client would ask it (`fleet`); what comes of its answers is made in `report`, and
-//! shown by `text`.
+//! `fleet` reads the state from a running server through the public API, `report` evaluates it, and `text` formats it.
 
 mod fleet;
 mod report;
@@ -20,13 +19,13 @@ use report::Report;
 
 /// The interval of requests to the server while waiting.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The number of failures in a row meanwhile: the server may restart, as during an upgrade.
+/// The number of consecutive failures that end the wait. The server may restart meanwhile, for example in an upgrade.
 const MOST_FAILURES: u32 = 120;
 
-/// Prints the versions, and waits until nothing is left to do if requested.
+/// Prints the versions. If requested, waits until all migrations are complete.
 ///
 /// # Errors
-/// The server cannot be reached, or the time is over.
+/// The server cannot be reached, or the timeout has passed.
 pub(super) fn run(settings: &Versions) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
     runtime.block_on(async {

@@ -1,7 +1,7 @@
-//! The record of users that `keelson user create` has made: a config map, with an entry for each certificate.
+//! The record of the users that `keelson user create` has made: a ConfigMap with an entry for each certificate.
 //!
-//! A certificate is stored nowhere else, and no server knows of a user before it shows one. Entries go when their certificates have
-//! ended.
+//! A certificate is stored nowhere else, and a server knows a user only from the certificate in its requests. Entries
+//! are removed when their certificates have expired.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -24,7 +24,7 @@ const NAME: &str = "keelson-users";
 struct Entry {
     user: String,
     groups: Vec<String>,
-    /// Its end, in RFC 3339.
+    /// The end of its validity, in RFC 3339.
     until: String,
 }
 
@@ -39,13 +39,13 @@ impl Entry {
         })
     }
 
-    /// Texts of this form compare as their times do.
+    /// Returns true if the certificate has expired. RFC 3339 texts of this form sort by time.
     fn is_over(&self, now: &str) -> bool {
         self.until.as_str() < now
     }
 }
 
-/// Adds an entry under a name of its own, and takes those away that are over.
+/// Adds an entry under a unique name and removes expired entries.
 pub(super) async fn add(
     server: &Server,
     number: &str,
@@ -71,7 +71,7 @@ pub(super) async fn add(
     server.ask(method, &path, kind, Some(&map)).await.map(drop)
 }
 
-/// Prints the users with what is bound to them.
+/// Prints the users with their bindings.
 pub(super) async fn list(server: &Server) -> anyhow::Result<()> {
     let entries: Vec<Entry> =
         known(server).await?.into_iter().flatten().filter_map(|(_, text)| Entry::read(&text)).collect();
@@ -84,7 +84,7 @@ pub(super) async fn list(server: &Server) -> anyhow::Result<()> {
     answer(table(&entries, &bindings, &rfc3339(SystemTime::now())))
 }
 
-/// The entries by their names; `None` where there is no record yet.
+/// The entries by name; `None` if there is no record yet.
 async fn known(server: &Server) -> anyhow::Result<Option<BTreeMap<String, String>>> {
     let path = format!("{CONFIG_MAPS}?fieldSelector=metadata.name%3D{NAME}");
     let listed = server.ask(Method::GET, &path, "", None).await.with_context(|| format!("reading {NAME}"))?;
@@ -93,7 +93,7 @@ async fn known(server: &Server) -> anyhow::Result<Option<BTreeMap<String, String
     Ok(Some(data.filter_map(|(name, text)| Some((name.clone(), text.as_str()?.to_owned()))).collect()))
 }
 
-/// A line for each certificate.
+/// The table of users, a line for each certificate.
 fn table(entries: &[Entry], bindings: &[Value], now: &str) -> String {
     let mut rows = vec![["USER", "GROUPS", "CERTIFICATE UNTIL", "MAY"].map(str::to_owned)];
     for entry in entries {
@@ -113,7 +113,7 @@ fn table(entries: &[Entry], bindings: &[Value], now: &str) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The role that a binding gives a user, by its name or one of its groups, and the place.
+/// The role that a binding gives a user, directly or through a group, and the namespace.
 fn bound_to(entry: &Entry, binding: &Value) -> Option<String> {
     let is_meant = |subject: &Value| match (subject["kind"].as_str(), subject["name"].as_str()) {
         (Some("User"), Some(name)) => name == entry.user,

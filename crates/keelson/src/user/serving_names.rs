@@ -1,6 +1,7 @@
-//! The names of a server's certificate, compared with the one by which a user is to reach it.
+//! Compares the names in a server's certificate with the host name that a user's client will use.
 //!
-//! The server is reached as the command reaches it, and its certificate is verified for the other name, as the user's client will.
+//! The command connects to the server by its own URL and verifies the certificate for the other name, as the user's
+//! client will.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -17,10 +18,10 @@ use super::PATIENCE;
 /// The port of `https` where a URL names none.
 const HTTPS: u16 = 443;
 
-/// The host and the port of a server's URL, whose scheme may be left out, as kubectl takes it.
+/// The host and the port of a server's URL. The scheme may be absent, as in kubectl.
 ///
 /// # Errors
-/// When it names no host.
+/// When the URL has no host.
 pub(super) fn host_of(url: &str) -> anyhow::Result<(String, u16)> {
     let whole = if url.contains("://") { url.to_owned() } else { format!("https://{url}") };
     let uri: Uri = whole.parse().with_context(|| format!("{url} is no URL of a server"))?;
@@ -29,7 +30,8 @@ pub(super) fn host_of(url: &str) -> anyhow::Result<(String, u16)> {
     Ok((host, uri.port_u16().unwrap_or(HTTPS)))
 }
 
-/// The names that the certificate of the server at `url` has, where `host` is none of them; none where it holds for it.
+/// The names in the certificate of the server at `url` if `host` is not among them; `None` if the certificate is valid
+/// for `host`.
 ///
 /// # Errors
 /// When the server can't be reached, or its certificate is not valid at all.
@@ -62,7 +64,7 @@ pub(super) fn other_names(url: &str, ca_pem: &str, host: &str) -> anyhow::Result
     Ok(None)
 }
 
-/// The names of a certificate that was refused because it is for others.
+/// The names in a certificate that was rejected for its names.
 fn presented(error: &io::Error) -> Option<Vec<String>> {
     match error.get_ref()?.downcast_ref()? {
         rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) => {
@@ -73,7 +75,7 @@ fn presented(error: &io::Error) -> Option<Vec<String>> {
     }
 }
 
-/// A name out of the form in which it is reported, `DnsName("localhost")`.
+/// The plain name from rustls' form `DnsName("localhost")`.
 fn plain(reported: &str) -> String {
     let inner = reported.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(reported);
     inner.trim_matches('"').to_owned()

@@ -1,6 +1,6 @@
-//! Availability of registered servers: reasons and texts of the condition, each computed on its own.
+//! Tests of the availability of registered servers: each reason and message of the condition.
 //!
-//! The texts are those that `kubectl get apiservices` shows of the reference server.
+//! The messages are those that `kubectl get apiservices` shows for kube-apiserver.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::{MERGE, SERVICES, api_service, condition, until, until_reason};
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const CORE_SERVICES: &str = "/api/v1/namespaces/default/services";
 
-/// Sooner than a server is asked of which nothing has changed, so that of two changes one at least is not found by that.
+/// Shorter than the interval of regular checks. Of two changes, at least one is therefore not found by a regular check.
 const SOON: Duration = Duration::from_secs(20);
 
 fn not(message: impl Into<String>) -> (String, String) {
@@ -78,7 +78,7 @@ async fn the_condition_says_what_is_missing_of_a_service_and_follows_it() {
     raw.patch(format!("{SERVICES}/{name}"), MERGE, &local).await.expect(200);
     let message = "Local APIServices are always available";
     assert_eq!(until_reason(&raw, name, "Local").await, ("True".to_owned(), message.to_owned()));
-    // A removed condition is set again.
+    // The server sets a removed condition again.
     let none = json!({ "status": { "conditions": [] } });
     raw.patch(format!("{SERVICES}/{name}/status"), MERGE, &none).await.expect(200);
     until_reason(&raw, name, "Local").await;
@@ -108,7 +108,7 @@ async fn a_server_is_judged_by_the_code_of_its_answer() {
     assert_eq!(asked["x-remote-user"], "system:kube-aggregator");
     assert_eq!(asked["x-remote-group"], "system:masters");
 
-    // It fails, and is well again.
+    // The aggregated server fails, and recovers.
     let (path, name) = ("/apis/c200.example.org/v1", format!("{SERVICES}/v1.c200.example.org"));
     let touch = |value: &str| json!({ "metadata": { "annotations": { "touched": value } }, "spec": { "versionPriority": value.len() + 1 } });
     backend.answer(path, HookReply::Closes);
@@ -183,7 +183,7 @@ async fn whoever_touches_an_api_service_has_its_server_asked() {
     }
 }
 
-/// The port of a server without TLS that sends this after the first bytes of a client.
+/// Starts a server without TLS. It sends this text after the first bytes of a client. Returns its port.
 async fn unsecured(answer: &'static [u8]) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -239,7 +239,7 @@ async fn a_route_leads_to_a_server_whose_service_nobody_has_made() {
     until(&raw, path, |found| found["path"] == path).await;
 }
 
-/// Two servers on one store: what a client reads of one of them holds at once on both.
+/// Two servers share one store. A condition that a client reads from one of them is valid at once on both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_reads_that_a_server_is_available_can_use_it_at_once() {
     let (store, keys): (Arc<dyn Store>, _) = (Arc::new(MemoryStore::new()), TempDir::new().unwrap());
@@ -259,7 +259,7 @@ async fn who_reads_that_a_server_is_available_can_use_it_at_once() {
         let group = format!("soon{number}.example.org");
         backend.answer(&format!("/apis/{group}/v1"), HookReply::Json(json!({ "kind": "APIResourceList" })));
         backend.answer(&format!("/apis/{group}/v1/things"), HookReply::Json(json!({ "kind": "ThingList" })));
-        // A group that is not served yet was not found, which is not cached.
+        // A 404 for a group that is not served yet must not be cached.
         raws[0].get(format!("/apis/{group}/v1/things")).await.expect(404);
         raws[0].post(SERVICES, &backend.api_service(&group, "v1")).await.expect(201);
         let read = format!("{SERVICES}/v1.{group}");

@@ -1,6 +1,6 @@
-//! An aggregated server in the test: it answers each path as the test says, and notes its requests.
+//! An aggregated server in the test: it answers each path as the test sets, and records its requests.
 //!
-//! It speaks HTTP by itself, so that it can also break it.
+//! It implements HTTP by itself, so it can also violate it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    /// A server behind a service of this name in the namespace `default`, which answers 404 to everything.
+    /// Starts a server for a service of this name in the namespace `default`. It answers every path with 404.
     pub(crate) async fn start(raw: &Raw, name: &str) -> Self {
         let (replies, asked) = (Arc::<Mutex<HashMap<String, HookReply>>>::default(), Arc::<Mutex<Vec<_>>>::default());
         let answer = {
@@ -38,12 +38,12 @@ impl Backend {
         Self { hook, name: name.to_owned(), replies, asked }
     }
 
-    /// Has it answer a path.
+    /// Sets the response for a path.
     pub(crate) fn answer(&self, path: &str, reply: HookReply) {
         self.replies.lock().unwrap().insert(path.to_owned(), reply);
     }
 
-    /// Has it say that it serves these versions of groups, each with these resources.
+    /// Sets discovery responses with these group versions, each with these resources.
     pub(crate) fn serve(&self, versions: &[(&str, &str, Value)]) {
         let items = versions.iter().map(|(group, version, resources)| {
             self.answer(&format!("/apis/{group}/{version}"), HookReply::Json(json!({ "kind": "APIResourceList" })));
@@ -53,7 +53,7 @@ impl Backend {
         self.answer("/apis", aggregated(AGGREGATED, &json!(items.collect::<Vec<_>>())));
     }
 
-    /// An APIService of a version that it serves.
+    /// The APIService of a version that this server serves.
     pub(crate) fn api_service(&self, group: &str, version: &str) -> Value {
         let service = json!({ "namespace": "default", "name": self.name, "port": self.hook.addr().port() });
         let mut registered = api_service(group, version, &service);
@@ -61,23 +61,23 @@ impl Backend {
         registered
     }
 
-    /// Registers a version that it serves.
+    /// Registers a version that this server serves.
     pub(crate) async fn register(&self, raw: &Raw, group: &str, version: &str) {
         raw.post(SERVICES, &self.api_service(group, version)).await.expect(201);
     }
 
-    /// Returns true if a request had this in its path.
+    /// Returns true if the path of a request contained this text.
     pub(crate) fn was_asked(&self, part: &str) -> bool {
         self.asked.lock().unwrap().iter().any(|request| request.path.contains(part))
     }
 
-    /// The requests so far at a path.
+    /// The requests so far for a path.
     pub(crate) fn asked(&self, path: &str) -> Vec<HookRequest> {
         self.asked.lock().unwrap().iter().filter(|request| request.path == path).cloned().collect()
     }
 }
 
-/// A document of this media type that says that these groups are served.
+/// A discovery document of this media type with these groups.
 pub(crate) fn aggregated(media_type: &str, items: &Value) -> HookReply {
     let version = if media_type.contains("v2beta1") { "v2beta1" } else { "v2" };
     let document = json!({
@@ -88,7 +88,7 @@ pub(crate) fn aggregated(media_type: &str, items: &Value) -> HookReply {
     HookReply::Other(200, headers, document.to_string())
 }
 
-/// A resource of a document, namespaced, that can be read.
+/// A namespaced resource with the verbs for reads, in a discovery document.
 pub(crate) fn resource(plural: &str, kind: &str) -> Value {
     json!({
         "resource": plural, "responseKind": { "group": "", "version": "", "kind": kind }, "scope": "Namespaced",

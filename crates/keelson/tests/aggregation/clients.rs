@@ -1,6 +1,7 @@
-//! Discovery by clients from all three sources: the program, definitions, and aggregated servers.
+//! Tests of discovery by clients, with resources of all three sources: built-in, definitions, and aggregated servers.
 //!
-//! Two requests and no more, the same result in the old form and in the new one, and 304 for a client with the current one.
+//! Clients need two requests only, get the same result in the old and the new form, and get 304 if their copy is
+//! current.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +17,7 @@ use super::backend::{Backend, resource};
 use super::discovery::tag;
 use super::{AGGREGATED, MERGE, SERVICES, until_of};
 
-/// A server with a resource of each source: `boats`, which a definition defines, and `trains`, which another server has.
+/// A server with a resource of each source: `boats` from a definition, and `trains` from an aggregated server.
 async fn served() -> (TestServer, Backend) {
     let server = TestServer::start().await;
     let raw = server.raw();
@@ -43,7 +44,7 @@ fn definition(plural: &str, kind: &str) -> Value {
     keelson_testkit::definition("water.example.org", plural, kind, vec![version])
 }
 
-/// The paths that kubectl asked for to learn what there is, without their queries.
+/// The paths of kubectl's discovery requests in its log, without queries.
 fn asked(log: &str) -> Vec<&str> {
     let addresses = log.lines().filter_map(|line| line.split_once("https://")).map(|(_, rest)| rest);
     let paths = addresses.filter_map(|rest| rest.split_once('/')).map(|(_, path)| path);
@@ -60,7 +61,7 @@ async fn kubectl_knows_all_sources_after_two_requests() {
     assert_eq!(endpoint.kubectl(["get", "boats", "-o", "name"]).await.ok(), "");
 }
 
-/// Checks that kubectl shows all resources, after two requests.
+/// Checks that kubectl shows all resources after two requests.
 fn check_all_sources(found: KubectlOutput) {
     let log = found.stderr.clone();
     let resources = found.ok();
@@ -76,7 +77,7 @@ fn check_all_sources(found: KubectlOutput) {
     assert_eq!(asked.len(), 2, "{log}");
 }
 
-/// Returns true if a row of a table has these words and no others.
+/// Returns true if a row of a table has exactly these words.
 fn is_listed(table: &str, row: &str) -> bool {
     table.lines().any(|found| found.split_whitespace().eq(row.split(' ')))
 }
@@ -90,14 +91,14 @@ async fn told_unchanged(raw: &Raw) -> u64 {
     found.map_or(0, |line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64)
 }
 
-/// From its first command on a machine to those that know everything already.
+/// Checks a release of kubectl, from its first command with an empty cache to commands with a full one.
 async fn check_release(server: &TestServer, program: &Path) {
     let (endpoint, raw): (&Endpoint, Raw) = (server, server.raw());
     let cache = TempDir::new().unwrap();
     let kubectl = |line: &str| endpoint.kubectl_of(program, cache.path(), line.split(' '));
     check_all_sources(kubectl("api-resources -v=6").await);
 
-    // kubectl does not request what it has cached.
+    // kubectl requests no documents that it has cached.
     let got = kubectl("get trains -v=6").await;
     assert_eq!(asked(&got.stderr), ["apis/rail.example.org/v1/namespaces/default/trains"], "{}", got.stderr);
     assert!(got.ok().contains("express"));
@@ -107,7 +108,7 @@ async fn check_release(server: &TestServer, program: &Path) {
     assert!(kubectl("explain boats").await.ok().contains("Boat"));
     kubectl("delete boat tug").await.ok();
 
-    // A refresh gets 304, and then the change.
+    // A refresh gets 304. After a change it gets the new document.
     let before = told_unchanged(&raw).await;
     check_all_sources(kubectl("api-resources -v=6").await);
     assert_eq!(told_unchanged(&raw).await, before + 2);
@@ -180,7 +181,7 @@ async fn whoever_knows_the_document_is_sent_it_again_after_a_change_alone() {
     assert!(third != first && third != second);
     assert_unchanged(&raw, &third).await;
 
-    // Registered again, with other resources, and a definition that changes.
+    // The version is registered again with other resources, and a definition changes.
     backend.register(&raw, "rail.example.org", "v1").await;
     until_of(&raw, "/apis", AGGREGATED, |found| found.to_string().contains(r#""trains""#)).await;
     assert_eq!(tag(&raw).await, first);

@@ -1,5 +1,5 @@
-//! The aggregated discovery document with aggregated servers: read in either form, stale where a server fails, in one order with
-//! everything else, and with tags that depend on nothing but the content.
+//! Tests of the aggregated discovery document with aggregated servers. They cover both forms, stale entries for a
+//! failed server, a common order with other groups, and tags that depend only on the content.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use serde_json::{Value, json};
 use super::backend::{Backend, aggregated, resource};
 use super::{AGGREGATED, MERGE, SERVICES, until, until_of, until_reason};
 
-/// The member of the document for a group; null where there is none.
+/// The item of the document for a group; null if there is none.
 fn group(document: &Value, name: &str) -> Value {
     let items = document["items"].as_array().cloned().unwrap_or_default();
     items.into_iter().find(|item| item["metadata"]["name"] == name).unwrap_or_default()
 }
 
-/// Waits until the first version of a group is as fresh, and returns it.
+/// Waits until the first version of a group has this freshness, and returns the version.
 async fn version(raw: &Raw, name: &str, freshness: &str) -> Value {
     let found = until_of(raw, "/apis", AGGREGATED, |found| group(found, name)["versions"][0]["freshness"] == freshness);
     group(&found.await, name)["versions"][0].clone()
 }
 
-/// The tag of the one document.
+/// The tag of the aggregated document.
 pub(crate) async fn tag(raw: &Raw) -> String {
     raw.get("/apis").header("accept", AGGREGATED).await.expect(200).header("etag").to_owned()
 }
 
-/// The responses of a server at `/apis`, by the name of a group.
+/// Different responses of a server at `/apis`, each with the name of its group.
 fn answers() -> Vec<(&'static str, HookReply)> {
     let items = |name: &str, version: &str| {
         json!([{ "metadata": { "name": format!("{name}.example.org") },
@@ -96,7 +96,7 @@ async fn each_server_is_shown_by_what_it_says_and_one_that_fails_is_stale() {
     check(&["other-group", "other-version", "unasked", "older-empty"], "Current", &Value::Null).await;
     let stale = ["garbage", "other-kind", "away", "hangs", "endless", "closes", "stalls", "older-garbage"];
     check(&stale, "Stale", &Value::Null).await;
-    // They are there, only what they serve is not known.
+    // The groups are in the document, but their resources are unknown.
     for (name, backend) in &backends {
         until_reason(&raw, &format!("v1.{name}.example.org"), "Passed").await;
         let asked = backend.asked("/apis");
@@ -217,13 +217,13 @@ async fn groups_and_versions_of_all_sources_stand_in_one_order() {
         all.map(|version| (version["version"].clone(), version["resources"][0]["resource"].clone())).collect()
     };
     assert_eq!(versions("p-e.example.org"), [(json!("v1"), json!("things")), (json!("v2"), json!("things"))]);
-    // Of a version that both have, the registered server's resources are shown alone.
+    // If both serve a version, the document has only the registered server's resources.
     assert_eq!(versions("both.example.org"), [(json!("v2"), json!("locals")), (json!("v1"), json!("things"))]);
     let older = raw.get("/apis").await.expect(200).json();
     let names = older["groups"].as_array().unwrap().iter().map(|group| group["name"].as_str().unwrap());
     assert_eq!(names.collect::<Vec<_>>(), order);
 
-    // Without the registered server the definition's own comes at once.
+    // Without the registered server, the document has the definition's resources at once.
     raw.delete(format!("{SERVICES}/v1.both.example.org")).await.expect(200);
     let shows_locals =
         |found: &Value| group(found, "both.example.org")["versions"][1]["resources"][0]["resource"] == "locals";
@@ -250,7 +250,7 @@ async fn a_server_that_hangs_keeps_neither_the_document_nor_a_start_waiting() {
     let late = HookReply::After(Duration::from_secs(600), Box::new(HookReply::Closes));
     let nonsense = HookReply::Other(200, vec![("content-type", AGGREGATED.to_owned())], "none".to_owned());
     for fault in [nonsense, HookReply::Closes, HookReply::Stalls, HookReply::Endless, late] {
-        // Neither says what it serves from now on.
+        // From now on neither server returns its resources.
         lives.answer("/apis", fault);
         server.restart().await;
         let raw = server.raw();

@@ -1,5 +1,5 @@
-//! Tags of the document on several servers: equal as long as they show the same, an aggregated server's part included, also on one
-//! that has just started.
+//! Tests of the document's tags on several servers: equal documents have equal tags, including the part of an
+//! aggregated server, and also on a server that has just started.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::backend::{Backend, resource};
 use super::discovery::tag;
 use super::{AGGREGATED, until_of};
 
-/// Waits until all servers have this document under one tag, and returns that.
+/// Waits until all servers have this document with the same tag, and returns the tag.
 async fn one_tag(servers: &[Raw], freshness: &str) -> String {
     for raw in servers {
         until_of(raw, "/apis", AGGREGATED, |found| {
@@ -67,8 +67,8 @@ async fn servers_on_one_store_name_the_document_alike_also_after_a_restart() {
     assert_eq!(one_tag(&[first.raw(), third.raw()], "Current").await, current);
 }
 
-/// The tags are those of kube-apiserver 1.36.2 for all versions, for the stable versions alone, and for those with the migrations, which
-/// are served by default here.
+/// The tags are those of kube-apiserver 1.36.2: for all versions, for the stable versions, and for the stable versions
+/// with the migrations. This server serves the last selection by default.
 #[tokio::test]
 async fn a_fresh_server_shows_the_document_of_the_reference_server_to_the_byte() {
     const EVERYTHING: &str = "08EEDE608C37C5B62CDFF173759E7FD7763FC82EFB2559C950CD53367502ED9E39BB181617865A41BA109C77D3063DE121E32C7CE4037ACAFCDFBE4044514B42";

@@ -1,7 +1,7 @@
-//! Every path of the discovery documents with every verb that they name, whatever the source: the program, a definition, another
-//! server. Everything listed is served.
+//! Tests of every path in the discovery documents with every listed verb, for each source: built-in, a definition, an
+//! aggregated server. Everything that is listed must be served.
 //!
-//! There is an object of each kind, as far as one can be created, so that its subresources are there too.
+//! The test creates an object of each kind where possible, so that its subresources exist too.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::lab::Lab;
 use super::until_of;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// The name of the object in each request, where its kind allows it.
+/// The name of the object in each request, if its kind allows it.
 const NAME: &str = "probe";
 /// The number of concurrent requests.
 const AT_ONCE: usize = 16;
@@ -34,7 +34,7 @@ struct Visit {
     is_there: bool,
 }
 
-/// Objects that can be made, by their resource and group.
+/// Objects that the test can create, by resource and group.
 struct Samples(BTreeMap<String, Value>);
 
 impl Samples {
@@ -48,7 +48,7 @@ impl Samples {
         self.0.get(resource).and_then(|body| body["metadata"]["name"].as_str()).unwrap_or(NAME)
     }
 
-    /// Makes them, each in the first version of a document that can; the names of the resources of which there is an object then.
+    /// Creates the objects, each in the first version that supports it. Returns the resources that then have an object.
     async fn make(&self, raw: &Raw, visits: &[Visit]) -> Vec<String> {
         let mut made = Vec::new();
         for (resource, body) in &self.0 {
@@ -67,7 +67,7 @@ impl Samples {
     }
 }
 
-/// All that a document names, in the namespace `default`.
+/// The requests for everything that a document lists, in the namespace `default`.
 fn visits(document: &Value, root: &str, samples: &Samples) -> Vec<Visit> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut visits = Vec::new();
@@ -106,7 +106,7 @@ fn visits(document: &Value, root: &str, samples: &Samples) -> Vec<Visit> {
     visits
 }
 
-/// The fault of the response to a visit.
+/// The fault in the response to a request, if it has one.
 async fn fault(raw: &Raw, visit: &Visit) -> Option<String> {
     let (method, query) = match &*visit.verb {
         "get" | "list" => (Method::GET, ""),
@@ -185,7 +185,7 @@ async fn every_verb_of_every_path_is_answered_on_every_source() {
     visit(raw, &visits).await;
 }
 
-/// An aggregated server that answers by itself: one written with the library, in a process of its own.
+/// An aggregated server that runs as a separate process and is written with the library.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_verb_of_every_path_of_a_server_written_with_the_library_is_answered() {
     let main = TestServer::builder().every_version().start().await;
@@ -207,7 +207,7 @@ async fn every_verb_of_every_path_of_a_server_written_with_the_library_is_answer
     visit(&raw, &visits).await;
 }
 
-/// Visits all of these, and fails where something that is named is not there.
+/// Sends all of these requests, and fails if a listed path is not served.
 async fn visit(raw: &Raw, visits: &[Visit]) {
     let faults: Vec<String> = stream::iter(visits)
         .map(|visit| fault(raw, visit))

@@ -1,6 +1,6 @@
-//! Servers written with `keelson-apiserver` as processes: the examples of the library, behind a main server.
+//! Servers written with `keelson-apiserver`: the examples of the library as processes behind a main server.
 //!
-//! Processes, since that is how they are run: they start, are asked, killed and started again.
+//! They are processes because users run them so: they are started, killed and restarted.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,33 +19,33 @@ use tokio::process::{Child, Command};
 use crate::lab::PATIENCE;
 use crate::{SERVICES, api_service, until_reason};
 
-/// The lease of a process in seconds: short for tests that wait for its end.
+/// The duration of a process's lease in seconds: short for tests that wait until it expires.
 const LEASE_SECONDS: &str = "30";
 
-/// An example of the library as a process.
+/// A running example of the library.
 pub(crate) struct Example {
     name: &'static str,
     child: Child,
     address: SocketAddr,
     kubeconfig: PathBuf,
     store: String,
-    /// The version in which the one stores its objects that serves two.
+    /// The storage version, for the example that serves two versions.
     stored: &'static str,
     directory: TempDir,
 }
 
 impl Example {
-    /// Starts the one with a store behind a main server, and registers it there.
+    /// Starts the example with a store behind a main server, and registers it there.
     pub(crate) async fn flunders(main: &Endpoint, store: impl FnOnce(&Path) -> String) -> Self {
         Self::start("flunders", "wardle.example.com", main, store).await
     }
 
-    /// The example without a store.
+    /// Starts the example without a store.
     pub(crate) async fn loads(main: &Endpoint) -> Self {
         Self::start("loads", "host.example.com", main, |_| String::new()).await
     }
 
-    /// The example with two versions, which stores the first.
+    /// Starts the example with two versions. It stores the first one.
     pub(crate) async fn moved(main: &Endpoint, store: impl FnOnce(&Path) -> String) -> Self {
         Self::start("moved", "moved.example.com", main, store).await
     }
@@ -61,12 +61,12 @@ impl Example {
         example
     }
 
-    /// Starts another one on the same store, to which no APIService leads.
+    /// Starts another process on the same store. No APIService refers to it.
     pub(crate) async fn another(&self) -> Self {
         self.another_storing(self.stored).await
     }
 
-    /// Another process, which stores objects in another version.
+    /// Starts another process on the same store, with another storage version.
     pub(crate) async fn another_storing(&self, stored: &'static str) -> Self {
         let directory = TempDir::new().unwrap();
         let (name, kubeconfig, store) = (self.name, self.kubeconfig.clone(), self.store.clone());
@@ -75,7 +75,7 @@ impl Example {
         Self { name, child, address, kubeconfig, store, stored, directory }
     }
 
-    /// Has it store objects in another version from its next start on.
+    /// Sets the storage version for the next start.
     pub(crate) fn store_in(&mut self, version: &'static str) {
         self.stored = version;
     }
@@ -99,7 +99,7 @@ impl Example {
         until_reason(&main.raw(), &format!("v1.{group}"), "Passed").await;
     }
 
-    /// The server itself, for who does not come through the main one, as that one's administrator.
+    /// The server itself, for direct requests with the credentials of the main server's administrator.
     pub(crate) async fn direct(&self, main: &Endpoint) -> Endpoint {
         let text = std::fs::read_to_string(main.kubeconfig()).unwrap();
         let authority = BASE64.encode(std::fs::read(self.directory.path().join("pki/ca.crt")).unwrap());
@@ -117,13 +117,13 @@ impl Example {
         Endpoint::from_kubeconfig(path).await.unwrap()
     }
 
-    /// kill -9, and a start on the same data at the same address.
+    /// Kills the process (kill -9), and starts it on the same data and address.
     pub(crate) async fn crash(&mut self) {
         self.kill().await;
         self.start_again().await;
     }
 
-    /// kill -9.
+    /// Kills the process (kill -9).
     pub(crate) async fn kill(&mut self) {
         self.child.kill().await.unwrap();
     }
@@ -134,13 +134,13 @@ impl Example {
         assert!(self.child.wait().await.unwrap().success());
     }
 
-    /// Sends it a signal: after `-STOP` it does nothing until `-CONT`.
+    /// Sends a signal to the process: `-STOP` pauses it until `-CONT`.
     pub(crate) async fn signal(&self, signal: &str) {
         let process = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args([signal, &process]).status().await.unwrap().success());
     }
 
-    /// A start on the same data at the same address.
+    /// Starts the process on the same data and address.
     pub(crate) async fn start_again(&mut self) {
         let (address, directory) = (self.address.to_string(), self.directory.path());
         let settings = [
@@ -153,7 +153,7 @@ impl Example {
     }
 }
 
-/// Runs the example until it is ready.
+/// Starts the example and waits until it is ready.
 async fn launch(name: &str, directory: &Path, settings: [(&str, &OsStr); 3], listen: &str) -> (Child, SocketAddr) {
     let target = std::env::current_exe().unwrap();
     let binary = target.parent().and_then(Path::parent).unwrap().join("examples").join(name);

@@ -1,6 +1,6 @@
-//! Headers and certificates by which front proxies name the user to aggregated servers.
+//! Tests of the headers and certificates with which front proxies name the user to aggregated servers.
 //!
-//! An aggregated server trusts only these, so the same headers of a client must be removed.
+//! An aggregated server trusts only these. So the main server must remove the same headers from a client's request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::made_peers::claimed;
 
 const TOLD: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 const PROXY_CA: &str = "requestheader-client-ca-file";
-/// The timeout for work of the server itself.
+/// The timeout for background work of the server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until the config map is as expected.
@@ -92,13 +92,13 @@ async fn servers_with_different_authorities_tell_of_all_of_them() {
     for running in [&one, &other] {
         assert!(both["data"][PROXY_CA].as_str().unwrap().contains(running.running().pki().front_proxy.ca_pem.trim()));
     }
-    // After a restart it finds its own entry.
+    // After a restart the server finds its own entry.
     other.restart().await;
     let now = other.raw().get(TOLD).await.expect(200).json();
     assert_eq!(now["metadata"]["resourceVersion"], both["metadata"]["resourceVersion"]);
 }
 
-/// As in the reference: without names, every certificate of the authority is accepted.
+/// Without allowed names, every certificate of the authority is accepted, as in kube-apiserver.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_has_a_certificate_of_the_operators_authority_says_who_asks() {
     let other = TestServer::start().await;
@@ -128,7 +128,7 @@ async fn whoever_has_a_certificate_of_the_operators_authority_says_who_asks() {
         assert_eq!(claimed(&proxy, None).await.unwrap().0, 401, "by itself it is nobody");
         assert_eq!(claimed(&server, Some("ann")).await, Ok((201, json!("keelson-admin"))), "a client is who it is");
     }
-    // Any client could speak for others.
+    // Otherwise every client with a certificate could impersonate other users.
     let shared = with(&[]).configure(|config| config.pki.client_ca = config.pki.front_proxy.client_ca.clone());
     let refused = shared.try_start().await.err().expect("it does not start");
     assert!(refused.contains("give --requestheader-allowed-names"), "{refused}");

@@ -1,5 +1,5 @@
-//! Garbage collection with owners or dependents on an aggregated server: they are deleted as if all were local. Objects that depend
-//! on an unavailable or lying server stay.
+//! Tests of garbage collection with owners or dependents on an aggregated server: they are deleted as if all were
+//! local. Dependents of an unavailable or lying server are not deleted.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const FLUNDERS: &str = "/apis/wardle.example.com/v1/namespaces/default/flunders"
 const TRAINS: &str = "/apis/rail.example.org/v1/namespaces/default/trains";
 const HOLD: &str = "example.org/hold";
 
-/// A reference to an object that was just made or read.
+/// An owner reference to an object in a response.
 fn owner(object: &Value) -> Value {
     let metadata = &object["metadata"];
     json!({
@@ -25,7 +25,7 @@ fn owner(object: &Value) -> Value {
     })
 }
 
-/// Makes a config map with these owners.
+/// Creates a ConfigMap with these owners.
 async fn map(raw: &Raw, name: &str, owners: &[Value]) -> Value {
     let object = json!({ "metadata": { "name": name, "ownerReferences": owners } });
     raw.post(MAPS, &object).await.expect(201).json()
@@ -55,7 +55,7 @@ async fn until_free(raw: &Raw, path: &str) {
         .await;
 }
 
-/// Waits until the collector has dealt with what is here.
+/// Waits until the collector has processed all earlier objects of the main server.
 async fn collected_here(raw: &Raw, name: &str) {
     let owner_here = map(raw, &format!("{name}-owner"), &[]).await;
     map(raw, name, &[owner(&owner_here)]).await;
@@ -72,26 +72,26 @@ async fn owners_and_dependents_go_with_each_other_across_servers() {
     let main = TestServer::start().await;
     let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
     let raw = main.raw();
-    // An owner here, its dependent there.
+    // The owner is local, its dependent is on the aggregated server.
     let here = map(&raw, "here", &[]).await;
     flunder(&raw, "of-here", &[owner(&here)], &[]).await;
     delete(&raw, &format!("{MAPS}/here"), "Background").await;
     until_gone(&raw, &format!("{FLUNDERS}/of-here")).await;
-    // An owner there, its dependents here and there.
+    // The owner is on the aggregated server, its dependents are on both.
     let there = flunder(&raw, "there", &[], &[]).await;
     map(&raw, "of-there", &[owner(&there)]).await;
     flunder(&raw, "of-there", &[owner(&there)], &[]).await;
     delete(&raw, &format!("{FLUNDERS}/there"), "Background").await;
     until_gone(&raw, &format!("{MAPS}/of-there")).await;
     until_gone(&raw, &format!("{FLUNDERS}/of-there")).await;
-    // One of two owners goes: the dependent stays with the other.
+    // One of two owners is deleted: the dependent remains with the other.
     let [first, second] = [flunder(&raw, "first", &[], &[]).await, map(&raw, "second", &[]).await];
     map(&raw, "of-both", &[owner(&first), owner(&second)]).await;
     delete(&raw, &format!("{FLUNDERS}/first"), "Background").await;
     let one_left = |found: &Value| found["metadata"]["ownerReferences"].as_array().is_some_and(|left| left.len() == 1);
     let left = until(&raw, &format!("{MAPS}/of-both"), one_left).await;
     assert_eq!(left["metadata"]["ownerReferences"][0]["name"], "second");
-    // Owners that never were.
+    // Owners that never existed.
     let mut ghost = owner(&there);
     ghost["name"] = json!("ghost");
     map(&raw, "of-ghost", &[ghost]).await;
@@ -107,7 +107,7 @@ async fn owners_wait_for_their_dependents_or_let_go_of_them_across_servers() {
     let main = TestServer::start().await;
     let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
     let raw = main.raw();
-    // An owner there waits for its dependent here, which something holds.
+    // An owner on the aggregated server waits for its local dependent, which has a finalizer.
     let there = flunder(&raw, "there", &[], &[]).await;
     let held = json!({ "metadata": { "name": "held", "ownerReferences": [owner(&there)], "finalizers": [HOLD] } });
     raw.post(MAPS, &held).await.expect(201);
@@ -118,11 +118,11 @@ async fn owners_wait_for_their_dependents_or_let_go_of_them_across_servers() {
     let_go(&raw, &format!("{MAPS}/held")).await;
     until_gone(&raw, &format!("{MAPS}/held")).await;
     until_gone(&raw, &format!("{FLUNDERS}/there")).await;
-    // The other way round.
+    // The owner is local, and its dependent with a finalizer is on the aggregated server.
     let here = map(&raw, "here", &[]).await;
     let dependent = flunder(&raw, "held", &[owner(&here)], &[HOLD]).await;
     assert!(dependent["metadata"]["uid"].is_string());
-    // The server has reported it when later changes are done.
+    // The collector processes changes in order: when it has handled this one, it knows the earlier ones.
     let mut ghost = owner(&here);
     ghost["name"] = json!("ghost");
     flunder(&raw, "told", &[ghost], &[]).await;
@@ -134,7 +134,7 @@ async fn owners_wait_for_their_dependents_or_let_go_of_them_across_servers() {
     until_gone(&raw, &format!("{FLUNDERS}/held")).await;
     until_gone(&raw, &format!("{MAPS}/here")).await;
 
-    // Dependents that are let go.
+    // Dependents that are orphaned.
     let there = flunder(&raw, "leaves", &[], &[]).await;
     map(&raw, "left", &[owner(&there)]).await;
     collected_here(&raw, "settled").await;
@@ -163,7 +163,7 @@ async fn nothing_goes_by_an_owner_whose_server_is_away() {
     flunder(&raw, "of-here", &[owner(&here)], &[]).await;
     map(&raw, "of-lives", &[owner(&lives)]).await;
     map(&raw, "of-goes", &[owner(&goes)]).await;
-    // It is on its way out, and gone as soon as nothing holds it.
+    // The object is being deleted, and is gone when its last finalizer is removed.
     delete(&raw, &format!("{FLUNDERS}/goes"), "Background").await;
     flunders.kill().await;
     let mut ghost = owner(&lives);
@@ -172,7 +172,7 @@ async fn nothing_goes_by_an_owner_whose_server_is_away() {
     delete(&raw, &format!("{MAPS}/here"), "Background").await;
     until_gone(&raw, &format!("{MAPS}/here")).await;
     until_reason(&raw, "v1.wardle.example.com", "FailedDiscoveryCheck").await;
-    // Unrelated objects are collected all the while.
+    // Meanwhile unrelated objects are collected.
     for number in 0..3 {
         collected_here(&raw, &format!("others-{number}")).await;
     }
@@ -188,7 +188,7 @@ async fn nothing_goes_by_an_owner_whose_server_is_away() {
     raw.get(format!("{MAPS}/of-lives")).await.expect(200);
 }
 
-/// Trains, which a server has that answers as the test says.
+/// Trains on an aggregated server whose responses the test sets.
 async fn trains(raw: &Raw) -> Backend {
     let backend = Backend::start(raw, "rails").await;
     let mut trains = resource("trains", "Train");
@@ -204,7 +204,7 @@ fn train(name: &str, uid: &Value) -> Value {
     })
 }
 
-/// The response of a server about an object that it does not have, or cannot find now.
+/// The response of a server about an object that it does not have, or cannot find at the moment.
 fn status(code: u16, reason: &str, name: &str) -> HookReply {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code,
@@ -242,7 +242,7 @@ async fn only_a_server_that_says_so_by_name_has_lost_an_owner() {
     until_gone(&raw, &format!("{MAPS}/other")).await;
     let asked = &backend.asked(&format!("{TRAINS}/never"))[0].headers["x-remote-user"];
     assert_eq!(asked, "system:serviceaccount:kube-system:generic-garbage-collector");
-    // Each of these is checked repeatedly.
+    // The collector checks each of these objects repeatedly.
     for name in stays {
         let path = format!("{TRAINS}/{name}");
         let again = async {
@@ -270,7 +270,7 @@ async fn a_server_that_says_it_has_the_uid_of_another_changes_nothing_for_that_o
     backend.answer("/apis/rail.example.org/v1/trains", HookReply::Json(listed));
     backend.answer(&format!("{TRAINS}/thief"), HookReply::Json(thief));
     backend.register(&raw, "rail.example.org", "v1").await;
-    // The collector has taken the finalizer off it when there is a request with a body.
+    // A request with a body shows that the collector has removed the finalizer.
     let patched = async {
         while !backend.asked(&format!("{TRAINS}/thief")).iter().any(|asked| asked.body["metadata"].is_object()) {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -281,7 +281,8 @@ async fn a_server_that_says_it_has_the_uid_of_another_changes_nothing_for_that_o
     assert_eq!(kept["metadata"]["ownerReferences"][0]["name"], "mine");
 }
 
-/// The objects of such a server are unknown, so nothing is deleted because of it, and nothing else waits for it.
+/// The objects of such a server are unknown. Nothing is deleted because of them, and no other object waits for the
+/// server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_whose_lists_and_watches_hang_or_never_end_delays_nothing_else() {
     for reply in [HookReply::Hangs, HookReply::Stalls, HookReply::Endless, HookReply::Closes] {

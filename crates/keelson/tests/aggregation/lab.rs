@@ -1,6 +1,6 @@
-//! A server with an aggregated one beside it: version v1 of the group `px.example.org`.
+//! A server with an aggregated one: version v1 of the group `px.example.org`.
 //!
-//! The setup of the tests of requests that are passed on; what is passed on is their matter.
+//! This is the setup of the tests of forwarded requests. The tests themselves are in other files.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{SERVICES, api_service};
 pub(crate) const NAMES: [&str; 1] = ["echo.agg.svc"];
 /// The path of its objects.
 pub(crate) const THINGS: &str = "/apis/px.example.org/v1/namespaces/x/things";
-/// The timeout for work of the servers themselves.
+/// The timeout for background work of the servers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server and an aggregated one.
@@ -25,14 +25,14 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// An aggregated server that answers so.
+    /// Starts a server and an aggregated one with these responses.
     pub(crate) async fn start<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
         answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,
     ) -> Self {
         Self::on(TestServer::start().await, answer).await
     }
 
-    /// A lab behind a server that the test has started, with settings of its own.
+    /// Starts an aggregated server for a server that the test has already started with its own settings.
     pub(crate) async fn on<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
         server: TestServer,
         answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,
@@ -41,14 +41,14 @@ impl Lab {
         Self::of(server, upstream).await
     }
 
-    /// One that speaks HTTP/1.1 alone.
+    /// Starts a server and an aggregated one with HTTP/1.1 only.
     pub(crate) async fn http1<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
         answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,
     ) -> Self {
         Self::http1_beside(TestServer::builder(), answer).await
     }
 
-    /// A lab beside a server with other settings.
+    /// Starts a server with these settings and an aggregated one with HTTP/1.1 only.
     pub(crate) async fn http1_beside<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
         server: TestServerBuilder,
         answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,
@@ -58,7 +58,7 @@ impl Lab {
         Self::of(server, upstream).await
     }
 
-    /// One that answers these bytes, but to who asks what it serves.
+    /// Starts an aggregated server that sends these bytes for every request except for discovery.
     pub(crate) async fn raw(answer: impl Fn(String) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let server = TestServer::start().await;
         let upstream = UpstreamServer::raw(&NAMES, &front_proxies(&server), move |head| {
@@ -87,12 +87,12 @@ impl Lab {
         lab
     }
 
-    /// Waits until who asks what is served is answered so.
+    /// Waits until the discovery request for the version has the expected status.
     pub(crate) async fn until(&self, expected: impl Fn(u16) -> bool) {
         self.until_told(|status, _| expected(status)).await;
     }
 
-    /// Waits for the status and the text of a response.
+    /// Waits until the discovery request for the version has the expected status and text.
     pub(crate) async fn until_told(&self, expected: impl Fn(u16, &str) -> bool) {
         let wait = async {
             loop {
@@ -112,7 +112,7 @@ pub(crate) fn front_proxies(server: &TestServer) -> String {
     server.running().pki().front_proxy.ca_pem.clone()
 }
 
-/// Makes an APIService, which is available when its server has been found to answer.
+/// Creates an APIService, and waits until it is available.
 pub(crate) async fn register(raw: &Raw, group: &str, service: Value, upstream: &UpstreamServer) {
     let mut registered = api_service(group, "v1", &service);
     registered["spec"]["caBundle"] = json!(upstream.ca_bundle());

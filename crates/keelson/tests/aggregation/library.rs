@@ -1,6 +1,6 @@
-//! A server written with `keelson-apiserver`, in a process of its own, as the users of the main server meet it.
+//! Tests of a server written with `keelson-apiserver`, in a separate process, through the main server.
 //!
-//! The processes are the examples, which `cargo test` builds along with the tests.
+//! The processes are the examples of the library, which `cargo test` builds along with the tests.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,17 +23,17 @@ use crate::{MERGE, until};
 
 /// The number of clients that create objects concurrently.
 const WRITERS: usize = 4;
-/// The number of kills of the server meanwhile.
+/// The number of times that the test kills the server meanwhile.
 const CRASHES: usize = 3;
-/// The number of times that a record is deleted until a write notices, before the process itself does.
+/// The number of attempts to delete a record and write before the process notices the deletion by itself.
 const ATTEMPTS: usize = 20;
 /// The prefix of the records of processes that share a store.
 const RECORDS: &str = "/keelson-apiserver/servers/";
 /// The prefix of stored flunders.
 const STORED: &str = "/registry/wardle.example.com/flunders/default";
-/// The path of their published versions on the main server.
+/// The path of the flunders' published storage versions on the main server.
 const PUBLISHED: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions/wardle.example.com.flunders";
-/// The path of server leases there.
+/// The path of server leases on the main server.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 /// The path of flunders.
 const FLUNDERS: &str = "/apis/wardle.example.com/v1/namespaces/default/flunders";
@@ -76,7 +76,7 @@ async fn a_server_written_with_the_library_is_used_with_kubectl() {
     let wrong = apply(manifest("four", "Red", 500)).await.refused();
     assert!(wrong.contains("spec.colour: Invalid value: \"Red\"") && wrong.contains("spec.size"), "{wrong}");
 
-    // The hook has labelled them by their colours.
+    // The server's admission hook has added a label with the colour.
     let labelled = main.kubectl(["get", "fl", "-l", "wardle.example.com/colour=red", "-o", "name"]).await.ok();
     let names = ["flunder.wardle.example.com/one", "flunder.wardle.example.com/three"];
     assert_eq!(labelled.lines().collect::<Vec<_>>(), names);
@@ -90,7 +90,7 @@ async fn a_server_written_with_the_library_is_used_with_kubectl() {
     main.kubectl(polish).await.ok();
     let table = main.kubectl(["get", "fl", "one", "--no-headers"]).await.ok();
     assert_eq!(words(&table), [["one", "red", "3", "true"]]);
-    // The main server asks for the documents by itself.
+    // The main server fetches the documents by itself.
     let published = |index: &Value| index["paths"].get("apis/wardle.example.com/v1").is_some();
     until(&main.raw(), "/openapi/v3", published).await;
     let explained = main.kubectl(["explain", "flunder.spec.size"]).await.ok();
@@ -121,7 +121,7 @@ async fn its_declared_fields_are_selected_indexed_and_sorted_by() {
     raw.get(format!("{FLUNDERS}?fieldSelector=spec.size%3D3")).await.expect(400);
 
     let mut looked_at = Vec::new();
-    // The list before was the first for which an index would have been of use.
+    // The list above was the first one that would have used an index.
     for limit in 1..=3 {
         let filter = format!("keelson.io/filter=spec.size+%3C+{}", 1000 + limit);
         let asked = format!("{FLUNDERS}?fieldSelector=spec.colour%3Ddarkb&limit=1&{filter}");
@@ -154,7 +154,7 @@ async fn its_watches_are_told_of_changes_and_its_objects_go_with_their_namespace
 
     let missing = main.kubectl(["create", "-n", "none", "-f", "-"]).stdin(manifest("one", "red", 3)).await.refused();
     assert!(missing.contains("namespaces \"none\" not found"), "{missing}");
-    // While something holds the namespace, nothing new is created in it.
+    // While a finalizer holds the namespace, nothing new can be created in it.
     let held = json!({ "metadata": { "name": "held", "finalizers": ["example.com/held"] } });
     let maps = "/api/v1/namespaces/n/configmaps";
     main.raw().post(maps, &held).await.expect(201);
@@ -180,7 +180,7 @@ async fn it_believes_nobody_but_the_front_proxy_and_those_whom_the_main_server_k
     let claimed = stranger.get(FLUNDERS).header("x-remote-user", "ann").header("x-remote-group", "system:masters");
     claimed.await.expect(403);
     stranger.get(FLUNDERS).header("authorization", "Bearer nonsense").await.expect(401);
-    // A service account is known by its token, and allowed nothing.
+    // The server authenticates a service account by its token, and grants it nothing.
     main.kubectl(["create", "serviceaccount", "reader"]).await.ok();
     let token = main.kubectl(["create", "token", "reader"]).await.ok();
     let answer = stranger.get(FLUNDERS).header("authorization", format!("Bearer {}", token.trim())).await.expect(403);
@@ -203,7 +203,7 @@ async fn two_main_servers_on_one_postgresql_lead_to_it() {
     for name in ["left", "right"] {
         let store = PostgresStore::open(PostgresConfig::from_url(&of_main).unwrap()).await.unwrap();
         let server = TestServer::builder().shared_store(Arc::new(store));
-        // Each has authorities of its own, all of which are published.
+        // Each server has its own authorities. All of them are published.
         let server = server.configure(|config| {
             config.server_id = name.to_owned();
             config.allow_other_keys = true;
@@ -216,7 +216,7 @@ async fn two_main_servers_on_one_postgresql_lead_to_it() {
     left.kubectl(["create", "-f", "-"]).stdin(manifest("one", "red", 3)).await.ok();
     let shown = right.kubectl(["get", "fl", "--no-headers"]).await.ok();
     assert_eq!(words(&shown), [["one", "red", "3"]]);
-    // An apply that begins at one server continues at the other.
+    // One apply is sent to both servers in turn.
     for (server, size, told) in [(right, 5, "created"), (left, 6, "configured"), (right, 6, "unchanged")] {
         let done = server.kubectl(["apply", "-f", "-"]).stdin(manifest("two", "blue", size)).await.ok();
         assert_eq!(done.trim(), format!("flunder.wardle.example.com/two {told}"));
@@ -307,7 +307,7 @@ async fn a_process_whose_record_in_a_shared_store_was_taken_away_writes_nothing_
     for raw in [main.raw(), second.direct(&main).await.raw()] {
         let mut refused = false;
         for number in 0..ATTEMPTS {
-            // As another process does that takes it for dead.
+            // Deletes the records, as another process does that considers this one dead.
             for record in records().await {
                 store.commit(Transaction::default().delete(record.key)).await.unwrap();
             }
@@ -321,7 +321,7 @@ async fn a_process_whose_record_in_a_shared_store_was_taken_away_writes_nothing_
                 assert!(stored.is_none(), "what was refused is not written");
                 break;
             }
-            // It has just registered anew by itself.
+            // The process has just registered again by itself.
             answer.expect(201);
         }
         assert!(refused, "writes are not compared with the record");
@@ -349,7 +349,7 @@ async fn it_keeps_its_objects_on_etcd() {
     check_crashes(&mut flunders, &[&main]).await;
 }
 
-/// A server that registers on its store starts while that takes no puts, and registers once there is room.
+/// A server registers on its store at the start. If the store is full, it registers when there is space again.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_starts_on_an_etcd_without_room() {
     /// A quota of etcd that some writes fill, in bytes.
@@ -362,7 +362,7 @@ async fn it_starts_on_an_etcd_without_room() {
     let made = |name: &str| serde_json::from_str::<Value>(&manifest(name, "red", 1)).unwrap();
     raw.post(FLUNDERS, &made("kept")).await.expect(201);
     raw.post(FLUNDERS, &made("other")).await.expect(201);
-    // Its record stays, as that of an earlier process.
+    // Its record remains, like that of an earlier process.
     flunders.kill().await;
     let store = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();
     let filler = |number: usize| StoreKey::new(format!("/filler/{number}"));
@@ -412,8 +412,8 @@ async fn what_is_computed_when_it_is_read_needs_no_store() {
     assert!(shown.contains("get,list") && !shown.contains("create"), "{shown}");
 }
 
-/// Kills it again and again while objects are made through these servers. Each that was acknowledged is there in the end, and a
-/// client that watches has seen the same as a list shows.
+/// Kills the process repeatedly while these servers create objects. In the end every acknowledged object exists, and
+/// the events of a watch equal the list.
 async fn check_crashes(flunders: &mut Example, servers: &[&TestServer]) {
     let ended = Arc::<AtomicBool>::default();
     let mut writers = Vec::new();
@@ -429,7 +429,7 @@ async fn check_crashes(flunders: &mut Example, servers: &[&TestServer]) {
                 let sent = serde_json::from_str(&manifest(&name, "red", 1)).unwrap();
                 match raw.post(FLUNDERS, &sent).try_send().await.map(|answer| answer.status) {
                     Ok(201) => drop(acknowledged.insert(name)),
-                    // The server is unavailable, and may or may not have this object.
+                    // The server is unavailable. It may or may not have stored this object.
                     _ => tokio::time::sleep(Duration::from_millis(20)).await,
                 }
             }
@@ -461,7 +461,7 @@ async fn check_crashes(flunders: &mut Example, servers: &[&TestServer]) {
     watcher.abort();
 }
 
-/// Follows flunders as a controller does, and notes their names.
+/// Watches flunders as a controller does, and records their names.
 async fn watch(client: kube::Client, seen: Arc<Mutex<BTreeSet<String>>>) {
     let kind = GroupVersionKind::gvk("wardle.example.com", "v1", "Flunder");
     let resource = ApiResource::from_gvk_with_plural(&kind, "flunders");
@@ -479,7 +479,7 @@ async fn count(server: &TestServer) -> u64 {
     counted(&until(&server.raw(), &format!("{FLUNDERS}?limit=1"), |list| list["kind"] == "FlunderList").await)
 }
 
-/// The number of objects, from a chunk of one.
+/// The number of objects, from a chunk with one object.
 fn counted(list: &Value) -> u64 {
     let items = list["items"].as_array().map_or(0, Vec::len) as u64;
     items + list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0)

@@ -1,5 +1,5 @@
-//! Migrations in servers written with the library: one of the processes that share a store rewrites objects of an older version,
-//! and the main server shows the progress.
+//! Tests of migrations in servers written with the library. One of the processes that share a store rewrites objects of
+//! an older version, and the main server shows the progress.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::example::Example;
 use crate::{MERGE, PATIENCE, SERVICES, api_service, until};
 
-/// The number of objects: many steps of a migration.
+/// The number of objects, enough for many steps of a migration.
 const MANY: usize = 300;
-/// The number of objects where one process is killed meanwhile.
+/// The number of objects in the test that kills one process meanwhile.
 const MANY_STORED: usize = 2000;
 const V1: &str = "moved.example.com/v1";
 const V2: &str = "moved.example.com/v2";
@@ -42,7 +42,7 @@ async fn contents(raw: &Raw) -> Vec<Value> {
     std::mem::take(items)
 }
 
-/// The versions in which the objects lie in a store, each once.
+/// The versions in which a store has the objects, without duplicates.
 async fn versions(store: &dyn Store) -> Vec<String> {
     let (from, to) = (StoreKey::new(STORED), StoreKey::prefix_end(STORED));
     let page = store.range(RangeRequest { from, to, revision: None, limit: None }).await.unwrap();
@@ -59,7 +59,7 @@ fn holds(migration: &Value, kind: &str) -> bool {
     conditions.into_iter().flatten().any(|condition| condition["type"] == *kind && condition["status"] == "True")
 }
 
-/// The migrations of a resource.
+/// The migrations of a resource in a list.
 fn of<'l>(list: &'l Value, resource: &str) -> Vec<&'l Value> {
     let all = list["items"].as_array().into_iter().flatten();
     all.filter(|migration| migration["spec"]["resource"]["resource"] == *resource).collect()
@@ -89,7 +89,7 @@ async fn what_it_stores_in_an_older_version_is_written_anew_by_itself_also_when_
     assert_eq!(versions(&store).await, ["moved.example.com/v2"]);
 }
 
-/// Runs a test on a store that processes can share, where this machine has it.
+/// Runs a test on each store that processes can share, if this machine has it.
 macro_rules! on_shared_stores {
     ($($test:ident),* $(,)?) => {
         mod postgres {
@@ -122,7 +122,7 @@ on_shared_stores!(
     what_a_process_stores_that_dies_or_stands_still_holds_the_others_up_until_its_lease_ends,
 );
 
-/// Puts objects into the store as a process writes them that stores the first version.
+/// Writes objects to the store in the form of a process that stores the first version.
 async fn fill(store: &dyn Store, count: usize) {
     let numbers: Vec<usize> = (0..count).collect();
     for part in numbers.chunks(100) {
@@ -141,7 +141,7 @@ async fn fill(store: &dyn Store, count: usize) {
     }
 }
 
-/// Waits until something is so in the store.
+/// Waits until a condition holds in the store.
 async fn until_stored(what: &str, done: impl AsyncFn() -> bool) {
     let wait = async {
         while !done().await {
@@ -167,12 +167,12 @@ async fn processes_go_over_one_by_one_and_another_ends_what_a_killed_one_has_beg
     assert_eq!(before.len(), MANY_STORED);
     let mut newer = older.another_storing("v2").await;
     until(&raw, PUBLISHED, |found| said(found) == (vec![V1, V2], None)).await;
-    // It ends as one that can't be run, which shows that the servers have looked.
+    // The migration fails because it can't be run. This shows that the servers have processed it.
     let asked = json!({ "metadata": { "name": "asked" }, "spec": { "resource": { "group": "moved.example.com", "resource": "crates" } } });
     raw.post(MIGRATIONS, &asked).await.expect(201);
     let failed = until(&raw, &format!("{MIGRATIONS}/asked"), |found| holds(found, "Failed")).await;
     assert!(failed.to_string().contains("the servers do not agree"), "{failed}");
-    // Rolled back, and begun again.
+    // A rollback to the older process, and a new start of the newer one.
     newer.stop().await;
     until(&raw, PUBLISHED, |found| said(found) == (vec![V1], Some(V1))).await;
     assert_eq!(versions(store).await, [V1]);
@@ -184,7 +184,7 @@ async fn processes_go_over_one_by_one_and_another_ends_what_a_killed_one_has_beg
     until_stored("it begins", async || versions(store).await.contains(&V2.to_owned())).await;
     newer.kill().await;
     assert_eq!(versions(store).await, [V1, V2], "it was killed in the middle");
-    // Its published version stays until its lease ends; the other continues before that.
+    // Its published version remains until its lease ends. The other process continues before that.
     until(&raw, MIGRATIONS, |list| of(list, "crates").iter().any(|it| holds(it, "Succeeded"))).await;
     assert_eq!(versions(store).await, [V2]);
     let list = until(&raw, MIGRATIONS, |list| !of(list, "crates").is_empty()).await;
@@ -207,7 +207,7 @@ async fn what_a_process_stores_that_dies_or_stands_still_holds_the_others_up_unt
     let (old_raw, new_raw) = (old.direct(&main).await.raw(), new.direct(&main).await.raw());
     let before = contents(&new_raw).await;
     until(&raw, PUBLISHED, |found| said(found) == (vec![V1, V2], None)).await;
-    // It executes earlier requests when it continues, after more than its lease.
+    // The paused process executes earlier requests when it continues, after the end of its lease.
     old.signal("-STOP").await;
     let late = (0..4).map(|number| {
         let (raw, labelled) = (old_raw.clone(), json!({ "metadata": { "labels": { "late": "yes" } } }));
@@ -229,7 +229,7 @@ async fn what_a_process_stores_that_dies_or_stands_still_holds_the_others_up_unt
     for sent in late {
         let _ = sent.await.unwrap();
     }
-    // It writes, and dies without a word.
+    // The process writes once more, and is killed.
     let labelled = json!({ "metadata": { "labels": { "last": "yes" } } });
     until_stored("it writes again", async || {
         let sent = old_raw.patch(format!("{CRATES}/c-9"), MERGE, &labelled).try_send().await;

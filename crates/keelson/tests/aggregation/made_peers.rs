@@ -1,6 +1,6 @@
-//! Peers that the test makes, which lie, hang or say too much, and clients of the server beside them.
+//! Tests with simulated peers that return wrong data, hang or exceed limits, and with clients of the server meanwhile.
 //!
-//! Real peers are in `peers.rs`; these say what no release of ours would.
+//! Real peers are in `peers.rs`. The ones here send responses that no release of keelson would send.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases
 const THINGS: &str = "/apis/future.k8s.io/v1/namespaces/x/things";
 const NAMES: [&str; 1] = ["kubernetes.default.svc"];
 
-/// A server that answers for others and lets them answer for itself.
+/// A server that answers requests for its peers, and forwards requests to them.
 struct Lab {
     keys: TempDir,
     server: TestServer,
@@ -36,7 +36,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// One that believes these certificates of peers, beside those of its own authority.
+    /// Starts a server that trusts these certificates of peers in addition to its own authority.
     async fn start(peers: &[&UpstreamServer], keys: TempDir) -> Self {
         let own = std::fs::read_to_string(keys.path().join("pki/ca.crt")).unwrap();
         let made = peers.iter().map(|peer| {
@@ -49,7 +49,7 @@ impl Lab {
             config.data_dir = Some(keys.path().to_owned());
             config.server_id = "server-a".to_owned();
             config.peer_ca_file = Some(keys.path().join("peers.crt"));
-            // Leases that the test makes are never renewed.
+            // Leases that the test creates are never renewed.
             config.identity_interval = Duration::from_secs(600);
         });
         let server = server.start().await;
@@ -57,7 +57,7 @@ impl Lab {
         Self { keys, server, raw }
     }
 
-    /// Makes a peer known.
+    /// Creates the lease of a peer.
     async fn register(&self, name: &str, peer: &UpstreamServer) {
         let lease = json!({
             "metadata": {
@@ -70,7 +70,7 @@ impl Lab {
         self.raw.post(LEASES, &lease).await.expect(201);
     }
 
-    /// Waits until the document has a group.
+    /// Waits until the discovery document has a group.
     async fn until_shown(&self, group: &str) {
         let shows = |found: &Value| {
             found["items"].as_array().is_some_and(|items| items.iter().any(|item| item["metadata"]["name"] == group))
@@ -79,7 +79,7 @@ impl Lab {
     }
 }
 
-/// The keys of a server that has run once.
+/// The keys of a server that has already run.
 async fn keys() -> (TempDir, String) {
     let keys = TempDir::new().unwrap();
     let path = keys.path().to_owned();
@@ -89,7 +89,7 @@ async fn keys() -> (TempDir, String) {
     (keys, front_proxies)
 }
 
-/// The documents of a peer that has one resource more.
+/// The discovery documents of a peer with an additional resource.
 fn discovery(path: &str) -> Response<UpstreamBody> {
     let verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
     let group = json!({
@@ -110,7 +110,7 @@ fn discovery(path: &str) -> Response<UpstreamBody> {
     upstream_answer(200, AGGREGATED, list.to_string())
 }
 
-/// A lab with a peer that answers so what is no discovery.
+/// Starts a server with a peer, which has this response for all requests except for discovery.
 async fn with_peer<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
     answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,
 ) -> (Lab, UpstreamServer) {
@@ -199,7 +199,7 @@ async fn a_peer_that_dies_in_the_middle_breaks_the_answer_off_and_is_missed() {
     assert!(rest.is_err(), "what broke off never looks whole: {rest:?}");
     let answer = lab.raw.get(THINGS).await.expect(503);
     assert!(answer.text().starts_with("error trying to reach service: dial tcp"), "{}", answer.text());
-    // As long as it may live, it is not said that there is nothing.
+    // While the peer may still be alive, the document keeps its group.
     lab.until_shown("future.k8s.io").await;
 }
 
@@ -268,7 +268,7 @@ async fn what_refers_to_an_object_that_only_a_peer_could_know_is_collected_when_
     lab.raw.get(format!("{maps}/kept")).await.expect(200);
 }
 
-/// The response of a peer about its resources.
+/// A wrong discovery response of a peer.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     Hangs,
@@ -333,7 +333,7 @@ async fn peers_that_lie_hang_or_say_too_much_add_nothing_and_hold_nobody_up() {
     for (number, (_, peer, _)) in peers.iter().enumerate() {
         lab.register(&format!("server-{number}"), peer).await;
     }
-    // The certificate of this one has an untrusted authority.
+    // The certificate of this peer has an untrusted authority.
     lab.register("stranger", &stranger).await;
     for (told, _, asked) in &peers {
         let again = async {
@@ -353,7 +353,7 @@ async fn peers_that_lie_hang_or_say_too_much_add_nothing_and_hold_nobody_up() {
     assert!(failures.unwrap().parse::<f64>().unwrap() >= (lies.len() + 1) as f64, "{failures:?}");
 }
 
-/// The identity of this client, by its certificate and headers.
+/// The identity that the server derives from this client's certificate and headers.
 pub(crate) async fn claimed(endpoint: &Endpoint, user: Option<&str>) -> Result<(u16, Value), String> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let mut asked = endpoint.raw().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review);
@@ -383,7 +383,7 @@ async fn only_front_proxies_of_its_own_authority_say_who_asks_and_only_where_ser
     let refused = Ok((401, Value::Null));
     assert_eq!(claimed(&as_proxy_of(&lab.server, &other).await, Some("ann")).await, refused);
     assert_eq!(claimed(&as_proxy_of(&plain, &plain).await, Some("ann")).await, refused);
-    // The store's content about front proxies is not trusted.
+    // The store's entry about front proxies is not trusted.
     let told = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let authority = json!({"data": {"requestheader-client-ca-file": other.running().pki().front_proxy.ca_pem}});
     lab.raw.patch(told, super::MERGE, &authority).await.expect(200);

@@ -1,5 +1,6 @@
-//! Aggregated API servers as clients see them: registered by APIServices, checked, and described in one document with everything
-//! else. Also the headers that they get, the forwarded requests, and servers on one store that answer for each other.
+//! Tests of aggregated API servers: their registration by APIServices, their checks, and their part of the common
+//! discovery document. Also the headers that they get, forwarded requests, and servers on one store that answer for
+//! each other.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -35,7 +36,7 @@ pub(crate) const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The timeout on a slow and busy machine, with the leases of killed servers.
+/// The timeout, for a slow and busy machine. It includes the leases of killed servers.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Waits until the response at a path is as expected, and returns it.
@@ -43,7 +44,7 @@ pub(crate) async fn until(raw: &Raw, path: &str, done: impl Fn(&Value) -> bool) 
     until_of(raw, path, "application/json", done).await
 }
 
-/// As [`until`], in a media type.
+/// Does the same as [`until`] with an `Accept` header.
 pub(crate) async fn until_of(raw: &Raw, path: &str, accept: &str, done: impl Fn(&Value) -> bool) -> Value {
     let mut last = Value::Null;
     let wait = async {
@@ -61,7 +62,7 @@ pub(crate) async fn until_of(raw: &Raw, path: &str, accept: &str, done: impl Fn(
     last
 }
 
-/// An APIService of a version that a service in the namespace `default` leads to.
+/// The APIService of a version that a service in the namespace `default` serves.
 pub(crate) fn api_service(group: &str, version: &str, service: &Value) -> Value {
     json!({
         "apiVersion": "apiregistration.k8s.io/v1",
@@ -74,14 +75,14 @@ pub(crate) fn api_service(group: &str, version: &str, service: &Value) -> Value 
     })
 }
 
-/// Status, reason and message of the condition of an APIService; empty where there is none.
+/// Status, reason and message of an APIService's condition; empty if it has none.
 pub(crate) fn condition(service: &Value) -> (String, String, String) {
     let found = &service["status"]["conditions"][0];
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     (text("status"), text("reason"), text("message"))
 }
 
-/// Waits until the condition of an APIService has a reason; its status and message.
+/// Waits until an APIService's condition has this reason. Returns its status and message.
 pub(crate) async fn until_reason(raw: &Raw, name: &str, reason: &str) -> (String, String) {
     let found = until(raw, &format!("{SERVICES}/{name}"), |found| condition(found).1 == reason).await;
     let (status, _, message) = condition(&found);

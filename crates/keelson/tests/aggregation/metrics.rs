@@ -1,13 +1,14 @@
-//! Metrics of aggregation: how often the document was made, and which APIServices are not available, since when for what.
+//! Tests of the metrics of aggregation: the number of times that the document was built, and the unavailable
+//! APIServices with their reasons.
 //!
-//! Names and labels are upstream's where it has them, for the dashboards of operators.
+//! Names and labels are kube-apiserver's where it has them, for existing dashboards.
 
 use keelson_testkit::{DEFINITIONS, Raw, TestServer, definition, definition_version};
 use serde_json::json;
 
 use super::{AGGREGATED, SERVICES, api_service, until, until_reason};
 
-/// The value of a sample; `None` where there is no such sample.
+/// The value of a sample; `None` if it is missing.
 async fn sample(raw: &Raw, name: &str) -> Option<f64> {
     let text = raw.get("/metrics").await.expect(200).text();
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
@@ -84,7 +85,7 @@ async fn however_many_ask_meanwhile_the_document_is_made_no_more_often_than_it_c
     for asker in askers {
         seen.extend(asker.await.unwrap());
     }
-    // A definition is served before its APIService says where its group stands: two changes each at the most.
+    // A definition is served before its APIService sets the order of its group. So each causes at most two changes.
     let made = count().await - before;
     assert!(made <= 20.0 && seen.len() as f64 <= made + 1.0, "{made} times, {} documents seen", seen.len());
 }

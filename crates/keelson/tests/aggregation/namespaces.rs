@@ -1,5 +1,5 @@
-//! Namespaces that are deleted while aggregated servers hold a part of them: who lives is asked to delete it, and who is away holds
-//! nothing but the namespace itself.
+//! Tests of the deletion of namespaces with objects on aggregated servers. The main server deletes the objects on
+//! available servers. An unavailable one blocks only the namespace itself.
 
 use keelson_testkit::{HookReply, Raw, TestServer};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::backend::{Backend, resource};
 use super::{AGGREGATED, until, until_of};
 
-/// A resource that namespaces hold.
+/// A resource whose objects block the deletion of a namespace.
 fn held() -> Value {
     let mut held = resource("things", "Thing");
     held["verbs"] = json!(["delete", "deletecollection", "get", "list"]);
@@ -21,7 +21,7 @@ async fn make(raw: &Raw, namespace: &str) {
         .expect(201);
 }
 
-/// Registers the version of a group and waits until it is known, or known not to be.
+/// Registers the version of a group, and waits until discovery has it with this freshness.
 async fn register(raw: &Raw, backend: &Backend, group: &str, freshness: &str) {
     backend.register(raw, group, "v1").await;
     let shown = |found: &Value| {
@@ -31,7 +31,7 @@ async fn register(raw: &Raw, backend: &Backend, group: &str, freshness: &str) {
     until_of(raw, "/apis", AGGREGATED, shown).await;
 }
 
-/// Status, reason and message of a condition of a namespace.
+/// Status, reason and message of a namespace's condition.
 fn condition(namespace: &Value, kind: &str) -> [String; 3] {
     let all = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let found = all.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default();
@@ -92,7 +92,7 @@ async fn a_server_that_is_away_holds_the_namespace_and_nothing_in_it() {
     assert_eq!(reason, "ContentDeletionFailed");
     assert!(message.contains("things.hangs.example.org"), "{message}");
 
-    // A user who does not want to wait deletes it by hand.
+    // A user who does not want to wait finalizes the namespace.
     make(&raw, "other").await;
     raw.delete("/api/v1/namespaces/other").await.expect(200);
     until(&raw, "/api/v1/namespaces/other/configmaps", |found| found["items"].as_array().is_some_and(Vec::is_empty))
@@ -101,7 +101,7 @@ async fn a_server_that_is_away_holds_the_namespace_and_nothing_in_it() {
     raw.put("/api/v1/namespaces/other/finalize", &finalized).await.expect(200);
     until(&raw, "/api/v1/namespaces/other", |found| found["code"] == 404).await;
 
-    // When they are back, everything goes.
+    // When the servers are available again, everything is deleted.
     hangs.answer("/apis/hangs.example.org/v1/namespaces/ns/things", HookReply::Json(json!({ "items": [] })));
     dead.serve(&[("dead.example.org", "v1", json!([held()]))]);
     dead.answer("/apis/dead.example.org/v1/namespaces/ns/things", HookReply::Json(json!({ "items": [] })));
@@ -134,7 +134,7 @@ async fn however_a_server_lies_about_its_part_of_a_namespace_everything_else_of_
     make(&raw, "ns").await;
     raw.delete("/api/v1/namespaces/ns").await.expect(200);
     until(&raw, "/api/v1/namespaces/ns/configmaps", |found| found["items"].as_array().is_some_and(Vec::is_empty)).await;
-    // Each of them is named as what holds it.
+    // The message names each of them as a reason.
     let told = |found: &Value| {
         let [status, _, message] = condition(found, "NamespaceDeletionContentFailure");
         status == "True" && backends.iter().all(|(_, group)| message.contains(&format!("things.{group}")))

@@ -1,5 +1,5 @@
-//! OpenAPI documents of aggregated servers: published under a name of their content, also while the server is away, and left out
-//! where they are none.
+//! Tests of OpenAPI documents of aggregated servers: their URL contains a hash of the content, they stay while the
+//! server is away, and invalid ones are omitted.
 
 use keelson_testkit::{HookReply, Raw, TestServer};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::{MERGE, SERVICES, until};
 
 const INDEX: &str = "/openapi/v3";
 
-/// The path of a version's document in the index.
+/// The URL of a version's document in the index.
 fn url<'i>(index: &'i Value, group: &str) -> Option<&'i str> {
     index["paths"][format!("apis/{group}/v1")]["serverRelativeURL"].as_str()
 }
@@ -48,7 +48,7 @@ async fn documents_are_published_as_they_are_and_what_is_none_is_left_out() {
     assert!(asked.get("x-remote-group").is_none());
     for (backend, name) in [(&garbage, "garbage"), (&older, "older")] {
         let path = format!("/openapi/v3/apis/{name}.example.org/v1?hash=A");
-        // It was fetched, and is not published.
+        // The server has fetched the document and does not publish it.
         while backend.asked(&path).is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
@@ -57,7 +57,7 @@ async fn documents_are_published_as_they_are_and_what_is_none_is_left_out() {
     }
     assert!(index["paths"]["apis/apps/v1"].is_object(), "everything else is there");
 
-    // The server ends, and its document stays.
+    // The aggregated server ends. Its document remains.
     let name = format!("{SERVICES}/v1.fine.example.org");
     raw.patch(&name, MERGE, &json!({ "metadata": { "annotations": { "a": "b" } } })).await.expect(200);
     drop(fine);
@@ -67,7 +67,7 @@ async fn documents_are_published_as_they_are_and_what_is_none_is_left_out() {
     raw.get(&at).await.expect(404);
 }
 
-/// The version 2 document of a version that a server serves.
+/// The OpenAPI v2 document of a version of an aggregated server.
 fn swagger(group: &str, description: &str) -> Value {
     let schema = json!({ "$ref": format!("#/definitions/{group}.Thing") });
     let get = json!({ "operationId": "listThing", "responses": { "200": { "description": "OK", "schema": schema } } });
@@ -116,7 +116,7 @@ async fn documents_of_version_2_are_merged_by_their_paths_and_go_with_their_serv
     assert_eq!(asked["x-remote-user"], "system:aggregator");
     assert_eq!(asked["accept"], "application/json");
 
-    // They have nothing of version 3, so the same is published there.
+    // These servers have no OpenAPI v3, so their v2 document is published there.
     let index = until(&raw, INDEX, |index| url(index, "first.example.org").is_some()).await;
     assert_eq!(url(&index, "garbage.example.org"), None);
     let at = url(&index, "first.example.org").unwrap().to_owned();
@@ -126,7 +126,7 @@ async fn documents_of_version_2_are_merged_by_their_paths_and_go_with_their_serv
     let thing = &converted["components"]["schemas"]["first.example.org.Thing"];
     assert_eq!(thing["properties"]["metadata"]["$ref"], format!("#/components/schemas/{META}"));
 
-    // Clients of the older kind read the same in protobuf.
+    // Older clients read the same document in protobuf.
     let protobuf =
         raw.get("/openapi/v2").header("accept", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf");
     let protobuf = protobuf.await.expect(200);

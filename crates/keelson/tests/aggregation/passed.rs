@@ -1,6 +1,7 @@
-//! Requests that are passed on: what arrives at the aggregated server, and which part of its answer the client gets.
+//! Tests of forwarded requests: the request that the aggregated server receives, and the part of its response that the
+//! client gets.
 //!
-//! Bodies that stream are in `streams.rs`, tunnels in `upgrades.rs`.
+//! Streamed bodies are in `streams.rs`, upgraded connections in `upgrades.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use crate::lab::{Lab, PATIENCE, THINGS};
 use crate::{MERGE, SERVICES, condition, until};
 
-/// The header fields that the aggregated server saw, but for those that differ from run to run.
+/// The header fields that the aggregated server received, without those that differ from run to run.
 fn fields(told: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let all = told["headers"].as_array().unwrap().iter().map(|pair| (text(&pair[0]), text(&pair[1])));
@@ -27,7 +28,7 @@ fn fields(told: &Value) -> Vec<String> {
     fields
 }
 
-/// The headers of every request, and these.
+/// The headers of every forwarded request, and these additional ones.
 fn with_usual(path: &str, more: &[&str]) -> Vec<String> {
     let uri = format!("x-forwarded-uri: {path}");
     let usual = [
@@ -72,7 +73,7 @@ async fn requests_arrive_as_they_were_sent() {
         assert!(head.body.is_empty() && head.header("content-type") == "application/json");
         let odd = raw.call(Method::POST, THINGS).header("content-type", "text/odd").body("just text");
         assert_eq!(told(odd).await["body"], json!("just text"));
-        // Over HTTP/2 to this server too.
+        // The client's request uses HTTP/2 too.
         let seen = told(raw.http2().get(format!("{THINGS}/a"))).await;
         assert_eq!(fields(&seen), with_usual(&format!("{THINGS}/a"), &[]));
         let large = "x".repeat(4 << 20);
@@ -86,12 +87,13 @@ async fn connections_speak_the_best_protocol_of_the_server_and_are_used_again() 
     for (lab, protocol) in
         [(Lab::start(upstream_echo).await, "HTTP/2.0"), (Lab::http1(upstream_echo).await, "HTTP/1.1")]
     {
-        // A request that comes to an end has a connection of its own; those that don't share one where the server can do that.
+        // An ordinary request uses a connection exclusively. Watches share one if the aggregated server supports
+        // HTTP/2.
         for _ in 0..50 {
             assert_eq!(told(lab.raw.get(THINGS)).await["protocol"], json!("HTTP/1.1"));
             assert_eq!(told(lab.raw.get(format!("{THINGS}?watch=true"))).await["protocol"], json!(protocol));
         }
-        // Some are of the server itself, which asks what there is.
+        // Some connections belong to the server's own discovery requests.
         assert!(lab.upstream.open_connections() < 20, "{protocol}");
     }
 }
@@ -164,7 +166,7 @@ async fn nobody_can_say_in_a_header_who_asks() {
     assert!(seen["headers"].as_array().unwrap().contains(&json!(["audit-id", "mine"])));
 }
 
-/// Receivers drop spaces around the value of a field, so that the name of a group would become that of another one.
+/// Receivers trim spaces around the value of a field, so the name of a group could become that of another group.
 #[tokio::test]
 async fn names_that_would_arrive_as_others_are_not_passed_on() {
     let lab = Lab::start(upstream_echo).await;
@@ -185,7 +187,7 @@ async fn names_that_would_arrive_as_others_are_not_passed_on() {
     }
 }
 
-/// Each server would add where the request comes from, and pass it on again.
+/// Each server would add its own entry and forward the request again.
 #[tokio::test]
 async fn a_request_that_goes_in_circles_is_not_passed_on() {
     let lab = Lab::start(upstream_echo).await;
@@ -264,7 +266,7 @@ async fn answers_come_back_as_they_were_given() {
     assert_eq!(moved.header("location"), "/elsewhere");
 }
 
-/// The console shares its origin with whatever is opened in a browser of what aggregated servers answer.
+/// The console has the same origin as the responses of aggregated servers that a browser opens.
 #[tokio::test]
 async fn an_aggregated_server_says_nothing_to_browsers_about_the_origin() {
     const FIELDS: [(&str, &str); 28] = [
@@ -333,7 +335,7 @@ async fn a_server_that_is_not_available_is_not_asked() {
     let lab = Lab::start(upstream_echo).await;
     let elsewhere = json!({"spec": {"service": {"port": 1}}});
     lab.raw.patch(format!("{SERVICES}/v1.px.example.org"), MERGE, &elsewhere).await.expect(200);
-    // Until the condition is false and known to requests, these are forwarded and fail with 503 too.
+    // Requests are forwarded until the server has noticed the false condition. They also fail with 503.
     until(&lab.raw, &format!("{SERVICES}/v1.px.example.org"), |service| condition(service).0 == "False").await;
     lab.until_told(|status, text| status == 503 && text == "service unavailable\n").await;
     for path in [THINGS, "/apis/px.example.org/v1", "/apis/px.example.org/v1/things?watch=1"] {
@@ -395,7 +397,7 @@ async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
     let switched = "error trying to reach service: backend tried to switch protocol \"h2c\" when \"\" was requested\n";
     assert_eq!(lab.raw.get(format!("{THINGS}/switch")).await.expect(503).text(), switched);
     assert!(lab.raw.get(format!("{THINGS}/short")).try_send().await.is_err(), "a part is never taken for the whole");
-    // The client gets everything before the break, such as the last event of a watch, and notices the break.
+    // The client gets all data from before the break, such as the last event of a watch, and notices the break.
     let mut unfinished = lab.raw.get(format!("{THINGS}/unfinished")).stream().await;
     let mut came = Vec::new();
     let end = loop {
@@ -417,7 +419,8 @@ async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
     assert_eq!(lab.raw.get(THINGS).await.expect(503).text(), "service unavailable\n");
 }
 
-/// If two servers on the way of a request find its end at different places, the second sees a request that was never authorized.
+/// If two servers disagree about the end of a request, the second one sees a further request, which was never
+/// authorized.
 #[tokio::test]
 async fn a_request_whose_end_can_be_read_in_two_ways_passes_no_second_one() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -444,7 +447,7 @@ async fn a_request_whose_end_can_be_read_in_two_ways_passes_no_second_one() {
         let head = format!("POST {THINGS} HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n");
         wire.write_all(format!("{head}0\r\n\r\n{inner}").as_bytes()).await.unwrap();
         let mut answers = Vec::new();
-        // The connection ends, since the start of the next request is unknown.
+        // The server closes the connection, since the start of the next request is unknown.
         let _ = tokio::time::timeout(PATIENCE, wire.read_to_end(&mut answers)).await.expect("it is kept open");
         let text = String::from_utf8_lossy(&answers);
         assert!(text.starts_with("HTTP/1.1 400 ") && text.matches("HTTP/1.1 ").count() == 1, "{framing}: {text}");

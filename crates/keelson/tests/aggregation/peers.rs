@@ -1,6 +1,7 @@
-//! Servers on one store that do not serve the same, and answer for each other: one document, and each resource on every server.
+//! Tests of servers on one store that serve different resources and answer for each other: one document, and every
+//! resource on every server.
 //!
-//! Such a difference lasts as long as a rolling upgrade.
+//! Such a difference exists during a rolling upgrade.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmi
 const UNSERVED_BY_A: &str = "v1beta1.storagemigration.k8s.io";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
-/// The common parts of servers: a store, and the keys by which clients and peers are authenticated.
+/// The common parts of the servers: a store, and the keys that authenticate clients and peers.
 struct Fleet {
     store: Arc<dyn Store>,
     keys: TempDir,
@@ -32,18 +33,18 @@ impl Fleet {
         Self { store: Arc::new(MemoryStore::new()), keys: TempDir::new().unwrap() }
     }
 
-    /// A server of this name that does not serve these versions.
+    /// Starts a server with this name that does not serve these versions.
     async fn start(&self, name: &str, unserved: &[&str]) -> TestServer {
         self.start_on(self.store.clone(), name, unserved).await
     }
 
-    /// A server that sees the store through another one.
+    /// Starts a server that accesses the store through a wrapper.
     async fn start_on(&self, store: Arc<dyn Store>, name: &str, unserved: &[&str]) -> TestServer {
         let authority = self.keys.path().join("pki/ca.crt");
         self.start_with(store, name, unserved, Some(authority)).await
     }
 
-    /// A server that trusts peers by this file.
+    /// Starts a server that trusts the peers in this file.
     async fn start_with(
         &self,
         store: Arc<dyn Store>,
@@ -64,7 +65,7 @@ impl Fleet {
         builder.start().await
     }
 
-    /// A server without migrations and one without jobs, which know each other.
+    /// Starts a server without migrations and one without jobs, and waits until they know each other.
     async fn two(&self) -> (TestServer, TestServer) {
         let a = self.start("server-a", &["storagemigration.k8s.io/v1beta1"]).await;
         let b = self.start("server-b", &["batch/v1"]).await;
@@ -74,7 +75,7 @@ impl Fleet {
     }
 }
 
-/// The groups of a document of discovery, in its order.
+/// The groups of a discovery document, in its order.
 fn groups(document: &Value) -> Vec<String> {
     let items = document["items"].as_array().or(document["groups"].as_array()).unwrap();
     let name = |item: &Value| item["metadata"]["name"].as_str().or(item["name"].as_str()).unwrap().to_owned();
@@ -89,7 +90,7 @@ async fn discovery(raw: &Raw, path: &str, accept: &str) -> Answer {
     raw.get(path).header("accept", accept).await.expect(200)
 }
 
-/// Waits until a group is in the document, or is not.
+/// Waits until a group is in the discovery document, or until it is not.
 async fn has_group(raw: &Raw, group: &str, expected: bool) {
     until_of(raw, "/apis", AGGREGATED, |found| {
         found["items"].is_array() && groups(found).iter().any(|name| name == group) == expected
@@ -109,7 +110,7 @@ async fn servers_show_what_any_of_them_serves() {
     let (a, b) = fleet.two().await;
     for (server, missing, has) in [(&a, "storagemigration.k8s.io", "batch"), (&b, "batch", "storagemigration.k8s.io")] {
         let raw = server.raw();
-        // A group of a peer stands last until the APIService is seen that says where it belongs.
+        // The group of a peer is the last one until the server has its APIService, which sets the order.
         let ordered = groups(&whole.json());
         until_of(&raw, "/apis", AGGREGATED, |found| found["items"].is_array() && groups(found) == ordered).await;
         let merged = discovery(&raw, "/apis", AGGREGATED).await;
@@ -128,7 +129,7 @@ async fn servers_show_what_any_of_them_serves() {
             |accept: String| raw.get("/apis").header("accept", accept).header("if-none-match", merged.header("etag"));
         known(AGGREGATED.to_owned()).await.expect(304);
         known(own()).await.expect(200);
-        // The older documents name the same.
+        // The older documents have the same groups.
         assert_eq!(groups(&raw.get("/apis").await.expect(200).json()), groups(&merged.json()));
         assert_eq!(raw.get(format!("/apis/{missing}")).await.expect(200).json()["name"], json!(missing));
         let version = &raw.get(format!("/apis/{missing}")).await.json()["preferredVersion"]["groupVersion"];
@@ -137,7 +138,7 @@ async fn servers_show_what_any_of_them_serves() {
         let listed = async |server: &TestServer| {
             let mut list = server.raw().get(&path).await.expect(200).json();
             for resource in list["resources"].as_array_mut().unwrap() {
-                // The server that stores it publishes its hash.
+                // The server that stores the resource publishes its hash.
                 resource.as_object_mut().unwrap().remove("storageVersionHash");
             }
             list
@@ -220,7 +221,7 @@ async fn requests_for_what_only_a_peer_serves_are_answered_by_it() {
         assert_eq!(table.json()["kind"], "Table");
         let mut watch = raw.get(format!("{MIGRATIONS}?watch=1")).stream().await;
         assert_eq!((watch.status, watch.next_json().await.unwrap()["type"].clone()), (200, json!("ADDED")));
-        // It is one object, in one store, at every server.
+        // All servers have the same object, from one store.
         b.raw().patch(&one, MERGE, &json!({"metadata": {"labels": {"a": "c"}}})).await.expect(200);
         assert_eq!(watch.next_json().await.unwrap()["object"]["metadata"]["labels"]["a"], "c");
         drop(watch);
@@ -235,7 +236,7 @@ async fn requests_for_what_only_a_peer_serves_are_answered_by_it() {
     let deleted = b.raw().delete(format!("{JOBS}/rc")).await.expect(200);
     assert!(deleted.header("warning").contains("child pods are preserved by default"), "{}", deleted.header("warning"));
 
-    // A resource that is not served, and requests that were forwarded already.
+    // A resource that no server has, and requests that a peer has already forwarded.
     for path in [
         "/apis/storagemigration.k8s.io/v1beta1/nothings",
         "/apis/storagemigration.k8s.io/v9/storageversionmigrations",
@@ -282,7 +283,7 @@ async fn a_peer_that_stops_leaves_the_document_and_one_that_dies_is_missed_for_a
     b.stop().await;
     has_group(&raw, "storagemigration.k8s.io", false).await;
     assert_eq!(raw.get(MIGRATIONS).await.expect(404).text(), "404 page not found\n");
-    // Its built-in resources stay registered, for it may come back.
+    // The APIServices of its built-in versions remain, since it may come back.
     raw.get("/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.storagemigration.k8s.io").await.expect(200);
 
     let b = fleet.start("server-b", &["batch/v1"]).await;
@@ -359,14 +360,14 @@ async fn custom_resources_are_every_servers_own_and_the_tags_stay_equal() {
     until(&a.raw(), "/apis/peer.example.org/v1", Value::is_null).await;
 }
 
-/// The operator's files decide which peers a server trusts, and nothing in the store.
+/// Only the operator's files decide which peers a server trusts; the content of the store does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_given_no_authority_of_peers_shows_and_serves_its_own_alone() {
     let fleet = Fleet::new();
     let a = fleet.start("server-a", &["storagemigration.k8s.io/v1beta1"]).await;
     let _c = fleet.start("server-c", &[]).await;
     let b = fleet.start_with(fleet.store.clone(), "server-b", &["batch/v1"], None).await;
-    // The two others believe each other.
+    // The two other servers trust each other.
     has_group(&a.raw(), "storagemigration.k8s.io", true).await;
     let raw = b.raw();
     let shown = groups(&discovery(&raw, "/apis", AGGREGATED).await.json());

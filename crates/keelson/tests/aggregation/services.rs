@@ -1,6 +1,6 @@
-//! APIServices that come by themselves: their owners, changes and deletions of them, and their return.
+//! Tests of APIServices that the server creates: their owners, changes and deletions by clients, and their recreation.
 //!
-//! They are those of built-in versions and definitions; registered ones are a client's matter.
+//! These are the APIServices of built-in versions and definitions. Clients create the registered ones.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ async fn get(raw: &Raw, name: &str) -> Value {
     raw.get(format!("{SERVICES}/{name}")).await.expect(200).json()
 }
 
-/// Waits until all changes so far are processed: an unwanted service is deleted, after all earlier changes.
+/// Waits until all earlier changes are processed: the server deletes a superfluous APIService after them.
 async fn all_looked_at(raw: &Raw) {
     let unwanted = json!({
         "metadata": { "name": "v1.spurious.example.org", "labels": { LABEL: "true" } },
@@ -143,7 +143,7 @@ async fn the_core_group_is_served_here_whatever_its_api_service_says() {
     let before = raw.get("/api").header("accept", AGGREGATED).await.expect(200);
     let elsewhere = json!({ "spec": { "service": { "namespace": "default", "name": "nowhere", "port": 443 } } });
     raw.patch(&core, MERGE, &elsewhere).await.expect(200);
-    // Later items of the same queue are processed.
+    // A later item of the same queue shows that the earlier ones are processed.
     let another = api_service("later.example.org", "v1", &elsewhere["spec"]["service"]);
     raw.post(SERVICES, &another).await.expect(201);
     until_reason(&raw, "v1.later.example.org", "ServiceNotFound").await;
@@ -173,7 +173,7 @@ async fn an_api_service_hides_neither_the_announcement_nor_the_api_services() {
     }
     raw.get("/apis/keelson.io/v1alpha1").await.expect(200);
 
-    // One of the group of APIServices themselves is stored, as in kube-apiserver, and leads nowhere.
+    // An APIService for the group of APIServices is stored, as in kube-apiserver, and has no effect.
     raw.post(SERVICES, &registered("apiregistration.k8s.io", "v1")).await.expect(201);
     all_looked_at(&raw).await;
     raw.get(format!("{SERVICES}/v1.apps")).await.expect(200);

@@ -1,6 +1,6 @@
-//! Bodies that are passed on while they come: large ones, slow ones, endless ones, and those that break off.
+//! Tests of bodies that are forwarded while they arrive: large, slow, endless and aborted ones.
 //!
-//! None may be collected, so memory is looked at too.
+//! The server must not collect a body, so the tests also measure memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,10 +18,10 @@ use tokio::sync::{Notify, mpsc};
 use crate::lab::{Lab, PATIENCE, THINGS};
 
 const PIECE: usize = 64 << 10;
-/// More than all buffers on the way hold.
+/// More bytes than all buffers between the two ends hold.
 const MOST_HELD: usize = 16 << 20;
 
-/// An answer that is made of frames.
+/// A response with these frames as its body.
 fn frames(
     frames: impl futures::Stream<Item = Result<Frame<Bytes>, std::io::Error>> + Send + Sync + 'static,
 ) -> Response<UpstreamBody> {
@@ -29,12 +29,12 @@ fn frames(
     Response::builder().header("content-type", "application/json").body(BodyExt::boxed(body)).unwrap()
 }
 
-/// An answer whose pieces the test sends.
+/// A response whose body the test sends piece by piece.
 fn channel(mut pieces: mpsc::Receiver<&'static str>) -> Response<UpstreamBody> {
     frames(stream::poll_fn(move |context| pieces.poll_recv(context)).map(|piece| Ok(Frame::data(Bytes::from(piece)))))
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let wait = async {
         while !holds() {
@@ -44,7 +44,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what}"));
 }
 
-/// A lab whose aggregated server begins a watch for each test that asks for one, and hands over its sending half.
+/// Starts a lab whose aggregated server opens a watch for each request, and passes its sending half to the test.
 async fn watched() -> (Lab, mpsc::Receiver<mpsc::Sender<&'static str>>) {
     let (begun, begins) = mpsc::channel(10);
     let lab = Lab::start(move |request: UpstreamRequest| {
@@ -70,12 +70,12 @@ async fn events_of_a_watch_pass_one_by_one() {
         assert_eq!(watch.status, 200);
         let events = begins.recv().await.unwrap();
         for event in ["{\"type\":\"ADDED\"}\n", "{\"type\":\"MODIFIED\"}\n"] {
-            // The next one is sent when this one has arrived, so none waits for another.
+            // The next event is sent when this one has arrived, so no event waits for another.
             events.send(event).await.unwrap();
             assert_eq!(watch.next_json().await.unwrap().to_string(), event.trim());
         }
         drop(events);
-        // On HTTP/2 the end may come as a frame of its own, which holds nothing.
+        // In HTTP/2 the end of the stream may be a separate empty frame.
         while let Some(rest) = watch.next_chunk().await.unwrap() {
             assert!(rest.is_empty(), "the end of the stream is an end here too");
         }
@@ -111,14 +111,14 @@ async fn a_watch_ends_cleanly_when_the_server_stops_and_a_line_that_is_cut_does_
     assert!(cut.next_chunk().await.is_err(), "a part of an event is never taken for the end of the stream");
 }
 
-/// Such a stream delays neither the next event nor a client.
+/// Such a stream delays neither the next event nor another client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_that_never_rests_ends_after_a_whole_event_when_the_server_stops() {
     let mut lab = Lab::start(|request: UpstreamRequest| async move {
         if request.uri().query().is_none_or(|query| !query.contains("watch")) {
             return upstream_echo(request).await;
         }
-        // Large pieces, of which a client reads quickly all that is on the way; no event ends with one.
+        // Large pieces, which a client reads as fast as they arrive. No event ends at the end of a piece.
         let piece = Bytes::from("\"ADDED\"}\n{\"type\":".repeat(PIECE / 18));
         let first = stream::once(std::future::ready(Bytes::from("{\"type\":")));
         frames(first.chain(stream::repeat(piece)).map(|piece| Ok(Frame::data(piece))))
@@ -149,7 +149,7 @@ async fn a_server_that_dies_breaks_off_the_answer() {
     assert!(watch.next_chunk().await.is_err());
 }
 
-/// The aggregated server sends an endless response that the client does not read.
+/// The aggregated server sends an endless response, which the client does not read.
 #[tokio::test]
 async fn nothing_is_held_of_an_answer_but_what_connections_buffer() {
     let made = Arc::new(AtomicUsize::new(0));
@@ -172,14 +172,15 @@ async fn nothing_is_held_of_an_answer_but_what_connections_buffer() {
     let mut endless = lab.raw.get(format!("{THINGS}/endless")).stream().await;
     endless.next_chunk().await.unwrap().unwrap();
     at_rest(&lab, || made.load(Ordering::SeqCst)).await;
-    // As much again is taken and made, whatever was made before.
+    // Once the client reads, the server sends on: far more than all buffers hold.
     let mut read = 0;
     while read < 4 * MOST_HELD {
         read += endless.next_chunk().await.unwrap().unwrap().len();
     }
 }
 
-/// Waits until others have been answered again and again while no more bytes were counted: no more than connections hold.
+/// Waits until the count no longer grows while other requests are answered: then only the connections' buffers are
+/// full.
 async fn at_rest(lab: &Lab, count: impl Fn() -> usize) {
     let (mut before, mut same) = (0, 0);
     while same < 20 {
@@ -191,7 +192,7 @@ async fn at_rest(lab: &Lab, count: impl Fn() -> usize) {
     }
 }
 
-/// The aggregated server takes nothing of a large request until the test says so.
+/// The aggregated server reads nothing of a large request until the test allows it.
 #[tokio::test]
 async fn nothing_is_held_of_a_request_but_what_connections_buffer() {
     let taken = Arc::new(Notify::new());
@@ -280,7 +281,7 @@ async fn a_compressed_answer_passes_as_it_is() {
     assert_eq!((answer.header("content-encoding"), &answer.body[..]), ("gzip", &b"\x1f\x8bnot really"[..]));
 }
 
-/// All seats of a server that hangs are taken, and requests wait for more.
+/// All seats of the hanging server are taken, and requests wait for a seat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_delays_only_who_asks_for_it() {
     let begun = Arc::new(AtomicUsize::new(0));
@@ -307,7 +308,7 @@ async fn a_server_that_hangs_delays_only_who_asks_for_it() {
         })
         .collect();
     until("not all requests are passed on", || begun.load(Ordering::SeqCst) == asked).await;
-    // This server has fewer seats for its own requests, and all of them are free.
+    // The main server has fewer seats for its own requests than these, and all of them are free.
     for path in ["/api/v1/namespaces", "/apis", "/livez", "/readyz", THINGS] {
         lab.raw.get(path).await.expect(200);
     }

@@ -1,6 +1,6 @@
-//! Upgrades: a client and an aggregated server that have left HTTP, and what lies between them.
+//! Tests of upgraded connections between a client and an aggregated server, and of the bytes between them.
 //!
-//! Commands and forwarded ports go this way.
+//! Exec sessions and port forwarding use such connections.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use tokio_rustls::client::TlsStream;
 
 use crate::lab::{Lab, PATIENCE, THINGS};
 
-/// A lab whose aggregated server greets upgraded connections, echoes lines, and ends at the word `bye`. It sends the headers of the
-/// request to the test.
+/// Starts a lab whose aggregated server greets upgraded connections, echoes lines, and ends at the word `bye`. The test
+/// receives the headers of each request.
 async fn greeting() -> (Lab, mpsc::Receiver<Vec<String>>) {
     let (seen, saw) = mpsc::channel(10);
     let lab = Lab::start(move |mut request: UpstreamRequest| {
@@ -68,7 +68,7 @@ async fn greeting() -> (Lab, mpsc::Receiver<Vec<String>>) {
     (lab, saw)
 }
 
-/// Asks for an upgrade, and returns the head of the answer.
+/// Sends an upgrade request, and returns the connection with the response header.
 async fn ask(raw: &Raw, line: &str, fields: &str) -> (TlsStream<TcpStream>, String) {
     let mut wire = raw.connect().await;
     wire.write_all(format!("{line} HTTP/1.1\r\nhost: a\r\n{fields}\r\n").as_bytes()).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_client_and_a_server_talk_in_another_protocol() {
             wire.write_all(word.as_bytes()).await.unwrap();
             hear(&mut wire, &format!("you said {word}")).await;
         }
-        // The server ends it, and what it said last arrives.
+        // The server closes the connection, and its last bytes arrive.
         wire.write_all(b"bye").await.unwrap();
         let mut rest = String::new();
         let _ = tokio::time::timeout(PATIENCE, wire.read_to_string(&mut rest)).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_refusal_comes_back_as_it_is_and_anything_else_is_none() {
     }
     let (_, head) = ask(&lab.raw, &format!("GET {THINGS}/x"), "upgrade: websocket\r\n").await;
     assert!(head.starts_with("HTTP/1.1 200 "), "without Connection it is no upgrade: {head}");
-    // In these a client could name any user to a server that believes this one.
+    // In these protocols a client could name any user to a server that trusts this one.
     for protocol in ["h2c", "HTTP/2.0", "TLS/1.3"] {
         let fields = format!("connection: Upgrade\r\nupgrade: {protocol}\r\n");
         let (_, head) = ask(&lab.raw, &format!("GET {THINGS}/x"), &fields).await;

@@ -1,5 +1,5 @@
-//! Conversations about registered servers, as records (`tests/aggregation/wire`): discovery documents and their tags when
-//! definitions, APIServices and servers come and go.
+//! Recorded requests about registered servers (`tests/aggregation/wire`): discovery documents and their tags while
+//! definitions, APIServices and servers appear and disappear.
 //!
 //! The servers run in the test and do not change. A record changes the target of an APIService.
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::AGGREGATED;
 use super::backend::{Backend, aggregated, resource};
 
-/// Checks a record on a server of its own.
+/// Checks a record on a new server.
 async fn check(record: &str) {
     let server = TestServer::start().await;
     check_record(path(record), &server).await;
@@ -60,7 +60,7 @@ async fn registered_servers_come_and_go_in_the_documents() {
     check_record_beside(path("servers.wire"), &server, &beside).await;
 }
 
-/// A group of a server in the aggregated document: marked stale, with unknown fields, and resources in no order.
+/// A group in a server's aggregated document: marked stale, with unknown fields, and with unsorted resources.
 fn cargo() -> Value {
     let mut crates = resource("crates", "Crate");
     crates["shortNames"] = json!(["cr"]);
@@ -80,7 +80,8 @@ fn stowaway() -> Value {
     json!({ "metadata": { "name": "stowaway.example.org" }, "versions": [version] })
 }
 
-/// Resources as the older documents list them: a subresource of another kind, one without its resource, one that is not namespaced.
+/// Resources in the older documents: a subresource of another kind, one without its resource, and one that is
+/// cluster-scoped.
 fn sails() -> Value {
     let listed = |name: &str, kind: &str, namespaced: bool| json!({ "name": name, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": ["get"] });
     let mut scale = listed("jibs/scale", "Scale", true);

@@ -1,6 +1,7 @@
-//! Values that someone with access to the store has changed, and secrets of the configuration that nobody may see.
+//! Tests of stored values that an attacker with access to the store has changed, and of configuration secrets that must
+//! not leak.
 //!
-//! Each value is put into the store as a writer of etcd could put it.
+//! Each value is written to the store as a client of etcd could write it.
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -1,6 +1,6 @@
-//! Configurations, servers with them, and a look at stored bytes.
+//! Configurations, servers that use them, and access to stored bytes.
 //!
-//! Nothing here knows what a test shows.
+//! This module contains no test.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,22 +15,23 @@ use keelson_storage::{Store, StoreKey};
 use keelson_testkit::{TestServer, TestServerBuilder};
 use serde_json::{Value, json};
 
-/// The path of the secrets that tests make.
+/// The path of the secrets that tests create.
 pub(crate) const SECRETS: &str = "/api/v1/namespaces/default/secrets";
-/// A text that no stored byte may show. It stands in JSON as it is in `stringData` of annotations, and in base64 in the data.
+/// A text that no stored byte may show. The stored JSON would contain it in plain form in an annotation, and in base64
+/// in the data.
 pub(crate) const PLAIN: &str = "never-on-the-disk";
 
-/// A key of a configuration, of 32 equal bytes.
+/// An encryption key of 32 equal bytes, in base64.
 pub(crate) fn secret(byte: u8) -> String {
     BASE64_STANDARD.encode([byte; 32])
 }
 
-/// A rule of one provider with keys.
+/// A rule of a configuration: resources and their providers.
 pub(crate) fn rule(resources: &str, providers: &str) -> String {
     format!("- resources: [{resources}]\n  providers: [{providers}]\n")
 }
 
-/// A provider with keys, each a name and the byte of which it is made.
+/// A provider with keys, each a name and the byte that it repeats.
 pub(crate) fn provider(kind: &str, keys: &[(&str, u8)]) -> String {
     let keys: Vec<String> =
         keys.iter().map(|(name, byte)| format!("{{name: {name}, secret: {}}}", secret(*byte))).collect();
@@ -42,7 +43,7 @@ pub(crate) fn configuration(rules: &[String]) -> String {
     format!("apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n{}", rules.concat())
 }
 
-/// Writes a configuration into the directory of a server that is to start, and names it in its settings.
+/// Writes a configuration into the data directory of a server that will start, and sets the path in its settings.
 pub(crate) fn encrypting(builder: TestServerBuilder, text: &str, reloads: bool) -> TestServerBuilder {
     let file = file_of(&builder);
     std::fs::write(&file, text).unwrap();
@@ -58,17 +59,17 @@ fn file_of(builder: &TestServerBuilder) -> PathBuf {
     builder.data_dir().join("encryption.yaml")
 }
 
-/// A server on a store in memory with a configuration.
+/// Starts a server on a memory store with a configuration.
 pub(crate) async fn server(store: &MemoryStore, text: &str) -> TestServer {
     encrypting(TestServer::builder().shared_store(Arc::new(store.clone())), text, false).start().await
 }
 
-/// Stops a server in order, so that the next one on its store need not wait for the end of its lease.
+/// Stops a server in order, so that the next one on its store need not wait for its lease to expire.
 pub(crate) async fn stop(mut server: TestServer) {
     server.stop().await;
 }
 
-/// Makes a secret.
+/// Creates a secret.
 pub(crate) async fn create(server: &TestServer, name: &str) -> Value {
     let secret = json!({
         "metadata": {"name": name, "annotations": {"note": PLAIN}},
@@ -77,13 +78,13 @@ pub(crate) async fn create(server: &TestServer, name: &str) -> Value {
     server.raw().post(SECRETS, &secret).await.expect(201).json()
 }
 
-/// The bytes that an engine holds of a secret.
+/// The bytes of a secret in a store.
 pub(crate) async fn stored(store: &dyn Store, name: &str) -> Bytes {
     let key = StoreKey::new(format!("/registry/secrets/default/{name}"));
     store.get(&key).await.unwrap().unwrap_or_else(|| panic!("{name} is not stored")).value
 }
 
-/// Returns true if some bytes contain a text.
+/// Returns true if the bytes contain a text.
 pub(crate) fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|part| part == text.as_bytes())
 }
@@ -94,7 +95,7 @@ pub(crate) fn check_prefix(value: &[u8], prefix: &str) {
     assert!(value.starts_with(prefix.as_bytes()), "{}", String::from_utf8_lossy(&value[..value.len().min(60)]));
 }
 
-/// Checks that a stored value begins with a prefix and shows nothing.
+/// Checks that a stored value begins with a prefix and does not contain the plain text.
 #[track_caller]
 pub(crate) fn check_sealed(value: &[u8], prefix: &str) {
     check_prefix(value, prefix);
@@ -103,7 +104,7 @@ pub(crate) fn check_sealed(value: &[u8], prefix: &str) {
     }
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, holds: impl AsyncFn() -> bool) {
     let waited = async {
         while !holds().await {

@@ -1,6 +1,7 @@
-//! Key services: one call for many objects, a service that dies and comes back, keys that change, and the checks of health.
+//! Tests of key services (KMS): one call for many objects, failure and recovery of a service, changed keys, and health
+//! checks.
 //!
-//! The service is a double in this process that a test can end, change and count.
+//! The service is a double in this process. A test can stop and change it, and count its calls.
 
 use keelson_storage::memory::MemoryStore;
 use keelson_testkit::{KmsDouble, TestServer};

@@ -1,6 +1,6 @@
-//! Encryption at rest over the wire: what clients read, and the bytes that the store holds meanwhile.
+//! Tests of encryption at rest: the objects that clients read, and the bytes in the store.
 //!
-//! Stores are shared with the server under test, so that a test sees what an engine sees.
+//! The test shares the store with the server, so it reads the bytes that an engine stores.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 

@@ -1,6 +1,6 @@
-//! Keys that are replaced: a migration writes every object under the new one.
+//! Tests of replaced keys: a migration rewrites every object with the new key.
 //!
-//! The server makes no migration for a key by itself: other servers may not know the key yet.
+//! The server starts no migration for a new key by itself, since other servers may not have the key yet.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ async fn a_migration_encrypts_what_lies_under_another_key_and_none_is_made_for_i
     }
     assert_eq!(of_secrets(&raw.get(MIGRATIONS).await.expect(200).json()), 1);
     stop(second).await;
-    // The old key is not needed any more.
+    // The old key is no longer needed.
     let third = server(&store, &of(&[("key2", b'2')])).await;
     assert_eq!(third.raw().get(crate::common::SECRETS).await.expect(200).json()["items"].as_array().unwrap().len(), 30);
 }

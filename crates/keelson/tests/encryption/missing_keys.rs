@@ -1,6 +1,7 @@
-//! Values that can't be decrypted: named in upstream's words, never written over, and no harm to others.
+//! Tests of values that can't be decrypted: errors have kube-apiserver's texts, the values are not overwritten, and
+//! other objects work.
 //!
-//! Texts are those that kube-apiserver was recorded with.
+//! The texts are recorded from kube-apiserver.
 
 use keelson_storage::memory::MemoryStore;
 use keelson_testkit::TestServer;

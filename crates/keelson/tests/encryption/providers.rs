@@ -1,6 +1,6 @@
-//! Providers on a store: prefixes, rules in their order, and values of one provider read by another.
+//! Tests of providers on a store: prefixes, the order of rules, and values that one provider wrote and another reads.
 //!
-//! The store is in memory. `stores` has the others.
+//! The store is in memory. `stores` tests the other engines.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

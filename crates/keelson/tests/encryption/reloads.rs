@@ -1,6 +1,6 @@
-//! The file that changes while a server runs.
+//! Tests of a configuration file that changes while a server runs.
 //!
-//! Looks at the file follow each other quickly here.
+//! The servers here check the file at short intervals.
 
 use std::sync::Arc;
 

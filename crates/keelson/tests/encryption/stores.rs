@@ -1,6 +1,7 @@
-//! Every store: nothing plain on the disk, and the values of one server read by the next, by a copy and by a backup.
+//! Tests of encryption on every store: no plain text on the disk. The next server, a copy and a backup can read the
+//! values of a server.
 //!
-//! Servers are processes of their own, which are killed and started again.
+//! Servers are processes, which are killed and restarted.
 
 use std::path::Path;
 
@@ -23,7 +24,7 @@ fn text() -> String {
     configuration(&[rule("secrets", &provider("aesgcm", &[("key1", b'1')]))])
 }
 
-/// A server of its own process on a store, with a configuration unless it is to have none.
+/// Starts a server process on a store, with a configuration if there is one.
 async fn serve(store: &str, data: &Path, file: Option<&Path>) -> ProcessServer {
     let builder = ProcessServer::builder(KEELSON).data_dir(data).arg("--store").arg(store);
     match file {
@@ -42,7 +43,7 @@ async fn check_read(server: &ProcessServer) {
     assert_eq!(read["data"]["k"], BASE64_STANDARD.encode(PLAIN));
 }
 
-/// Checks that no file below a directory shows what was stored.
+/// Checks that no file below a directory contains the plain text.
 fn check_files(directory: &Path) {
     for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
         if entry.file_type().unwrap().is_dir() {
@@ -99,7 +100,7 @@ async fn postgresql_holds_no_object() {
     check_read(&server).await;
 }
 
-/// The key in etcd, with its prefix, is what kube-apiserver authenticates.
+/// kube-apiserver authenticates the key in etcd, with its prefix, together with the value.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn etcd_holds_values_as_kube_apiserver_writes_them() {
     let Some(etcd) = EtcdServer::start() else { return };
@@ -123,7 +124,7 @@ async fn etcd_holds_values_as_kube_apiserver_writes_them() {
     check_read(&server).await;
     server.terminate().await;
     drop(engine);
-    // To keys of another prefix values are copied by their configuration, and not without it.
+    // A copy to keys with another prefix needs the configuration, since each value is bound to its key.
     let copied = directory.path().join("copied");
     let to = format!("sqlite:{}", copied.display());
     let refused = Command::new(KEELSON).args(["storage", "copy", &url, &to]).output().await.unwrap();

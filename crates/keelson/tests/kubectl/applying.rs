@@ -1,5 +1,5 @@
-//! `kubectl apply`, `diff`, `set`, `rollout restart`, `scale` and `patch` without a type: what needs strategic merges and
-//! the scale of workloads.
+//! Tests of `kubectl apply`, `diff`, `set`, `rollout restart`, `scale` and `patch` without a type. They need strategic
+//! merge patches and the scale of workloads.
 
 use crate::Shell;
 

@@ -1,6 +1,6 @@
-//! `kubectl replace`, `patch`, `label` and `annotate`.
+//! Tests of `kubectl replace`, `patch`, `label` and `annotate`.
 //!
-//! Changes of several fields or by a document; commands for a single field are in `editing.rs`.
+//! These commands change several fields or a whole object. Commands for a single field are in `editing.rs`.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ async fn a_replace_holds_only_on_what_was_read() {
         "Error from server (Conflict): error when replacing \"STDIN\": Operation cannot be fulfilled on configmaps \
          \"settings\": the object has been modified; please apply your changes to the latest version and try again\n"
     );
-    // Without a revision, the last one wins.
+    // Without a revision, the last write wins.
     read["metadata"].as_object_mut().unwrap().remove("resourceVersion");
     shell.feed("replace -f -", read.to_string()).await;
     assert_eq!(settings(&shell).await["data"]["colour"], "green");

@@ -1,6 +1,6 @@
-//! kubectl's commands about the server itself: versions, resources, health, and the rights of the user.
+//! Tests of kubectl's commands about the server itself: versions, resources, health, and the rights of the user.
 //!
-//! They are the first that an operator runs on a new server.
+//! An operator runs them first on a new server.
 
 use crate::{Shell, column};
 
@@ -42,7 +42,7 @@ async fn every_resource_that_can_be_listed_can_be_listed() {
     let names = shell.ok("api-resources --verbs=list -o name").await;
     let every = names.lines().filter(|name| *name != "componentstatuses").collect::<Vec<_>>().join(",");
     let listed = shell.ok(&format!("get {every} -A -o name")).await;
-    // Nothing but what the server makes itself, of which there is something of each of these.
+    // A new server has only the objects that it creates itself, which include one of each of these kinds.
     for name in ["namespace/kube-system", "service/kubernetes", "clusterrole.rbac.authorization.k8s.io/admin"] {
         assert!(listed.lines().any(|line| line == name), "{name} in {listed}");
     }
@@ -60,7 +60,7 @@ async fn health_is_told_part_by_part() {
     assert!(verbose.starts_with("[+]ping ok\n") && verbose.ends_with("readyz check passed\n"), "{verbose}");
     let without = shell.ok("get --raw /readyz?verbose&exclude=etcd").await;
     assert!(without.contains("[+]etcd excluded: ok\n"), "{without}");
-    // The checks that clients request by name, on every server.
+    // Clients request these checks by name on every server.
     let hooks = ["rbac/bootstrap-roles", "crd-informer-synced", "apiservice-registration-controller"];
     let hooks = hooks.map(|hook| format!("poststarthook/{hook}"));
     for check in ["ping", "log"].map(str::to_owned).iter().chain(&hooks) {
@@ -78,7 +78,7 @@ async fn a_user_learns_who_they_are_and_what_they_may_do() {
     let shell = Shell::start().await;
     let table = shell.ok("auth whoami").await;
     assert_eq!(column(&table, 0), ["Username", "Groups", "Extra:"]);
-    // The credential of the user, which audit events contain too.
+    // The id of the user's credential, which audit events also contain.
     assert!(table.contains("authentication.kubernetes.io/credential-id"), "{table}");
     assert!(table.contains("system:masters") && table.contains("system:authenticated"), "{table}");
     for question in ["get pods", "delete namespaces", "'*' '*'", "get /metrics", "create deployments.apps -n team"] {

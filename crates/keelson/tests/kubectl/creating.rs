@@ -1,6 +1,6 @@
-//! `kubectl create` and `kubectl run`: from files and by generators.
+//! Tests of `kubectl create` and `kubectl run`, with files and with generators.
 //!
-//! Each object is read back, with the defaults that the reference server would fill in.
+//! Each object is read again, and must have the defaults of kube-apiserver.
 
 use serde_json::{Value, json};
 
@@ -146,7 +146,7 @@ async fn manifests_come_as_yaml_documents_and_as_json_lists() {
     assert_eq!(shell.feed("create -f -", documents).await, "configmap/three created\nconfigmap/four created\n");
     let shown = shell.ok("get configmap quoted -o yaml").await;
     shell.ok("delete configmap quoted").await;
-    // The output can be sent again, without the revision.
+    // The output can be sent again if the revision is removed.
     let again: String =
         shown.lines().filter(|line| !line.contains("resourceVersion")).map(|l| format!("{l}\n")).collect();
     assert_eq!(shell.feed("create -f -", again).await, "configmap/quoted created\n");

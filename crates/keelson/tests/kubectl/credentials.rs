@@ -1,6 +1,6 @@
-//! `kubectl create token`, `kubectl auth whoami` with it, and `kubectl certificate`.
+//! Tests of `kubectl create token`, `kubectl auth whoami` with such a token, and `kubectl certificate`.
 //!
-//! The rules of tokens are tested over the wire, in `objects/subresources/tokens.rs`.
+//! `objects/subresources/tokens.rs` tests the rules of tokens.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use serde_json::json;
 
 use crate::Shell;
 
-/// Longest time that something is waited for.
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Types a line until it prints what is wanted.
+/// Repeats a command until its output is as expected.
 async fn until(shell: &Shell, line: &str, is_so: impl Fn(&str) -> bool) -> String {
     let begun = Instant::now();
     loop {
@@ -86,7 +86,8 @@ async fn a_client_has_its_certificate_when_its_request_is_approved() {
     assert!(issued.starts_with("-----BEGIN CERTIFICATE-----"), "{issued}");
     assert!(shell.ok("get csr lab").await.contains("Approved,Issued"));
 
-    // A server may leave that to a controller manager: the controllers that it runs have done their work, and it is not signed.
+    // A controller manager may sign instead of this server. The objects of the other controllers show that they ran,
+    // and nothing is signed.
     let shell = with(["*", "-csrsigning"]).await;
     shell.ok("create namespace later").await;
     until(&shell, "get serviceaccounts -n later -o name", |printed| printed.contains("default")).await;

@@ -1,16 +1,17 @@
-//! A resource of one's own: defined and made out of one file, explained, shown, followed, changed and taken away.
+//! Tests of one custom resource: it is defined and created from one file, explained, shown, watched, changed and
+//! deleted.
 //!
-//! One user's way through kubectl; the rules of definitions are in `custom_resources`.
+//! This is the way of a user through kubectl. `custom_resources` tests the rules of definitions.
 
 use crate::Shell;
 
 const FILE: &str = include_str!("manifests/gadgets.yaml");
-/// The names that a file of the definition and an object prints.
+/// The output for the definition and an object of the file.
 const DEFINITION: &str = "customresourcedefinition.apiextensions.k8s.io/gadgets.shop.example.com";
 const LAMP: &str = "gadget.shop.example.com/lamp";
 
-/// A server with the definition established and the object created. kubectl needs two steps on every server: in one file it finds
-/// no kind for the object before the definition is served.
+/// Starts a server with the definition established and the object created. kubectl needs two steps on every server.
+/// While it reads one file, it finds no kind for the object before the definition is served.
 async fn shop() -> Shell {
     let shell = Shell::start().await;
     let first = shell.kubectl("apply -f -").stdin(FILE).await;

@@ -1,6 +1,6 @@
-//! `kubectl delete` and `kubectl wait`.
+//! Tests of `kubectl delete` and `kubectl wait`.
 //!
-//! kubectl waits by a watch, which must send the end of the object.
+//! kubectl waits with a watch, which must send the event of the deletion.
 
 use crate::Shell;
 
@@ -88,11 +88,11 @@ async fn a_finalizer_holds_an_object_until_it_is_taken_off() {
     assert_eq!(shell.ok("delete configmap leek --wait=false").await, said);
     let held = shell.json("get configmap leek -o json").await;
     assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
-    // This delete waits: it ends when the object has gone.
+    // This command waits, and ends when the object is gone.
     let waiting = shell.kubectl("delete configmap leek --timeout=60s");
     let release = async { shell.ok(&patch("null")).await };
     let (waited, _) = tokio::join!(waiting, release);
-    // It may have come too late to find the object at all.
+    // The other command may have started too late to find the object.
     let waited = format!("{}{}", waited.stdout, waited.stderr);
     assert!(waited == said || waited == "Error from server (NotFound): configmaps \"leek\" not found\n", "{waited}");
     assert_eq!(shell.ok("get configmap leek --ignore-not-found").await, "");

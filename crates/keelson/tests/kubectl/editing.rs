@@ -1,6 +1,6 @@
-//! `kubectl edit`, `set`, `expose`, `taint` and `replace --subresource`: changes of one field, each by its own command.
+//! Tests of `kubectl edit`, `set`, `expose`, `taint` and `replace --subresource`. Each command changes one field.
 //!
-//! The editor is a program of the test's.
+//! The editor is a program that the test sets.
 
 use crate::Shell;
 
@@ -56,7 +56,7 @@ async fn an_object_is_edited_as_text() {
 #[tokio::test]
 async fn an_edit_that_is_refused_is_kept_for_another_try() {
     let shell = shell().await;
-    // The editor is run again with the reasons at the head of the text, until it leaves the text as it found it.
+    // kubectl starts the editor again, with the errors at the head of the text, until the editor changes nothing.
     let refused = shell.kubectl("edit deployment web").env("KUBE_EDITOR", "sed -i 's/  replicas: 1/  replicas: -1/'");
     let said = refused.await.refused();
     assert!(said.starts_with("error: deployments.apps \"web\" is invalid\n"), "{said}");

@@ -1,6 +1,6 @@
-//! Definitions that projects of the field publish, and objects of theirs: applied, explained, shown and taken away.
+//! Tests of published definitions of well-known projects, and of their objects: applied, explained, shown and deleted.
 //!
-//! They are not in this repository: `cargo xtask test` fetches them, and says so where it can't.
+//! They are not in this repository: `cargo xtask test` fetches them, or reports that it can't.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use futures::StreamExt as _;
 
 use crate::Shell;
 
-/// Names the directory in which they are; `cargo xtask definitions` prints it.
+/// The environment variable with their directory; `cargo xtask definitions` prints it.
 const VARIABLE: &str = "KEELSON_TEST_DEFINITIONS";
 /// The number of concurrent runs.
 const PARALLEL: usize = 4;
 
-/// A definition, the file of an object of it, and one of its fields.
+/// A definition, the file of one of its objects, and one of its fields.
 struct Published {
     name: &'static str,
     file: &'static str,
@@ -74,7 +74,7 @@ const ALL: [Published; 11] = [
     ),
 ];
 
-/// The directory of the definitions; `None` where they could not be fetched.
+/// The directory of the definitions; `None` if they could not be fetched.
 #[allow(clippy::print_stderr, reason = "who runs the tests is told what was not run")]
 fn directory() -> Option<PathBuf> {
     let directory = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);

@@ -1,5 +1,5 @@
-//! Fifty manifests of all sorts in one command, as a chart is installed: made, applied again and again by either way of
-//! applying, described and taken away.
+//! Tests of fifty manifests of many kinds in one command, as in the installation of a chart. They are created, applied
+//! repeatedly by both kinds of apply, described and deleted.
 
 use keelson_testkit::TestController;
 
@@ -8,12 +8,15 @@ use crate::Shell;
 const SHOP: &str = include_str!("manifests/shop.yaml");
 const CLUSTER: &str = include_str!("manifests/cluster.yaml");
 const OBJECTS: usize = 52;
-/// Of each object of both, in this order: its name, and a line that `kubectl describe` shows of its kind (blanks run together).
+/// For each object of both files, in this order: its name, and a line from `kubectl describe` with blanks collapsed.
 const DESCRIBED: &str = include_str!("manifests/described.txt");
 
-/// The objects of which a client-side apply always sends a part that the server stores differently. Such parts are a quantity in
-/// another form (`1024Mi`), a list without merge keys with server defaults, a value that is always replaced as a whole (the
-/// selector of a budget), and a value that is never read back (`stringData`). kubectl prints `configured` for them on any server.
+/// The objects for which a client-side apply always sends a part that the server stores differently. kubectl prints
+/// `configured` for them on any server. There are four such parts:
+/// - a quantity in another form (`1024Mi`),
+/// - a list without merge keys, to which the server adds defaults,
+/// - a value that is always replaced as a whole (the selector of a budget),
+/// - a value that is never read back (`stringData`).
 const ALWAYS_SENT: [&str; 15] = [
     "networkpolicy.networking.k8s.io/web-in",
     "resourcequota/compute",
@@ -38,7 +41,7 @@ async fn apply(shell: &Shell, line: &str) -> Vec<(String, String)> {
     printed.lines().map(words).collect()
 }
 
-/// Name and revision of each object.
+/// The name and the revision of each object.
 async fn revisions(shell: &Shell) -> Vec<(String, String)> {
     let read = shell.kubectl("get -f - -o json").stdin(SHOP).await.json();
     let items = read["items"].as_array().unwrap();
@@ -72,7 +75,7 @@ async fn a_chart_is_installed_applied_again_and_removed() {
     assert_eq!(shell.kubectl("diff --server-side -f -").stdin(SHOP).await.ok(), "");
 
     let _controller = TestController::start(&shell.server);
-    // The namespaces go first and take with them what is deleted after them.
+    // The namespaces are deleted first, and with them the objects that the command deletes later.
     shell.feed("delete -f - --ignore-not-found --timeout=60s", SHOP).await;
     assert_eq!(shell.feed("get -f - -o name --ignore-not-found", SHOP).await, "");
 }
@@ -85,7 +88,7 @@ async fn a_chart_is_installed_by_the_server_and_worked_on() {
     assert_eq!(applied.len(), OBJECTS);
     shell.ok("rollout status deployment/web -n shop --timeout=60s").await;
     shell.ok("wait pod/smoke -n shop --for=condition=Ready --timeout=60s").await;
-    // Counts and conditions belong to others, so the same manifests still apply without a conflict.
+    // Other managers own counts and conditions, so the same manifests still apply without a conflict.
     apply(&shell, "apply --server-side -f -").await;
     let upgrade = SHOP.replace("image: web:1.2\n", "image: web:1.3\n");
     shell.feed("apply --server-side -f -", upgrade).await;
@@ -119,7 +122,7 @@ async fn every_kind_is_described() {
         described += &shell.feed("describe -f -", manifests).await;
     }
     let plain = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-    // Data may have empty lines of its own, so a name has to follow.
+    // Data may contain empty lines, so an object begins only where a name follows.
     let shown: Vec<Vec<String>> =
         described.split("\n\n\nName:").skip(1).map(|object| object.lines().map(plain).collect()).collect();
     assert_eq!(shown.len(), DESCRIBED.lines().count(), "{described}");

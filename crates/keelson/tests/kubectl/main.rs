@@ -1,6 +1,6 @@
-//! kubectl on a running server, as a new user types it.
+//! Tests of kubectl on a running server, with the commands that a new user types.
 //!
-//! Each module is a subject. Outputs are compared as printed, except for parts that differ between runs.
+//! Each module tests one subject. Outputs are compared as printed, except for parts that differ between runs.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -27,8 +27,8 @@ mod watching;
 use keelson_testkit::{Kubectl, KubectlStream, TestServer};
 use serde_json::Value;
 
-/// A server and the lines that are typed at it, without the word `kubectl`. Blanks part words, `'single quotes'` hold
-/// them together.
+/// A server, and commands for it without the word `kubectl`. Blanks separate words, and `'single quotes'` keep words
+/// together.
 struct Shell {
     server: TestServer,
 }
@@ -47,12 +47,12 @@ impl Shell {
         self.kubectl(line).await.ok()
     }
 
-    /// The output of a command that reads its standard input.
+    /// The output of a command that gets this standard input.
     async fn feed(&self, line: &str, stdin: impl Into<String>) -> String {
         self.kubectl(line).stdin(stdin).await.ok()
     }
 
-    /// The JSON that a line prints.
+    /// The JSON output of a command.
     async fn json(&self, line: &str) -> Value {
         self.kubectl(line).await.json()
     }
@@ -62,18 +62,19 @@ impl Shell {
         self.kubectl(line).await.refused()
     }
 
-    /// A line that keeps running.
+    /// Starts a command that keeps running.
     async fn follow(&self, line: &str) -> KubectlStream {
         self.kubectl(line).spawn().await
     }
 
-    /// Waits until a definition is established. `--for condition` would fail while `status.conditions` is still null, as on any server.
+    /// Waits until a definition is established. `--for condition` would fail while `status.conditions` is still null,
+    /// as on any server.
     async fn is_established(&self, definition: &str) {
         let path = "{.status.conditions[?(@.type==\"Established\")].status}";
         self.ok(&format!("wait --for 'jsonpath={path}=True' --timeout=60s crd/{definition}")).await;
     }
 
-    /// Types lines and compares what each prints.
+    /// Runs commands and compares the output of each.
     async fn check(&self, session: &[(&str, &str)]) {
         for (line, printed) in session {
             assert_eq!(self.ok(line).await, *printed, "kubectl {line}");
@@ -97,7 +98,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// A column of a printed table, without its head: the words that stand there.
+/// A column of a printed table, without its heading.
 fn column(table: &str, number: usize) -> Vec<&str> {
     table.lines().skip(1).map(|row| row.split_whitespace().nth(number).unwrap_or_default()).collect()
 }

@@ -1,6 +1,6 @@
-//! `kubectl cordon`, `uncordon` and `drain`, and pods that no kubelet runs.
+//! Tests of `kubectl cordon`, `uncordon` and `drain`, and of pods that no kubelet runs.
 //!
-//! Evictions go by disruption budgets, whose rules are tested over the wire.
+//! Disruption budgets limit evictions. Other tests check their rules with plain requests.
 
 use crate::Shell;
 
@@ -50,7 +50,7 @@ async fn a_node_is_drained_as_far_as_budgets_let_it() {
     let violated = "Cannot evict pod as it would violate the pod's disruption budget.";
     assert!(refused.contains(violated), "{refused}");
     count(&shell, 1).await;
-    // Nobody stops the pod but this: a kubelet would.
+    // Only the test ends the pod; in a cluster a kubelet would.
     let drain = shell.kubectl("drain n --force --timeout=60s");
     let kubelet = async {
         shell.ok("wait pod/p --for=jsonpath={.metadata.deletionGracePeriodSeconds}=30 --timeout=60s").await;
@@ -80,7 +80,7 @@ async fn a_pod_is_given_time_or_none() {
 async fn logs_and_commands_are_refused_with_a_reason() {
     let shell = shell().await;
     shell.feed("create -f -", pod("p")).await;
-    // The node says no address of its kubelet.
+    // The node's status has no address of its kubelet.
     let told = "no preferred addresses found; known addresses: []";
     assert_eq!(shell.refused("logs p").await, format!("Error from server: {told}\n"));
     let refused = shell.refused("exec p -- ls").await;

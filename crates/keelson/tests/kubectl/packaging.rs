@@ -1,6 +1,6 @@
-//! The manifests and the chart of `packaging/`, applied to a server as to any cluster.
+//! Tests of the manifests and the chart of `packaging/`, which are applied to a server as to any cluster.
 //!
-//! Helm is not in this repository: `cargo xtask test` fetches its library, and says so where it can't.
+//! Helm is not in this repository: `cargo xtask test` fetches its library, or reports that it can't.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -11,12 +11,12 @@ use tokio::process::Command;
 
 use crate::Shell;
 
-/// Names the directory in which Python finds the library of Helm.
+/// The environment variable with the directory of the Helm library for Python.
 const HELM: &str = "KEELSON_TEST_HELM";
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kubectl/chart.py");
 
-/// A pod as the controller of stateful sets would make it, with a volume in the place of a claimed one.
+/// A pod as the controller of stateful sets would create it, with an empty volume instead of a claim.
 fn pod_of(stateful_set: &Value) -> Value {
     let template = &stateful_set["spec"]["template"];
     let mut spec = template["spec"].clone();
@@ -33,7 +33,7 @@ fn pod_of(stateful_set: &Value) -> Value {
     })
 }
 
-/// Applies a manifest and has its pods admitted where the strictest policy is enforced.
+/// Applies a manifest, and checks that a namespace with the strictest pod security level admits its pods.
 async fn check(file: &str, replicas: u64, kinds: &[&str]) {
     let shell = Shell::start().await;
     let path = format!("{PACKAGING}/manifests/{file}");

@@ -1,6 +1,7 @@
-//! `kubectl keelson`, the plugin that is built here: queries printed as kubectl prints, walks that go on, and refusals.
+//! Tests of `kubectl keelson`, the plugin of this package: queries in kubectl's output format, continued lists, and
+//! errors.
 //!
-//! It is run as a program of its own, and once by kubectl.
+//! The tests run it as a program, and once through kubectl.
 
 use std::path::Path;
 use std::process::Output;
@@ -13,7 +14,7 @@ use crate::{Shell, column, words};
 
 const PLUGIN: &str = env!("CARGO_BIN_EXE_kubectl-keelson");
 
-/// The result of the plugin, its output and its errors.
+/// Runs the plugin. Returns true if it succeeded, its output and its errors.
 async fn run(shell: &Shell, line: &str) -> (bool, String, String) {
     let kubeconfig = shell.server.data_dir().join("kubeconfig");
     let words = words(line);
@@ -45,7 +46,7 @@ async fn shell() -> Shell {
 #[tokio::test]
 async fn rows_are_those_of_kubectl_in_the_order_of_the_query() {
     let shell = shell().await;
-    // Ages are as long as it takes.
+    // Ages differ between runs.
     let without_age = |table: &str| -> Vec<String> {
         table.lines().map(|line| line.rsplit_once(' ').map_or(line, |(rest, _)| rest.trim_end()).to_owned()).collect()
     };
@@ -107,7 +108,7 @@ async fn refusals_are_told_as_kubectl_tells_them() {
     assert_eq!((done, &*printed, &*told), (true, "", "No resources found in default namespace.\n"));
 }
 
-/// An object's author could otherwise retitle the reader's window or erase the screen.
+/// Otherwise the author of an object could retitle the reader's terminal window or erase the screen.
 #[tokio::test]
 async fn control_characters_of_objects_reach_no_terminal() {
     let shell = Shell::start().await;
@@ -169,7 +170,7 @@ async fn the_past_is_shown_and_kubectl_finds_the_plugin() {
     assert_eq!(String::from_utf8(stdout).unwrap(), "6\n", "{}", String::from_utf8_lossy(&stderr));
 }
 
-/// A walk whose snapshot is gone continues behind the same key.
+/// A list whose snapshot has expired continues after the same key.
 #[tokio::test]
 async fn a_walk_goes_on_when_its_snapshot_is_gone() {
     use keelson_testkit::TestServer;
@@ -178,7 +179,7 @@ async fn a_walk_goes_on_when_its_snapshot_is_gone() {
     let server = TestServer::builder().history(Duration::from_secs(1)).start().await;
     let raw = server.raw();
     let maps = "/api/v1/namespaces/default/configmaps";
-    // So much that the pipe is full long before the walk is over.
+    // The output is so large that the pipe is full long before the end of the list.
     for number in 0..40 {
         let data = json!({"metadata": {"name": format!("map-{number:02}"), "labels": {"of": "walk"}}, "data": {"d": "x".repeat(20_000)}});
         raw.post(maps, &data).await.expect(201);
@@ -198,7 +199,7 @@ async fn a_walk_goes_on_when_its_snapshot_is_gone() {
         names.push(object["metadata"]["name"].as_str().unwrap().to_owned());
     };
     add(lines.next_line().await.unwrap().unwrap());
-    // The client does not read until the snapshot of the first chunk is gone.
+    // The client does not read until the snapshot of the first chunk has expired.
     let revision = raw.get(format!("{maps}?limit=1")).await.expect(200).json()["metadata"]["resourceVersion"].clone();
     let begun = Instant::now();
     loop {
@@ -216,7 +217,7 @@ async fn a_walk_goes_on_when_its_snapshot_is_gone() {
     let mut notes = String::new();
     said.read_to_string(&mut notes).await.unwrap();
     assert_eq!(names, (0..40).map(|number| format!("map-{number:02}")).collect::<Vec<_>>(), "{notes}");
-    // On a slow machine the newer one may be gone too.
+    // On a slow machine the newer snapshot may have expired too.
     let told = "the snapshot of this list is gone: what follows is of a newer state";
     assert!(!notes.is_empty() && notes.lines().all(|line| line == told), "{notes}");
     assert!(walk.wait().await.unwrap().success());

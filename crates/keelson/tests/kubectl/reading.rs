@@ -1,13 +1,13 @@
-//! `kubectl get` in its forms.
+//! Tests of `kubectl get` with its output formats.
 //!
-//! Tables are compared as users read them; cells are tested kind by kind in the crate `tables`.
+//! Tables are compared as users see them. The crate `tables` tests the cells of each kind.
 
 use futures::{StreamExt as _, stream};
 use serde_json::json;
 
 use crate::{Shell, column};
 
-/// A config map that each cluster has.
+/// A ConfigMap that exists in each cluster.
 const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
 const OBJECTS: &str = "
@@ -68,7 +68,7 @@ async fn every_output_form_shows_the_same_object() {
     shell.check(&session).await;
     let list = shell.json("get configmaps -o json").await;
     assert_eq!(list["items"][0], apple);
-    // kubectl makes one list of what it fetched, and so does not show the revision.
+    // kubectl builds one list from the objects that it read, so it does not show the revision.
     assert_eq!((&list["kind"], &list["metadata"]), (&json!("List"), &json!({"resourceVersion": ""})));
 }
 

@@ -1,6 +1,6 @@
-//! Refusals as kubectl prints them.
+//! Tests of errors as kubectl prints them.
 //!
-//! A user reads these lines and nothing else, so they are compared whole.
+//! A user sees only these lines, so they are compared completely.
 
 use serde_json::json;
 
@@ -69,7 +69,7 @@ async fn one_bad_object_does_not_hold_up_the_others() {
 #[tokio::test]
 async fn a_stranger_is_told_to_log_in() {
     let shell = Shell::start().await;
-    // An unknown token stands for a user that this server does not know.
+    // A client with an unknown token is not authenticated.
     let config = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
          clusters: [{{name: a, cluster: {{server: '{}', insecure-skip-tls-verify: true}}}}]\n\

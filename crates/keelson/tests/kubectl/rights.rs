@@ -1,12 +1,12 @@
-//! `kubectl auth`: reconciles rights from a file, checks and lists them, and shows the user.
+//! Tests of `kubectl auth`: it reconciles rights from a file, checks and lists them, and shows the user.
 //!
-//! `objects/rights.rs` tests rights over the wire.
+//! `objects/rights.rs` tests rights with plain requests.
 
 use serde_json::{Value, json};
 
 use crate::Shell;
 
-/// A role of this name for pods, which is bound to ann.
+/// A role with this name and these verbs for pods, and its binding to ann.
 fn reader(verbs: &[&str]) -> String {
     let group = "rbac.authorization.k8s.io";
     let role = json!({
@@ -32,7 +32,7 @@ async fn rights_are_reconciled_and_asked_about() {
     for line in ["auth can-i delete pods --as ann", "auth can-i list pods --as ann -n kube-system"] {
         shell.refused(&format!("{line} --quiet")).await;
     }
-    // Other rules stay unless they are to be removed.
+    // Other rules remain unless the command is to remove them.
     shell.feed("auth reconcile -f -", reader(&["delete"])).await;
     shell.check(&[("auth can-i delete pods --as ann", "yes\n"), ("auth can-i get pods --as ann", "yes\n")]).await;
     shell.feed("auth reconcile -f - --remove-extra-permissions", reader(&["delete"])).await;

@@ -1,11 +1,11 @@
-//! `kubectl rollout`, `wait`, `scale`, `autoscale` and `drain` in a cluster at work: a [`TestController`] makes and runs the
-//! pods that the objects ask for.
+//! Tests of `kubectl rollout`, `wait`, `scale`, `autoscale` and `drain` in a working cluster: a [`TestController`]
+//! creates and runs the pods of the objects.
 
 use keelson_testkit::{BROKEN_IMAGE, TestController};
 
 use crate::Shell;
 
-/// A cluster with a deployment of three pods, which are up.
+/// Starts a cluster with a deployment of three running pods.
 async fn cluster() -> (Shell, TestController) {
     let shell = Shell::start().await;
     let controller = TestController::start(&shell.server);
@@ -14,7 +14,7 @@ async fn cluster() -> (Shell, TestController) {
     (shell, controller)
 }
 
-/// The deployment at a version, which is its image and the cause of its change.
+/// The deployment at a version, which is part of its image and of its change cause.
 fn web(version: &str) -> String {
     format!(
         r#"{{"apiVersion": "apps/v1", "kind": "Deployment",
@@ -24,7 +24,7 @@ fn web(version: &str) -> String {
     )
 }
 
-/// The words of each row, but for the name and the age.
+/// The words of each row without the name and the age.
 fn cells(table: &str) -> Vec<Vec<&str>> {
     let row = |line| str::split_whitespace(line).skip(1).collect::<Vec<_>>();
     table.lines().map(row).map(|cells| cells[..cells.len() - 1].to_vec()).collect()
@@ -164,7 +164,7 @@ async fn workloads_grow_and_shrink() {
     assert_eq!(cells(&shell.ok("get pods --no-headers").await).len(), 1);
     let sets = shell.ok("get replicasets -o name").await;
     shell.ok(&format!("scale {} --replicas=2", sets.trim())).await;
-    // The owner of the set restores it.
+    // The owner of the replica set resets the number.
     shell.ok(&format!("wait {} --for=jsonpath={{.spec.replicas}}=1 --timeout=60s", sets.trim())).await;
 }
 
@@ -207,7 +207,7 @@ async fn what_is_owned_goes_along_or_stays_behind() {
     );
     assert_eq!(left().await, 4);
     assert_eq!(shell.ok("get replicasets -o jsonpath={.items[*].metadata.ownerReferences}").await, "");
-    // This one returns when the pods have gone.
+    // This command returns when the pods are gone.
     shell.ok("delete replicasets --all --cascade=foreground --timeout=60s").await;
     assert_eq!(left().await, 0);
 

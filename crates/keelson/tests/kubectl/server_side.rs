@@ -1,5 +1,5 @@
-//! `kubectl apply --server-side`, `diff`, `--show-managed-fields`, and the commands for what was applied last: who owns
-//! which field, as kubectl shows it.
+//! Tests of `kubectl apply --server-side`, `diff`, `--show-managed-fields`, and the commands for the last applied
+//! configuration: they show the owner of each field.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ spec:
       - {name: web, image: 'web:1'}
 ";
 
-/// Name and operation of each owner, in the order in which the server lists them.
+/// The name and the operation of each field manager, in the server's order.
 async fn owners(shell: &Shell) -> Vec<(String, String)> {
     let shop = shell.json("get deployment shop -o json --show-managed-fields").await;
     let text = |entry: &Value, field: &str| entry[field].as_str().unwrap_or_default().to_owned();
@@ -69,7 +69,7 @@ async fn several_managers_share_an_object() {
     let label = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, labels: {team: red}}}";
     shell.feed("apply --server-side --field-manager=teams -f -", label).await;
     assert_eq!(owners(&shell).await, pairs(&[("shape", "Apply"), ("teams", "Apply")]));
-    // A field that one manager leaves out stays with the others.
+    // A field that one manager omits remains with the other managers.
     shell.feed("apply --server-side --field-manager=shape -f -", SHOP.replace("  replicas: 2\n", "")).await;
     let shop = shell.json("get deployment shop -o json").await;
     assert_eq!(shop["metadata"]["labels"], serde_json::json!({"stage": "test", "team": "red"}));

@@ -1,6 +1,6 @@
-//! `kubectl get -w`.
+//! Tests of `kubectl get -w`.
 //!
-//! Rows come as events do, for as long as the command runs.
+//! The command prints a row for each event until it is stopped.
 
 use keelson_testkit::KubectlStream;
 use serde_json::Value;
@@ -29,7 +29,7 @@ async fn a_watch_of_changes_only_starts_with_the_first_one() {
     let shell = Shell::start().await;
     shell.ok("create configmap first").await;
     let mut watch = shell.follow("get configmaps --watch-only -o name").await;
-    // A watch that is not open yet misses a change, so changes go on until it shows one.
+    // A watch misses changes from before it is open, so the test makes changes until the watch shows one.
     let line = tokio::select! {
         line = watch.next_line() => line.unwrap(),
         () = keep_labelling(&shell) => unreachable!("labelling goes on"),

@@ -83,7 +83,7 @@ async fn four_hundred_pod_templates_by_seventeen_and_by_label() {
     .await;
     assert_eq!(found, everything.iter().step_by(5).cloned().collect::<Vec<_>>());
 
-    // resourceVersion 0 without resourceVersionMatch: informers send a limit there and rely on its being ignored.
+    // With resourceVersion 0 and no resourceVersionMatch the limit is ignored: informers send one and rely on this.
     let path = format!("/api/v1/namespaces/default/podtemplates?resourceVersion=0&limit={CHUNK}");
     let page = server.raw().get(path).await.expect(200).json();
     assert_eq!(page["items"].as_array().unwrap().len(), TEMPLATES);
@@ -165,8 +165,8 @@ async fn a_walk_whose_history_is_gone_goes_on_with_the_token_of_the_refusal() {
     assert_eq!(names, ["object-02", "object-04", "object-05"], "from the same key on, as it is now");
 }
 
-/// A revision expires by age, even without any change since, so that clients do not rely on more. But a watch from
-/// there misses nothing.
+/// A revision expires by age, even without a change since, so that clients do not rely on more. But a watch from that
+/// revision misses nothing.
 async fn check_window_without_changes(server: TestServer) {
     let raw = server.raw();
     create(&raw, CONFIG_MAPS, 0..6).await;
@@ -260,7 +260,7 @@ async fn the_feature_gate_turns_chunks_off_everywhere() {
     let raw = server.raw();
     create(&raw, CONFIG_MAPS, 0..6).await;
     let whole = raw.get(CONFIG_MAPS).await.expect(200).json();
-    // The last token is valid but from elsewhere, the other one is invalid.
+    // The last token is valid but belongs to another list, the other one is invalid.
     let sound = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiIvb2JqZWN0LTAyXHUwMDAwIn0";
     for query in ["limit=2", "limit=2&continue=nonsense", &format!("continue={sound}")] {
         let answer = raw.get(format!("{CONFIG_MAPS}?{query}")).await.expect(200).json();

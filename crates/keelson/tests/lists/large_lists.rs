@@ -124,8 +124,8 @@ async fn lists_at_once_and_lists_given_up_leave_each_other_whole() {
     assert!(join_all(lists).await.into_iter().all(|list| list == expected));
 }
 
-/// A list is sent from a snapshot. While its client reads nothing it retains replaced objects, so it ends when these
-/// take too much memory.
+/// A list is sent from a snapshot. If its client does not read, the snapshot retains replaced objects. The server
+/// aborts the list when these take too much memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_whose_snapshot_keeps_too_much_is_cut() {
     const OBJECT_BYTES: usize = 200_000;
@@ -163,7 +163,8 @@ async fn a_list_whose_snapshot_keeps_too_much_is_cut() {
     }
 }
 
-/// A protobuf list starts with its length, so objects that only the store has are read twice instead of being kept.
+/// A protobuf list starts with its length. Objects that only the store has are therefore read twice instead of being
+/// kept in memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_in_protobuf_of_what_only_the_store_remembers_is_what_it_was() {
     const SCALERS: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";

@@ -1,7 +1,7 @@
-//! Rights, policies and webhooks that change on one server: each other server applies them as soon as it has shown that it knows of
-//! them.
+//! Tests of rights, policies and webhooks that change on one server. Each other server applies a change as soon as a
+//! read there shows it.
 //!
-//! A client that has read the change on a server gets its effect there with the next request.
+//! The next request of a client that has read the change on a server is subject to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,10 +20,11 @@ on_every_engine!(
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
-/// The number of times that each right is granted and revoked: a server that is slightly behind would sometimes be lucky.
+/// The number of times that each right is granted and revoked. A server that lags slightly would pass some rounds by
+/// luck.
 const ROUNDS: usize = 10;
 
-/// The status of a list of config maps by ann.
+/// The status of ann's list of config maps.
 async fn ann(raw: &Raw) -> u16 {
     raw.get(CONFIG_MAPS).header("impersonate-user", "ann").await.status
 }
@@ -52,7 +53,7 @@ async fn rights_count_on_another_server_as_soon_as_it_shows_them(engine: Engine)
             assert_eq!(ann(&other).await, 403, "round {round}: the binding was gone");
         }
     }
-    // And what a role allows.
+    // This also holds for the rules of a role.
     one.post(format!("{RBAC}/clusterrolebindings"), &binding).await.expect(201);
     let path = format!("{RBAC}/clusterroles/reader");
     for (rules, expected) in [(json!([]), 403), (rules, 200)].iter().cycle().take(ROUNDS) {
@@ -63,7 +64,8 @@ async fn rights_count_on_another_server_as_soon_as_it_shows_them(engine: Engine)
     }
 }
 
-/// Makes a thing on one server, reads it on another and says how that answers a config map; takes it away again, and says so too.
+/// Creates an object on one server, reads it on another, and returns that server's status for a config map. Then
+/// deletes the object, and returns the status again.
 async fn with_and_without(one: &Raw, other: &Raw, kind: &str, object: &Value) -> (u16, u16) {
     let made = one.post(format!("{ADMISSION}/{kind}"), object).await.expect(201).json();
     let path = format!("{ADMISSION}/{kind}/{}", crate::name(&made));

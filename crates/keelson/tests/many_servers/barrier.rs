@@ -1,5 +1,5 @@
-//! Many clients write while servers start and definitions change. Everything that they stored is checked in its history: it has a
-//! version that its server had published at that moment, and that the storage state listed.
+//! Tests with many writers while servers start and definitions change. The history of each stored object is checked: at
+//! each write its server had published the version, and the storage state listed it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,17 +24,17 @@ const CHANGES: usize = 6;
 const MERGE: &str = "application/merge-patch+json";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// The attacked resource.
+/// The resource under test.
 struct Attacked {
     group: &'static str,
     plural: &'static str,
     kind: &'static str,
-    /// The path of its objects, in one of its versions.
+    /// The path of its objects in one of its versions.
     path: &'static str,
     object: fn(&str) -> Value,
 }
 
-/// Clients that create and change objects, whatever they are answered.
+/// Clients that create and change objects and ignore the results.
 struct Attack {
     enough: Arc<AtomicBool>,
     written: Arc<AtomicUsize>,
@@ -61,7 +61,7 @@ impl Attack {
                             Ok(answer) => {
                                 assert!([404, 409, 429, 503, 504].contains(&answer.status), "{}", answer.text());
                             }
-                            // The server is away.
+                            // The server is unavailable.
                             Err(_) => tokio::task::yield_now().await,
                         }
                     }
@@ -71,7 +71,7 @@ impl Attack {
         Self { tasks: (0..WRITERS).map(task).collect(), enough, written }
     }
 
-    /// Waits until so many more writes have been made.
+    /// Waits for this number of further writes.
     async fn until_written(&self, more: usize) {
         let before = self.written.load(Ordering::SeqCst);
         until("more is written", || async { self.written.load(Ordering::SeqCst) >= before + more }).await;
@@ -85,7 +85,7 @@ impl Attack {
     }
 }
 
-/// Looks at all that was written since a revision; how many values there were in each version.
+/// Checks everything that was written since a revision. Returns the number of values in each version.
 async fn check_history(store: &MemoryStore, since: Revision, on: &Attacked) -> [usize; 2] {
     let prefix = |group: &str, plural: &str| {
         keelson_builtin::key_prefix(group, plural).unwrap_or_else(|_| format!("/registry/{group}/{plural}/"))
@@ -154,7 +154,7 @@ fn versions(stored: &str) -> Value {
     json!([version("v1"), version("v2")])
 }
 
-/// A definition of hosts in this group that stores the first version.
+/// A definition of hosts in this group, with the first version as the storage version.
 fn definition(group: &str) -> Value {
     let names = json!({ "plural": "hosts", "kind": "Host" });
     let spec = json!({ "group": group, "scope": "Namespaced", "names": names, "versions": versions("v1") });
@@ -187,7 +187,7 @@ async fn nothing_slips_in_while_a_definition_changes_the_version_that_is_stored(
     assert!(seen.iter().all(|seen| *seen > 0), "{seen:?}: in both versions something is written");
 }
 
-/// A server that was held up may still store what the others have agreed to leave since.
+/// A paused server may still write a version that the other servers have agreed to abandon meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_version_is_published_that_the_definition_does_not_list_among_its_stored_ones() {
     let cluster = Cluster::new();
@@ -198,7 +198,7 @@ async fn no_version_is_published_that_the_definition_does_not_list_among_its_sto
         let host = json!({ "metadata": { "name": format!("host-{number}") } });
         raw.post(path, &host).await.status
     };
-    // As the definition stands when another server has written it.
+    // Changes the definition's status as another server would.
     let list_stored = async |listed: Value| {
         let key = StoreKey::new("/registry/apiextensions.k8s.io/customresourcedefinitions/hosts.listed.example.com");
         let found = cluster.store.get(&key).await.unwrap().unwrap();

@@ -1,6 +1,7 @@
-//! Objects that are written while their definition changes, on two servers that share a store: its schema, storage version,
-//! converter, selectable fields, and its scope when it is created again. Afterwards both servers show what a server shows that has
-//! just read everything from the store. No request fails except with documented errors.
+//! Tests of writes while a definition changes, on two servers that share a store. The changes concern its schema,
+//! storage version, converter and selectable fields, and its scope when it is recreated. Afterwards both servers must
+//! show the same as a server that has just read everything from the store. No request fails except with documented
+//! errors.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,19 +19,19 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/elms.changing.example.com";
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-/// Sequences of changes, each on servers of its own.
+/// The number of sequences of changes. Each has its own servers.
 const SEEDS: u64 = 2;
-/// Changes of a definition, each compared with a fresh start.
+/// The number of changes of a definition. After each one the servers are compared with a newly started one.
 const CHANGES: usize = 8;
 const WRITERS: u64 = 4;
 /// The number of writes of each writer while a definition changes.
 const WRITES: usize = 30;
-/// The number of requests, one every 100 ms, to a server that does not know the newest definition yet.
+/// The number of polls, one every 100 ms, of a server that does not have the newest definition yet.
 const LOOKS: usize = 600;
-/// Few names, so that writers meet.
+/// The number of object names: few, so that writers conflict.
 const NAMES: u64 = 6;
 
-/// Numbers that are the same for the same seed.
+/// Random numbers that depend only on the seed.
 struct Dice(u64);
 
 impl Dice {
@@ -47,14 +48,14 @@ struct Shape {
     converted: bool,
     selectable: bool,
     namespaced: bool,
-    /// Which field has a default, and which one it is.
+    /// The field with a default, and the value of the default.
     default: (u64, u64),
-    /// Which field there is besides: others are pruned.
+    /// The other declared field. All further fields are pruned.
     field: u64,
 }
 
 impl Shape {
-    /// The content with one change.
+    /// The content with one random change.
     fn changed(mut self, dice: &mut Dice) -> Self {
         match dice.roll(6) {
             0 => self.stored = if self.stored == "v1" { "v2" } else { "v1" },
@@ -103,7 +104,7 @@ fn place(version: &str, namespaced: bool) -> String {
     format!("/apis/changing.example.com/{version}/{namespace}elms")
 }
 
-/// Moves `a` to `b` where the second version is wanted, and back.
+/// Converts objects: `a` in the first version is `b` in the second.
 fn converted(request: &HookRequest) -> HookReply {
     let review = &request.body;
     let wanted = review["request"]["desiredAPIVersion"].as_str().unwrap();
@@ -130,7 +131,7 @@ struct Changing {
     servers: Vec<TestServer>,
     hook: HookServer,
     certificates: TempDir,
-    /// The number of servers so far.
+    /// The number of servers that the test has started.
     started: usize,
     shape: Shape,
 }
@@ -173,7 +174,7 @@ impl Changing {
         raw.post(DEFINITIONS, &definition).await.expect(201);
     }
 
-    /// Has the definition say this, by one of the servers.
+    /// Writes this definition through one of the servers.
     async fn change(&mut self, shape: Shape, server: usize) {
         let before = std::mem::replace(&mut self.shape, shape);
         let raw = self.servers[server].raw();
@@ -192,7 +193,7 @@ impl Changing {
         }
     }
 
-    /// Checks that both servers show what a server shows that reads everything from the store.
+    /// Checks that both servers show the same as a server that reads everything from the store.
     async fn compare(&mut self, when: &str) {
         let raw = self.servers[0].raw();
         until("the definition is established", || async {
@@ -210,7 +211,7 @@ impl Changing {
             for server in &self.servers {
                 let raw = server.raw();
                 let mut found = shown(&raw, &path, shape.selectable).await;
-                // The other server may still be on its way to what the definition says.
+                // The other server may not have the newest definition yet.
                 for _ in 0..LOOKS {
                     if found == expected {
                         break;
@@ -225,7 +226,7 @@ impl Changing {
     }
 }
 
-/// The list, each object by itself, and what a selector of a field finds.
+/// The list, each single object, and the objects that a field selector finds.
 async fn shown(raw: &Raw, path: &str, selectable: bool) -> Vec<Value> {
     let answer = raw.get(path).await;
     if answer.status != 200 {
@@ -243,7 +244,7 @@ async fn shown(raw: &Raw, path: &str, selectable: bool) -> Vec<Value> {
     shown
 }
 
-/// A client that does not know of the changes. Returns the undocumented errors that it got.
+/// Writes without regard to the changes. Returns the undocumented errors.
 async fn write(servers: Vec<Raw>, mut dice: Dice) -> BTreeSet<String> {
     let mut faults = BTreeSet::new();
     for _ in 0..WRITES {
@@ -280,11 +281,11 @@ async fn write(servers: Vec<Raw>, mut dice: Dice) -> BTreeSet<String> {
         };
         let documented = match answer.status {
             200 | 201 | 403 | 404 | 405 | 409 => true,
-            // A field that can't be selected by.
+            // A selector with a field that is not selectable.
             400 => kind == 5,
-            // As kube-apiserver has it, what is applied to a schema that does not declare its fields is a fault of the server.
+            // As in kube-apiserver, an apply of fields that the schema does not declare is an internal error.
             500 => kind == 4 && answer.text().contains("field not declared in schema"),
-            // A server writes in no version that it has not published.
+            // A server writes only versions that it has published.
             503 => !answer.header("retry-after").is_empty(),
             _ => false,
         };

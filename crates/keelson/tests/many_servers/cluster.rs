@@ -1,6 +1,6 @@
-//! Servers in this process, each with its own way to the store they share; the ways can be broken.
+//! Servers in this process. Each has its own connection to the shared store, which a test can break.
 //!
-//! Processes that are killed are in `killed.rs`.
+//! `killed.rs` tests servers that are processes and are killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) struct Cluster {
     /// A connection to the store that is never broken.
     pub(crate) store: Arc<dyn Store>,
     pub(crate) servers: Vec<Member>,
-    /// Certificates, which the servers share as those of one cluster do.
+    /// The certificates, which all servers of a cluster share.
     _certificates: TempDir,
     pub(crate) engine: Engine,
 }
@@ -39,7 +39,7 @@ impl Cluster {
         Self::over(engine, store).await
     }
 
-    /// Servers on a store that holds this many objects already, and no more history than it has to.
+    /// Starts servers on a store that has this number of objects and as little history as possible.
     pub(crate) async fn filled(engine: Engine, objects: usize) -> Self {
         let store = engine.open().await;
         fill(&*store, objects).await;
@@ -68,7 +68,7 @@ impl Cluster {
         Self { store, servers, _certificates: certificates, engine }
     }
 
-    /// A client of one of the servers, whatever the number, with a connection of its own.
+    /// A client with a new connection to one of the servers, by its number modulo the number of servers.
     pub(crate) fn raw(&self, number: usize) -> Raw {
         self.servers[number % SERVERS].raw.clone()
     }
@@ -83,12 +83,12 @@ impl Cluster {
         self.servers[number % SERVERS].server.lock().await.restart().await;
     }
 
-    /// Breaks or mends every server's way to the store.
+    /// Breaks or repairs the connections of all servers to the store.
     pub(crate) fn set(&self, fault: Fault) {
         self.servers.iter().for_each(|member| member.way.set(fault));
     }
 
-    /// Waits until every server says that it is ready.
+    /// Waits until all servers are ready.
     pub(crate) async fn ready(&self) {
         for number in 0..SERVERS {
             let raw = self.raw(number);
@@ -97,13 +97,13 @@ impl Cluster {
         }
     }
 
-    /// Names and revisions of what the store itself holds at a revision.
+    /// The names and revisions of the objects in the store at a revision.
     pub(crate) async fn stored_at(&self, revision: u64) -> Vec<(String, u64)> {
         stored_at(&*self.store, revision).await
     }
 }
 
-/// Writes this many objects and forgets how they came to be.
+/// Writes this number of objects, and compacts their history.
 pub(crate) async fn fill(store: &dyn Store, objects: usize) {
     let numbers: Vec<usize> = (0..objects).collect();
     for part in numbers.chunks(FILL) {
@@ -120,7 +120,7 @@ pub(crate) async fn fill(store: &dyn Store, objects: usize) {
     store.compact(newest).await.unwrap();
 }
 
-/// Names and revisions of what a store holds at a revision.
+/// The names and revisions of the objects in a store at a revision.
 pub(crate) async fn stored_at(store: &dyn Store, revision: u64) -> Vec<(String, u64)> {
     let (from, to) = (StoreKey::new(STORED), StoreKey::prefix_end(STORED));
     let revision = Some(keelson_meta::Revision::new(revision));

@@ -1,5 +1,6 @@
-//! A custom resource with a conversion webhook on several servers: its stored version changes and changes back while writers run,
-//! and the migrating or leading server may be killed or paused. In the end everything is in one version, and nothing is lost.
+//! Tests of a custom resource with a conversion webhook on several servers. Its storage version changes and changes
+//! back while writers run, and the migrating or leading server may be killed or paused. In the end all objects have one
+//! version, and none is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,9 +35,9 @@ on_engine!(
 );
 
 const SERVERS: usize = 3;
-/// The number of objects beside those of the writers.
+/// The number of objects in addition to those of the writers.
 const OBJECTS: usize = 120;
-/// The number of objects where one server is killed meanwhile.
+/// The number of objects in the test that kills a server meanwhile.
 const MANY: usize = 3000;
 const HOSTS: &str = "/apis/move.example.com/v1/namespaces/default/hosts";
 
@@ -60,7 +61,7 @@ async fn store_as(raw: &Raw, version: &str) {
     raw.patch(DEFINITION, MERGE, &json!({ "spec": { "versions": versions(version) } })).await.expect(200);
 }
 
-/// Waits until nothing is stored in another version, and the definition says so.
+/// Waits until no object is stored in another version, and the definition's status confirms it.
 async fn until_all_are(raw: &Raw, store: &dyn Store, version: &str) {
     until("the other version leaves the list", || async {
         definition(raw).await["status"]["storedVersions"] == json!([version])
@@ -91,7 +92,7 @@ async fn what_several_servers_store_follows_its_definition_there_and_back(engine
     let writers = Writers::start(&clients, &WRITTEN);
     store_as(raw, "v2").await;
     until_all_are(raw, &*store, "v2").await;
-    // There and back again before the first is over: the last word is what holds.
+    // The version changes back before the first migration is complete. The last setting must win.
     store_as(&clients[1], "v1").await;
     store_as(&clients[2], "v2").await;
     store_as(&clients[0], "v1").await;
@@ -101,7 +102,7 @@ async fn what_several_servers_store_follows_its_definition_there_and_back(engine
     until("all migrations end", || async { migrations(raw).await.iter().all(has_ended) }).await;
 }
 
-/// Puts objects into the store as a server writes them that stores the first version.
+/// Writes objects to the store in the form of a server that stores the first version.
 async fn fill(store: &dyn Store) {
     let numbers: Vec<usize> = (0..MANY).collect();
     for part in numbers.chunks(100) {
@@ -153,8 +154,8 @@ async fn what_a_killed_server_was_converting_another_brings_to_its_end(engine: E
     assert!(ours.len() == 1 && holds(ours[0], "Succeeded"), "it is the same migration: {ours:?}");
 }
 
-/// Looks at all that is written to a store: objects only in versions that a server has published, and migrations succeed only while all
-/// have published the same.
+/// Checks all writes to a store. Objects have only versions that a server has published, and a migration succeeds only
+/// while all servers have published the same version.
 struct History {
     last: watch::Sender<Option<Revision>>,
     looking: JoinHandle<BTreeSet<String>>,
@@ -169,7 +170,7 @@ impl History {
         Self { last, looking }
     }
 
-    /// Checks the content, and returns the versions in which objects were written.
+    /// Checks the content, and returns the versions of the written objects.
     async fn end(self, store: &dyn Store) -> BTreeSet<String> {
         self.last.send_replace(Some(store.current_revision().await.unwrap()));
         self.looking.await.unwrap()
@@ -212,7 +213,8 @@ fn judge(event: &StoreEvent, published: &mut BTreeSet<String>, written: &mut BTr
     }
 }
 
-/// Servers that are processes, of which the first leads, with a custom resource and clients that write to all but the first.
+/// Server processes, the first of them the leader, with a custom resource and writers on all servers except for the
+/// first.
 struct Processes {
     servers: Vec<ProcessServer>,
     clients: Vec<Raw>,
@@ -252,7 +254,7 @@ impl Processes {
         Self { servers, clients, history, store, before, writers, _hook: hook, _keys: keys }
     }
 
-    /// Waits until all is stored in the second version, and looks at how that came to be.
+    /// Waits until all objects have the second version, and checks the history of the writes.
     async fn end(self) {
         let (raw, store) = (&self.clients[1], &*self.store);
         until_all_are(raw, store, "v2").await;
@@ -275,7 +277,7 @@ async fn a_leader_that_stands_still_while_the_version_changes_writes_nothing_uns
     let fleet = Processes::start(&engine).await;
     let (server, raw) = (&fleet.servers[0], fleet.clients[0].clone());
     server.signal("-STOP").await;
-    // It executes earlier requests when it continues, in the version that it knows.
+    // The paused server executes earlier requests when it continues, in the version that it knows.
     let late = (0..8).map(|number| {
         let (raw, host) = (raw.clone(), host(OBJECTS + number));
         tokio::spawn(async move { raw.post(HOSTS, &host).try_send().await })

@@ -1,5 +1,5 @@
-//! Migrations of custom resources: when a definition changes its stored version, objects are converted, and the old version leaves
-//! the list of stored ones when none is left in it.
+//! Tests of migrations of custom resources. When a definition changes its storage version, objects are converted. The
+//! old version leaves `storedVersions` when no object has it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ pub(crate) async fn definition(raw: &Raw) -> Value {
     raw.get(DEFINITION).await.expect(200).json()
 }
 
-/// Makes the definition, whose objects the webhook converts.
+/// Creates the definition, with the webhook as its converter.
 pub(crate) async fn define(raw: &Raw, hook: &HookServer) {
     let client = json!({ "url": hook.url("/convert"), "caBundle": hook.ca_bundle() });
     let webhook = json!({ "clientConfig": client, "conversionReviewVersions": ["v1"] });
@@ -64,7 +64,7 @@ pub(crate) async fn define(raw: &Raw, hook: &HookServer) {
     until("it is established", || async { holds(&definition(raw).await, "Established") }).await;
 }
 
-/// A server with objects in the first version and a conversion webhook, unless the flag breaks it.
+/// Starts a server with objects in the first version and a conversion webhook. The flag makes the webhook fail.
 pub(crate) async fn start() -> (MemoryStore, TestServer, HookServer, Arc<AtomicBool>) {
     let is_broken = Arc::new(AtomicBool::new(false));
     let hook = HookServer::start(&["127.0.0.1"], {
@@ -116,7 +116,7 @@ async fn a_change_of_the_stored_version_is_carried_out_and_the_old_version_leave
     assert_eq!(migrating["observedGeneration"], 2);
     until("it ends", || async { migrations(&raw).await.iter().all(has_ended) }).await;
     assert!(migrations(&raw).await.iter().all(|it| holds(it, "Succeeded")));
-    // So the version can go.
+    // So the old version can be removed from the definition.
     let only =
         json!({ "spec": { "versions": [versions("v2")[1]], "conversion": { "strategy": "None", "webhook": null } } });
     raw.patch(DEFINITION, MERGE, &only).await.expect(200);
@@ -147,12 +147,12 @@ async fn what_can_t_be_converted_is_told_and_tried_again_and_keeps_the_old_versi
         (&json!("True"), &json!("MigrationRunning")),
         "{migrating}"
     );
-    // No client removes the version meanwhile.
+    // Meanwhile no client can remove the version from the status.
     let trimmed = json!({ "status": { "storedVersions": ["v2"] } });
     let refused = raw.patch(format!("{DEFINITION}/status"), MERGE, &trimmed).await.expect(422).json();
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains(&format!("v1 can't be taken out: {OBJECTS} objects are stored in it")), "{message}");
-    // A second migration of the same is not begun.
+    // A second migration of the same resource does not begin.
     let second = json!({
         "metadata": { "name": "second" }, "spec": { "resource": { "group": "move.example.com", "resource": "hosts" } }
     });

@@ -1,6 +1,7 @@
-//! Definitions of custom resources with several servers: made on one, served, changed and emptied by the others.
+//! Tests of definitions of custom resources on several servers: created on one, served, changed and emptied by the
+//! others.
 //!
-//! One server runs the controllers; none may rely on being it.
+//! One server runs the controllers. No server may depend on being that one.
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ fn oak(name: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": { "a": "x" } })
 }
 
-/// Waits until every server answers like this.
+/// Waits until every server responds with this status.
 async fn on_every_server(cluster: &Cluster, path: &str, status: u16) {
     for raw in cluster.clients() {
         until(path, || async { raw.get(path).try_send().await.is_ok_and(|answer| answer.status == status) }).await;
@@ -76,7 +77,7 @@ async fn a_definition_is_written_three_times_and_what_follows_of_it_once() {
     let builder = TestServer::builder().shared_store(Arc::new(store.clone()));
     let server = builder.configure(with_migrator).configure(by_default).start().await;
     let (raw, since) = (server.raw(), store.current_revision().await.unwrap());
-    // When the second one is settled the first one is.
+    // The first definition is processed before the second.
     for group in ["first.example.com", "second.example.com"] {
         let defined = keelson_testkit::definition(group, "oaks", "Oak", versions("v1"));
         raw.post(DEFINITIONS, &defined).await.expect(201);
@@ -108,7 +109,7 @@ async fn a_definition_is_written_three_times_and_what_follows_of_it_once() {
     let published = written.iter().filter(|key| key.ends_with("/first.example.com.oaks")).count();
     assert_eq!(published, 1, "{written:?}");
     written.retain(|key| !key.ends_with("/first.example.com.oaks"));
-    // It is made, its names are accepted, and it is established.
+    // The definition is created, its names are accepted, and it is established.
     let definition = || definition.to_owned();
     assert_eq!(written, [definition(), definition(), definition(), service("v1"), service("v2")]);
 }
@@ -139,7 +140,7 @@ async fn what_is_defined_on_one_server_is_served_changed_and_emptied_by_the_othe
     for (number, object) in [(0, "a"), (2, "b")] {
         let raw = cluster.raw(number);
         let mut round = 0;
-        // Each server stores in the new version as soon as it has heard of it, whichever version a client speaks.
+        // Each server stores the new version as soon as it has the definition, whichever version the client uses.
         while !stored(&*cluster.store).await.contains(&(object.to_owned(), "v2".to_owned())) {
             round += 1;
             let label = json!({ "metadata": { "labels": { "round": round.to_string() } } });

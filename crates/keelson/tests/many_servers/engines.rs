@@ -1,6 +1,6 @@
-//! The stores that several servers can share, and tests on each.
+//! The stores that several servers can share, and macros that run a test on each of them.
 //!
-//! All tests run on each; the embedded store belongs to one server and is not here.
+//! The embedded store is not here, since it belongs to one server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,17 +12,17 @@ use keelson_storage_sql::{PostgresConfig, PostgresStore};
 use keelson_testkit::{EtcdServer, PostgresServer};
 use tokio::sync::Mutex;
 
-/// A store, and how a server gets its own way to it.
+/// A store, and the data for a server to connect to it.
 pub(crate) enum Engine {
     /// In this process's memory.
     Memory(MemoryStore),
     /// A database of the PostgreSQL that all tests share.
     Postgres(String),
-    /// A PostgreSQL of the test's own, which may be killed.
+    /// A separate PostgreSQL for the test, which can be killed.
     MortalPostgres(String, Mutex<PostgresServer>),
-    /// An etcd of the test's own: revisions and compactions are of a whole etcd.
+    /// A separate etcd for the test, since revisions and compactions concern a whole etcd.
     Etcd(String, Mutex<EtcdServer>),
-    /// An etcd of several members, which the test keeps.
+    /// An etcd of several members, which the test owns.
     EtcdMembers(String),
 }
 
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::open`], by a way that stands before it.
+    /// Opens the store as [`Engine::open`] does, through a proxy at this port.
     pub(crate) async fn open_by(&self, way: u16) -> Arc<dyn Store> {
         let url = self.url_by(way).await;
         match self {
@@ -73,12 +73,12 @@ impl Engine {
         }
     }
 
-    /// The URL for a server of another process through a proxy.
+    /// The URL for a server in another process, through a proxy at this port.
     pub(crate) async fn url_by(&self, way: u16) -> String {
         self.url().replace(&format!(":{}", self.port().await), &format!(":{way}"))
     }
 
-    /// The port of a store that is a process of the test's own; 0 for others.
+    /// The port of a store that is a separate process of the test; 0 for others.
     pub(crate) async fn port(&self) -> u16 {
         match self {
             Self::Memory(_) | Self::Postgres(_) | Self::EtcdMembers(_) => 0,
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// The URL for a server of another process.
+    /// The URL for a server in another process.
     pub(crate) fn url(&self) -> &str {
         match self {
             Self::Memory(_) => "memory:",
@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// kill -9 of the store, where it is a process of the test's own. Returns whether it is.
+    /// Kills the store (kill -9) if it is a separate process of the test. Returns true in that case.
     pub(crate) async fn kill(&self) -> bool {
         match self {
             Self::Memory(_) | Self::Postgres(_) | Self::EtcdMembers(_) => return false,
@@ -105,7 +105,7 @@ impl Engine {
         true
     }
 
-    /// Starts a store that was killed.
+    /// Starts a killed store.
     pub(crate) async fn start_again(&self) {
         match self {
             Self::Memory(_) | Self::Postgres(_) | Self::EtcdMembers(_) => {}
@@ -115,8 +115,8 @@ impl Engine {
     }
 }
 
-/// Makes a test of each function for each engine. If this machine lacks an engine, its test ends at once, and the test kit reports
-/// it.
+/// Makes a test of each function for each engine. If this machine lacks an engine, the test ends at once, and the test
+/// kit reports it.
 macro_rules! on_every_engine {
     ($($test:ident),* $(,)?) => { $crate::engines::on_every_engine!(with postgres: $($test),*); };
     (mortal: $($test:ident),* $(,)?) => { $crate::engines::on_every_engine!(with mortal_postgres: $($test),*); };
@@ -134,7 +134,7 @@ macro_rules! on_every_engine {
     };
 }
 
-/// The tests of one engine that may be missing.
+/// Makes the tests of one engine, which may be missing.
 macro_rules! on_engine {
     ($module:ident, $make:ident: $($test:ident),*) => {
         mod $module {

@@ -1,6 +1,6 @@
-//! An etcd of three members below three servers, of which one dies or hangs, as clients of the servers see it.
+//! Tests of three servers on an etcd of three members: one member dies or hangs, and clients of the servers continue.
 //!
-//! The engine by itself is tested on such a cluster in its crate.
+//! The crate of the engine tests the engine alone on such a cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,8 +13,8 @@ use crate::engines::Engine;
 use crate::watches::{Watcher, history};
 use crate::{CONFIG_MAPS, config_map, items, revision, until};
 
-/// The longest time without a successful request of a client: an election takes two seconds, and a member that hangs is detected in
-/// two and a half. The rest is for busy machines.
+/// The longest time without a successful request of a client. An election takes two seconds, and a hanging member is
+/// detected in two and a half. The rest is for busy machines.
 const LONGEST_GAP: Duration = Duration::from_secs(15);
 
 /// The results of one server's clients so far.
@@ -24,7 +24,7 @@ struct Client {
     listed: AtomicUsize,
 }
 
-/// Repeats a request until it is stopped; returns the longest time between two successes.
+/// Repeats a request until it is stopped. Returns the longest time between two successes.
 async fn longest_gap<F: Future<Output = bool>>(
     done: &AtomicBool,
     successes: &AtomicUsize,
@@ -41,20 +41,20 @@ async fn longest_gap<F: Future<Output = bool>>(
     longest
 }
 
-/// Creates objects one after the other, each again until it is there.
+/// Creates objects one after the other, and repeats each create until the object exists.
 async fn create(raw: Raw, number: usize, client: Arc<Client>, done: Arc<AtomicBool>) -> Duration {
     longest_gap(&done, &client.created, || async {
         let created = client.created.load(Ordering::SeqCst);
         let name = format!("m{number}-{created:05}");
         let answer = raw.post(CONFIG_MAPS, &config_map(&name, 0)).await;
-        // A creation whose answer was lost is there the second time.
+        // A repeated create gets 409 if the response of the first one was lost.
         assert!([201, 409, 503, 504].contains(&answer.status), "{}", answer.text());
         [201, 409].contains(&answer.status)
     })
     .await
 }
 
-/// Lists what is certainly not old.
+/// Sends consistent lists.
 async fn list(raw: Raw, client: Arc<Client>, done: Arc<AtomicBool>) -> Duration {
     longest_gap(&done, &client.listed, || async {
         let created = client.created.load(Ordering::SeqCst);

@@ -1,6 +1,7 @@
-//! A store that was emptied or exchanged under a running server: to clients it is away, and never a cluster without objects.
+//! Tests of a store that is emptied or replaced under a running server. To clients the store is unavailable, and never
+//! a cluster without objects.
 //!
-//! The engines alone are tested in their own crates.
+//! The crates of the engines test the engines alone.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::{CONFIG_MAPS, config_map, is_ours, items, name, revision, until};
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 
-/// The time in which a wrong event would come.
+/// The time in which a wrong event would arrive.
 const QUIET: Duration = Duration::from_secs(1);
 
 async fn serve(url: &str, data: &TempDir) -> ProcessServer {
@@ -23,7 +24,8 @@ fn ours(list: &Value) -> Vec<String> {
     items(list).iter().map(name).filter(|name| is_ours(name)).map(str::to_owned).collect()
 }
 
-/// Consistent reads and writes are refused, the cache keeps what was there, and the reason is where the operator looks for it.
+/// Checks that consistent reads and writes are rejected, the cache keeps its objects, and the operator finds the
+/// reason.
 async fn check_refused(server: &ProcessServer, words: &str) {
     let raw = server.raw();
     until(words, || async {
@@ -40,7 +42,7 @@ async fn check_refused(server: &ProcessServer, words: &str) {
     assert!(server.log().contains("stop all servers, and start them again"), "{}", server.log());
 }
 
-/// A watch hears nothing of the other store.
+/// Checks that a watch gets no event of the other store.
 async fn check_quiet(watch: &mut Stream) {
     let mut quiet = std::pin::pin!(tokio::time::sleep(QUIET));
     loop {
@@ -74,7 +76,7 @@ async fn an_etcd_that_was_emptied_under_a_server_deletes_nothing() {
     });
     check_refused(&server, "holds no objects in place of the store").await;
     check_quiet(&mut watching).await;
-    // Nothing was written there either: what is there later is of others.
+    // The server has written nothing to the new store, so everything that is there later is from others.
     let all = r#"{"key":"L3JlZ2lzdHJ5Lw==","range_end":"L3JlZ2lzdHJ5MA==","count_only":true}"#;
     let count = tokio::task::block_in_place(|| etcd.ask("/v3/kv/range", all));
     assert!(!count.contains("\"count\""), "{count}");
@@ -104,7 +106,7 @@ async fn a_database_that_was_made_anew_under_a_server_deletes_nothing() {
         postgres.create_database("cluster");
     });
     check_refused(&server, "holds no tables of keelson in place of the store").await;
-    // Another server begins a cluster in it.
+    // Another server begins a cluster in the new store.
     let other = serve(&url, &other_data).await;
     other.raw().post(CONFIG_MAPS, &config_map("other", 1)).await.expect(201);
     check_refused(&server, "holds another store in place of the store").await;

@@ -1,6 +1,6 @@
-//! The past that a server keeps, and the faults of its own that it notices.
+//! Tests of a server's history, and of the faults in its cache that it detects.
 //!
-//! Other servers write meanwhile, so its cache can fall behind or miss something.
+//! Other servers write meanwhile, so its cache can fall behind or miss an event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::cluster::{Cluster, fill};
 use crate::engines::Engine;
 use crate::{CONFIG_MAPS, STORED, config_map, items, revision, until};
 
-/// A metric without labels.
+/// The value of a metric without labels.
 async fn metric(raw: &Raw, name: &str) -> f64 {
     let text = raw.get("/metrics").await.expect(200).text();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("there is no metric {name}")).parse().unwrap()
 }
 
-/// A list of a revision that only the store has is streamed from it. A later failure breaks the response: no client may take it for
-/// the whole.
+/// A list at a revision that only the store has is streamed from the store. A later failure cuts the response, so that
+/// no client considers it complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_from_the_store_that_fails_in_its_middle_is_cut_off() {
     let store = MemoryStore::new();
@@ -68,7 +68,7 @@ async fn a_list_from_the_store_that_fails_in_its_middle_is_cut_off() {
     }
 }
 
-/// An event gets lost on the way to one server: it finds out, lists again, says so, and has its watchers list again.
+/// One server misses an event. It detects this, reloads, reports it, and makes its watches list again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_missed_an_event_finds_out_and_mends_itself() {
     let store = MemoryStore::new();
@@ -111,7 +111,7 @@ async fn metrics_tell_how_far_a_server_is_behind_and_how_often_it_asked() {
     until("a restart", || async { metric(&raw, "keelson_cache_tail_restarts_total").await > restarts }).await;
     slow.set_tails(Fault::None);
     until("fresh reads", || async { raw.get(CONFIG_MAPS).await.status == 200 }).await;
-    // Many reads at once, whose questions take long, share them.
+    // Many concurrent reads share the slow requests for the newest revision.
     slow.set_calls(Fault::Slow(Duration::from_millis(200)));
     let reads = (0..20).map(|_| {
         let raw = raw.clone();

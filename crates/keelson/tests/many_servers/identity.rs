@@ -1,6 +1,6 @@
-//! Leases by which servers know of each other: each writes only as long as its own stands, and one of them leads.
+//! Tests of the leases of servers: each server writes only while its own lease is valid, and one server is the leader.
 //!
-//! A server that was paused for longer is the case that matters.
+//! The important case is a server that was paused for longer than its lease.
 
 use std::fs;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::{CONFIG_MAPS, config_map, items, name, until};
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const IDENTITIES: &str = "labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
 const LEADER: &str = "keelson-controllers";
-/// The number of times that a lease is deleted until a write notices, before the server itself does.
+/// The number of attempts to delete a lease and write before the server itself notices the deletion.
 const ATTEMPTS: usize = 20;
 
 /// A store, and the keys that its servers share.
@@ -37,7 +37,7 @@ impl Cluster {
         self.server_with(id, |_| {}).await
     }
 
-    /// A server whose lease ends soon unless it is renewed often.
+    /// Starts a server with a short lease.
     async fn short_lived(&self, id: &str) -> TestServer {
         let short = |config: &mut Config| {
             config.identity_duration = Duration::from_secs(2);
@@ -96,8 +96,8 @@ async fn a_server_that_was_declared_dead_writes_nothing_until_it_is_registered_a
     let server = cluster.server("one").await;
     let raw = server.raw();
     let before = lease(&raw, "one").await["metadata"]["uid"].clone();
-    // As another server would that collects the leases of the dead, until a write meets that and not the server, which looks after its
-    // lease by itself.
+    // Deletes the lease, as another server does with expired leases. It repeats this until a write notices the deletion
+    // before the server, which checks its lease regularly.
     let key = StoreKey::new("/registry/leases/kube-system/one");
     let mut refused = None;
     for number in 0..ATTEMPTS {
@@ -120,7 +120,7 @@ async fn a_server_that_was_declared_dead_writes_nothing_until_it_is_registered_a
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lease_of_a_server_that_died_is_collected_when_its_time_is_over() {
     let cluster = Cluster::new();
-    // Dropped without being stopped, as if it were killed.
+    // The server is dropped without a stop, as if it were killed.
     drop(cluster.short_lived("dead").await);
     let living = cluster.short_lived("living").await;
     let raw = living.raw();
@@ -139,13 +139,14 @@ async fn one_server_leads_and_hands_the_lead_on_when_it_stops() {
     first.stop().await;
     until("the other leads", || async { holder(&lease(&raw, LEADER).await).starts_with("two_") }).await;
     assert_eq!(lease(&raw, LEADER).await["spec"]["leaseTransitions"], 1);
-    // It does what a leader does: a namespace that is deleted goes.
+    // The server does the work of a leader: it removes a deleted namespace.
     raw.post("/api/v1/namespaces", &serde_json::json!({"metadata": {"name": "gone"}})).await.expect(201);
     raw.delete("/api/v1/namespaces/gone").await.expect(200);
     until("it goes", || async { raw.get("/api/v1/namespaces/gone").await.status == 404 }).await;
 }
 
-/// A server with a name gives way to a later one with it, so the later one takes the name only when it is sure to run.
+/// A running server gives way to a later one with its name. So the later one takes the name only when its start can no
+/// longer fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_fails_does_not_take_the_name_of_a_server_that_runs() {
     let cluster = Cluster::new();
@@ -179,7 +180,7 @@ async fn a_server_that_does_not_hear_whether_it_is_registered_takes_its_lease_ba
     assert!(kept.is_none(), "{kept:?}");
 }
 
-/// The later start wins: the earlier one writes nothing from then on, however long it is left to run.
+/// The later start wins: from then on the earlier server writes nothing, however long it still runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_servers_of_one_name_the_earlier_gives_way() {
     let cluster = Cluster::new();

@@ -1,5 +1,5 @@
-//! Servers with different keys: one that running servers would refuse does not start and reports the way out, and keys are changed
-//! one server after the other without an effect on clients.
+//! Tests of servers with different keys. A server whose keys running servers would reject does not start, and reports
+//! the remedy. Keys can be replaced on one server after the other without an effect on clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::{CONFIG_MAPS, config_map};
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 const TOKENS: &str = "/api/v1/namespaces/default/serviceaccounts/web/token";
-/// The files that servers share, by the documentation.
+/// The files that servers share according to the documentation.
 const SHARED: [&str; 4] = ["ca.crt", "ca.key", "sa.key", "sa.pub"];
 
 on_engine!(postgres, postgres:
@@ -43,7 +43,7 @@ fn process(store: &str, data: &Path, id: &str) -> keelson_testkit::ProcessServer
     ProcessServer::builder(KEELSON).data_dir(data).arg("--store").arg(store).arg("--server-id").arg(id)
 }
 
-/// A server in this process that renews its lease often, so that others soon see that it lives.
+/// A server in this process. It renews its lease often, so that other servers soon see that it is alive.
 fn server(store: &MemoryStore, id: &str, data: &TempDir) -> TestServerBuilder {
     TestServer::builder().shared_store(Arc::new(store.clone())).configure(|config| {
         config.server_id = id.to_owned();
@@ -83,13 +83,13 @@ async fn a_second_server_is_told_what_to_copy(engine: Engine) {
     }
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     first.raw().get(format!("{leases}/second")).await.expect(404);
-    // The reported way out works.
+    // The reported remedy works.
     copy_keys(&first_data, &second_data);
     let second = process(url, second_data.path(), "second").start().await;
     for (signs, reads) in [(&first, &second), (&second, &first)] {
         assert!(accepts(&reads.raw(), &token(&signs.raw()).await).await);
     }
-    // And who insists may go on.
+    // With the flag the server starts anyway.
     let own_data = TempDir::new().unwrap();
     let third = process(url, own_data.path(), "third").arg("--allow-other-keys").start().await;
     assert!(!accepts(&third.raw(), &token(&first.raw()).await).await);
@@ -122,7 +122,7 @@ async fn a_server_that_accepts_other_clients_says_so_in_its_log(engine: Engine) 
 async fn a_server_that_another_replaces_ends_and_says_why(engine: Engine) {
     let (url, data, other_data) = (engine.url(), TempDir::new().unwrap(), TempDir::new().unwrap());
     let mut server = process(url, data.path(), "one").start().await;
-    // A crash and a start are no reason to wait for anything to expire.
+    // A restart after a crash waits for no expiry.
     server.kill().await;
     let begun = Instant::now();
     server.restart().await;
@@ -139,7 +139,7 @@ async fn a_server_that_another_replaces_ends_and_says_why(engine: Engine) {
     other.raw().post(CONFIG_MAPS, &config_map("after", 1)).await.expect(201);
 }
 
-/// Makes the files of a server what they are in a step of a change of keys: what signs, and what is accepted too.
+/// Sets the keys of a server for a step of the replacement: the keys that sign, and further keys that are accepted.
 fn set_keys(data: &TempDir, signs: &TempDir, accepts: &[&TempDir]) {
     let read = |of: &TempDir, name: &str| fs::read_to_string(pki(of).join(name)).unwrap();
     for (signing, public) in [("ca.key", "ca.crt"), ("sa.key", "sa.pub")] {
@@ -172,7 +172,7 @@ async fn keys_are_changed_one_server_after_the_other() {
             }
             assert_eq!(accepts(&servers[number].raw(), &first_token).await, step < 2);
         }
-        // As a server would that was left out.
+        // A server that the replacement has missed.
         let behind = TempDir::new().unwrap();
         copy_keys(&old, &behind);
         let started = server(&store, "behind", &behind).try_start().await;
@@ -180,15 +180,15 @@ async fn keys_are_changed_one_server_after_the_other() {
     }
 }
 
-/// Keys of continue tokens, of which the first one seals.
+/// Writes the keys of continue tokens. The first one seals.
 fn write_token_keys(data: &TempDir, keys: &[u8]) {
     let mut lines: Vec<String> = keys.iter().map(|byte| STANDARD.encode([*byte; 32])).collect();
-    // Files that are written one right after the other differ in length, so that both are seen.
+    // Consecutive files differ in length, so that the server notices each.
     lines.push("#".repeat(keys[0].into()));
     fs::write(data.path().join("token-keys"), lines.join("\n")).unwrap();
 }
 
-/// The token behind the first object, and the key that seals it.
+/// The token after the first object, and the key that seals it.
 async fn sealed(raw: &Raw) -> (String, Vec<u8>) {
     let page = raw.get(format!("{CONFIG_MAPS}?limit=1")).await.expect(200).json();
     let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
@@ -196,7 +196,7 @@ async fn sealed(raw: &Raw) -> (String, Vec<u8>) {
     (token, key)
 }
 
-/// Asks for what is behind a token until the answer is this one.
+/// Continues a list with a token until the response has this status.
 async fn until_answered(raw: &Raw, token: &str, status: u16) {
     let begun = Instant::now();
     while raw.get(format!("{CONFIG_MAPS}?limit=1&continue={token}")).await.status != status {
@@ -224,7 +224,7 @@ async fn keys_of_continue_tokens_are_changed_while_walks_go_on_at_other_servers(
         servers[0].post(CONFIG_MAPS, &config_map(name, 0)).await.expect(201);
     }
     let (old, old_key) = sealed(&servers[0]).await;
-    // The new key is accepted everywhere before one server seals with it, and another later.
+    // All servers accept the new key before the first of them seals with it.
     for data in [&one, &two] {
         write_token_keys(data, &[1, 2]);
     }
@@ -266,7 +266,7 @@ async fn servers_in_the_name_of_different_issuers_are_told_to_agree() {
     assert!(refused.contains(told), "{refused}");
 }
 
-/// Neither finds the other when it looks first; that both stay is no way out, nor that both go.
+/// Neither server finds the other at its first check. It would be wrong if both stayed, and also if both ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_servers_with_other_keys_that_start_at_once_one_stays() {
     for round in 0..5 {
@@ -285,7 +285,7 @@ async fn of_two_servers_with_other_keys_that_start_at_once_one_stays() {
     }
 }
 
-/// A directory has the keys of its servers, whichever wrote them first.
+/// All servers of a directory use one set of keys, whichever server wrote it first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_that_start_at_once_in_one_empty_directory_have_one_set_of_keys() {
     for round in 0..5 {
@@ -304,7 +304,7 @@ async fn two_servers_that_start_at_once_in_one_empty_directory_have_one_set_of_k
     }
 }
 
-/// Two that agree, and one that does not: it keeps none of them out when it has to go itself.
+/// Two servers agree and one does not. The one that has to end keeps neither of the others from starting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_three_servers_that_start_at_once_those_stay_that_agree_with_the_first() {
     let [one_keys, other_keys, two_keys] = [(); 3].map(|()| TempDir::new().unwrap());
@@ -322,11 +322,11 @@ async fn of_three_servers_that_start_at_once_those_stay_that_agree_with_the_firs
     }
 }
 
-/// Only running servers count: a dead one stops no start.
+/// Only running servers count: a dead one prevents no start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_other_keys_than_a_dead_one_starts() {
     let (store, keys, others) = (MemoryStore::new(), TempDir::new().unwrap(), TempDir::new().unwrap());
-    // Dropped without being stopped, as if it were killed.
+    // The server is dropped without a stop, as if it were killed.
     drop(server(&store, "dead", &keys).start().await);
     let server = server(&store, "living", &others).start().await;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";

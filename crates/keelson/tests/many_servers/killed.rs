@@ -1,5 +1,5 @@
-//! Servers that are processes of their own and of two builds, and are killed one after another: kill -9, and started again at
-//! once as one of the other build.
+//! Tests of server processes of two builds. They are killed one after another (kill -9), and each is started again at
+//! once with the other build.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ const KILLS: usize = 4;
 on_engine!(postgres, postgres: inv05_walks_and_watches_go_on_while_servers_are_killed);
 on_engine!(etcd, etcd: inv05_walks_and_watches_go_on_while_servers_are_killed);
 
-/// Kills one server after the other, each when the one before is back, until it is stopped.
+/// Kills one server after the other until it is stopped. It kills the next one when the one before is back.
 async fn kill(
     mut servers: Vec<ProcessServer>,
     start: impl Fn(usize, usize) -> ProcessServerBuilder,
@@ -38,7 +38,7 @@ async fn kill(
     servers
 }
 
-/// Walks over the list, each chunk on another server, and on the next one when that is gone.
+/// Reads the list in chunks. Each chunk comes from another server, or from the next one if that is gone.
 async fn walk(clients: &[Raw], store: &dyn Store) {
     let (mut walk, mut tries) = (Walk::default(), 0);
     loop {

@@ -1,7 +1,7 @@
-//! Every read and write through any server is linearizable: invariants 15 and 19.
+//! Tests that reads and writes through any server are linearizable: invariants 15 and 19.
 //!
-//! Clients of three servers create, change, delete, read and list a few objects, while the servers' connections to the store are
-//! slowed, cut and mended. Some order of the calls must explain each object's recorded history.
+//! Clients of three servers create, change, delete, read and list a few objects, while the servers' connections to the
+//! store are slowed, cut and repaired. Some order of the calls must explain each object's recorded history.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// Replaces what the client has read, if it has.
+    /// Replaces the object with a change of its last read state, if the client has read it.
     async fn update(&mut self, key: &str) {
         let Some(known) = self.known.get(key) else { return self.read(key).await };
         let (expected, fresh) = (content(known), self.fresh());
@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-/// The checker finds a read of an old state.
+/// The checker detects a read of an old state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_that_may_be_old_are_not_linearizable() {
     let cluster = Cluster::start(Engine::memory()).await;
@@ -176,7 +176,7 @@ async fn reads_that_may_be_old_are_not_linearizable() {
     assert_eq!(recorder.check().unwrap_err().explained, 1);
 }
 
-/// Slows, cuts and mends the servers' ways to the store, one at a time.
+/// Slows, cuts and repairs the servers' connections to the store, one at a time.
 async fn disturb(cluster: &Cluster, random: SeededRandom, done: &AtomicBool) {
     let short = || Duration::from_millis(1 + random.u64() % 60);
     while !done.load(Ordering::SeqCst) {

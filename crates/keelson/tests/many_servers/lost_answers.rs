@@ -1,6 +1,7 @@
-//! Lost answers of the store: a client gets the real outcome, or an error that it does not retry by itself.
+//! Tests of lost responses of the store: a client gets the real outcome, or an error that it does not retry
+//! automatically.
 //!
-//! A write that is repeated after it has happened would be done twice.
+//! A retry of a write that has happened would execute it twice.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,12 +37,12 @@ on_engine!(
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const STORED_JOBS: &str = "/registry/jobs/default/";
-/// The time after which a request that was refused for want of the store names no time to try again.
+/// The wait from which on a 503 for an unavailable store has no Retry-After.
 const LONG_WAIT: Duration = Duration::from_secs(8);
-/// The image of the jobs. Only the transaction that creates a job carries it, while reads of its key carry its name.
+/// The image of the jobs. Only the transaction that creates a job contains it; reads of its key contain its name.
 const IMAGE: &str = "lost-on-its-way";
 
-/// A server whose way to the store loses answers, and the store itself.
+/// A server whose connection to the store loses responses, and the store itself.
 struct Setting {
     store: Arc<dyn Store>,
     way: LossyWay,
@@ -53,7 +54,7 @@ impl Setting {
         let store = engine.open().await;
         let way = LossyWay::to(engine.port().await);
         let builder = TestServer::builder().shared_store(engine.open_by(way.port()).await);
-        // The first server on a store is the one that runs controllers.
+        // The first server on a store runs the controllers.
         let controllers = Switches::parse(["resourcequota-controller"]).unwrap();
         let server = builder.configure(|config| config.controllers = controllers).start().await;
         Self { store, way, server }
@@ -66,14 +67,14 @@ impl Setting {
     }
 }
 
-/// The body of a job of this image.
+/// The body of a job with this image.
 fn job(metadata: &serde_json::Value, image: &str) -> serde_json::Value {
     let container = json!({"name": "c", "image": image});
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
     json!({"metadata": metadata, "spec": {"template": template}})
 }
 
-/// Creates a job as client-go does: a response with Retry-After is followed by the same request, at most ten times.
+/// Creates a job as client-go does: after a response with Retry-After it repeats the request, at most ten times.
 async fn create(raw: Raw) -> Answer {
     let job = job(&json!({"generateName": "once-"}), IMAGE);
     let mut answer = raw.post(JOBS, &job).await;
@@ -86,7 +87,7 @@ async fn create(raw: Raw) -> Answer {
     answer
 }
 
-/// Creates a job whose answer from the store is lost, and waits until it is stored.
+/// Starts the create of a job whose response from the store is lost, and waits until the job is stored.
 async fn stored_without_an_answer(setting: &Setting, jobs: usize) -> JoinHandle<Answer> {
     setting.way.eat_answer_to(IMAGE);
     let creating = tokio::spawn(create(setting.server.raw()));
@@ -104,11 +105,11 @@ async fn one_create_makes_one_job_whatever_answer_is_lost(engine: Engine) {
         assert_eq!(stored.len(), jobs, "{stored:?}");
         let name = created["metadata"]["name"].as_str().unwrap();
         assert!(stored.iter().any(|stored| stored == name), "{name} of {stored:?}");
-        // The revision is the one that wrote it.
+        // The response has the revision of the write.
         let found = setting.server.raw().get(format!("{JOBS}/{name}")).await.expect(200).json();
         assert_eq!(found["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"]);
     }
-    // A change is found out too: that of two with one resourceVersion, one wins.
+    // The outcome of an update is determined too. Of two updates with one resourceVersion, one succeeds.
     let raw = setting.server.raw();
     let path = format!("{CONFIG_MAPS}/lost");
     let mut map = raw.post(CONFIG_MAPS, &config_map("lost", 1)).await.expect(201).json();
@@ -126,7 +127,7 @@ async fn one_create_makes_one_job_whatever_answer_is_lost(engine: Engine) {
     let changed = changing.await.unwrap().expect(200).json();
     assert_eq!(changed["metadata"]["resourceVersion"], revision().await.as_str());
     raw.put(&path, &map).await.expect(409);
-    // A patch that would be made twice: it adds to a list.
+    // A patch that would take effect twice if repeated: it adds to a list.
     let before = revision().await;
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "lost-owner", "uid": "a"});
     let patch = json!([{"op": "add", "path": "/metadata/ownerReferences", "value": [owner]}]);
@@ -141,7 +142,7 @@ async fn one_create_makes_one_job_whatever_answer_is_lost(engine: Engine) {
     assert_eq!(patched["metadata"]["resourceVersion"], revision().await.as_str());
 }
 
-/// Both servers charge the same quota, and so give it the same state.
+/// Both servers charge the same quota, and give it the same state.
 async fn what_another_server_wrote_is_not_taken_for_a_lost_write(engine: Engine) {
     const SECRETS: &str = "/api/v1/namespaces/default/secrets";
     const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas/q";
@@ -178,14 +179,15 @@ async fn an_outcome_that_can_not_be_known_is_told_so(engine: Engine) {
     let status = answer.json();
     assert_eq!(status["reason"], "Timeout", "{status}");
     assert_eq!(status["details"]["retryAfterSeconds"], serde_json::Value::Null, "{status}");
-    // Of the next one nothing can have been written, if not even a connection was made.
+    // The next write cannot have happened, since even the connection failed.
     let other = job(&json!({"name": "other"}), "another");
     let sent = Instant::now();
     let refused = setting.server.raw().post(JOBS, &other).await;
     let waited = sent.elapsed();
     match (refused.status, refused.header("retry-after")) {
         (503, "1") | (504, "") => {}
-        // A request that has waited long names no time, so that clients do not wait again by themselves.
+        // A response to a request that has waited long has no Retry-After, so that clients do not wait again
+        // automatically.
         (503, "") if waited >= LONG_WAIT => {}
         told => panic!("{told:?} after {waited:?}: {}", refused.text()),
     }
@@ -193,7 +195,7 @@ async fn an_outcome_that_can_not_be_known_is_told_so(engine: Engine) {
     assert_eq!(setting.stored(STORED_JOBS).await.len(), 1);
 }
 
-/// To find out what has become of a write takes time, of which a request has no more than it said.
+/// Determining the outcome of a write takes time. It may not exceed the timeout of the request.
 async fn an_answer_comes_in_time_whatever_is_lost(engine: Engine) {
     let setting = Setting::new(&engine).await;
     setting.way.eat_answer_to("in-time");
@@ -205,8 +207,8 @@ async fn an_answer_comes_in_time_whatever_is_lost(engine: Engine) {
     setting.way.mend();
 }
 
-/// A server that stops while the answer to its registration is lost removes the stored lease, which would otherwise stay for an
-/// hour.
+/// A server stops while the response to its registration is lost. It removes the stored lease, which would otherwise
+/// remain for an hour.
 async fn a_server_that_is_stopped_while_it_registers_leaves_no_lease(engine: Engine) {
     let store = engine.open().await;
     let way = LossyWay::to(engine.port().await);

@@ -1,5 +1,5 @@
-//! Three servers on one store: walks and watches that change from one to the other, restarts one after another, and a
-//! store that goes away and comes back. Invariants 1, 3, 5, 7, 11, 12, 15 and 19, over the wire.
+//! Tests of three servers on one store: lists and watches that change between servers, restarts one after another, and
+//! a store that is unavailable for a while. Invariants 1, 3, 5, 7, 11, 12, 15 and 19, with requests over TLS.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -39,7 +39,7 @@ use std::time::Duration;
 use keelson_testkit::{Raw, Stream};
 use serde_json::{Value, json};
 
-/// The path at which the tests write.
+/// The path of the objects that the tests write.
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// The prefix of these objects in the store.
 pub(crate) const STORED: &str = "/registry/configmaps/default/";
@@ -52,7 +52,7 @@ pub(crate) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// The resourceVersion of an object or a list, as the number it is here.
+/// The resourceVersion of an object or a list as a number.
 pub(crate) fn revision(of: &Value) -> u64 {
     of["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
@@ -61,7 +61,7 @@ pub(crate) fn config_map(name: &str, number: u64) -> Value {
     json!({"metadata": {"name": name}, "data": {"number": number.to_string()}})
 }
 
-/// The next event of a watch that is about an object. The servers keep objects of their own beside those of the tests.
+/// The next event of a watch about this object. The servers also have objects of their own.
 pub(crate) async fn next_of(stream: &mut Stream, object: &str) -> Value {
     loop {
         let event = stream.next_json().await.expect("the watch lasts");
@@ -72,15 +72,15 @@ pub(crate) async fn next_of(stream: &mut Stream, object: &str) -> Value {
     }
 }
 
-/// Returns true for an object of the tests.
+/// Returns true for the name of a test's object.
 pub(crate) fn is_ours(name: &str) -> bool {
     !name.starts_with("kube-")
 }
 
-/// The timeout on a slow and busy machine.
+/// The timeout, for a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Waits until something that is on its way has come.
+/// Waits until a condition holds.
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, done: impl Fn() -> F) {
     let wait = async {
         while !done().await {
@@ -99,14 +99,14 @@ pub(crate) struct Progress {
     pub(crate) newest: AtomicU64,
 }
 
-/// Creates, changes and deletes objects named `w<writer>-…`, on any server that answers, until it is stopped. A failed request is
-/// followed by another one: a client that lost its server does not wait for it.
+/// Creates, changes and deletes objects named `w<writer>-...` on any server that answers, until it is stopped. After a
+/// failed request it sends another one at once: a client that lost its server does not wait for it.
 pub(crate) async fn write(servers: &[Raw], progress: &Progress, writer: usize) {
     let mut number = 0;
     while !progress.done.load(Ordering::SeqCst) {
         number += 1;
         let raw = &servers[(writer + number) % servers.len()];
-        // Names all over the order of keys.
+        // The names are spread over the whole key order.
         let name = format!("{:02}-w{writer}-{}", (number * 7) % 100, number / 3 % 40);
         let path = format!("{CONFIG_MAPS}/{name}");
         let map = config_map(&name, number as u64);

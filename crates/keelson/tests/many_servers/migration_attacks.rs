@@ -1,5 +1,5 @@
-//! Attacks on migrations: too many of them, forged ends, and leases and definitions that are deleted in the middle. No resource is
-//! reported as stored in one version when it is not, and every migration that can end ends.
+//! Tests of attacks on migrations: too many of them, forged results, and leases and definitions that are deleted
+//! meanwhile. No resource is falsely reported as stored in one version, and every migration that can end does.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::{CONFIG_MAPS, config_map, name, until};
 
 const MERGE: &str = "application/merge-patch+json";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-/// The number of migrations that a client creates of one resource, and of as many missing ones.
+/// The number of migrations that a client creates for an existing resource, and the same number for missing ones.
 const FLOOD: usize = 200;
 
 async fn until_all_have_ended(raw: &Raw) {
@@ -47,7 +47,7 @@ async fn a_flood_of_migrations_ends_one_by_one_and_keeps_nobody_from_the_one_tha
         let fits = match why {
             "resource does not exist in discovery" => !is_real,
             "" => is_real && holds(&migration, "Succeeded"),
-            // It was looked at while the server went over.
+            // The controller processed it while the server changed its version.
             why => is_real && (why.ends_with(" of the same resource is under way") || why.starts_with("the servers ")),
         };
         assert!(fits, "{migration}");
@@ -80,7 +80,7 @@ async fn ends_that_clients_make_up_change_nothing_of_what_is_said_to_be_stored()
         assert_eq!(definition(&raw).await["status"]["storedVersions"], json!(["v1", "v2"]));
         assert!(stored(&store).await.iter().all(|object| object["apiVersion"] == "move.example.com/v1"));
     }
-    // The server's lease goes while it migrates, and comes back.
+    // The server's lease is deleted during the migration, and is created again.
     let id = server.running().server_id();
     raw.delete(format!("{LEASES}/{id}")).await.expect(200);
     is_broken.store(false, Ordering::SeqCst);
@@ -116,7 +116,7 @@ async fn a_definition_speaks_of_no_migration_that_is_gone() {
     })
     .await;
     until_all_have_ended(&raw).await;
-    // A client claims that an unknown migration runs.
+    // A client claims in the status that an unknown migration runs.
     let mut conditions = definition(&raw).await["status"]["conditions"].clone();
     let migrating = conditions.as_array_mut().unwrap().iter_mut().find(|it| it["type"] == "StorageMigrating").unwrap();
     (migrating["status"], migrating["message"]) = (json!("True"), json!("Migration nobody is running"));
@@ -141,7 +141,7 @@ async fn a_definition_that_goes_in_the_middle_takes_its_migration_along() {
     };
     until("one is under way", || async { migrations(&raw).await.iter().any(is_hindered) }).await;
     assert_eq!(stored(&store).await.len(), OBJECTS);
-    // To empty it takes the webhook too, which converts what is shown to who may refuse.
+    // The deletion of the objects needs the webhook too: it converts the objects that admission gets.
     is_broken.store(false, Ordering::SeqCst);
     raw.delete(DEFINITION).await.expect(200);
     until("the definition is gone", || async { raw.get(DEFINITION).await.status == 404 }).await;
@@ -149,7 +149,7 @@ async fn a_definition_that_goes_in_the_middle_takes_its_migration_along() {
     assert!(stored(&store).await.is_empty());
     let state = format!("{STATES}/hosts.move.example.com");
     until("its state is gone", || async { raw.get(&*state).await.status == 404 }).await;
-    // Another one of the name begins afresh.
+    // A new migration with the same name begins from the start.
     let again = json!({
         "metadata": { "name": "hosts.move.example.com" },
         "spec": {

@@ -1,5 +1,5 @@
-//! Migrations of stored objects: an upgrade ends with everything in the new version by itself, and nothing is rewritten as long as
-//! servers do not agree.
+//! Tests of migrations of stored objects. After an upgrade all objects are rewritten in the new version without a
+//! request, and nothing is rewritten while servers disagree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ const SCALERS: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodauto
 const STORED: &str = "/registry/horizontalpodautoscalers/";
 const MERGE: &str = "application/merge-patch+json";
 const SERVERS: usize = 3;
-/// The number of objects beside those of the writers.
+/// The number of objects in addition to those of the writers.
 const OBJECTS: usize = 200;
 const WRITERS: usize = 3;
 
-/// All controllers but those that put objects into every namespace, and the states of what is stored.
+/// Runs all controllers except for those that add objects to every namespace, and enables the storage states.
 pub(crate) fn with_migrator(config: &mut Config) {
     config.registry.storage_states = true;
     let switches = ["*", "-root-ca-certificate-publisher-controller", "-serviceaccount-controller"];
@@ -50,7 +50,7 @@ pub(crate) fn storing(version: &str) -> impl Fn(&mut Config) + use<'_> {
     }
 }
 
-/// Servers on one store, which can be restarted with other settings.
+/// Servers on one store that can be restarted with other settings.
 struct Fleet {
     engine: Engine,
     store: Arc<dyn Store>,
@@ -60,7 +60,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// A store with objects in the first version, and servers that store that one.
+    /// Starts servers that store the first version, on a store with objects in it.
     async fn start(engine: Engine) -> Self {
         let store = engine.open().await;
         fill(&*store, OBJECTS).await;
@@ -96,7 +96,7 @@ impl Fleet {
         until_agreed(self.raw(), version).await;
     }
 
-    /// Waits until everything is stored in a version, and no migration is under way.
+    /// Waits until all objects are stored in a version, and no migration runs.
     async fn until_stored_in(&self, version: &str) {
         until_stored_in(&*self.store, version).await;
         until("all migrations end", || async { migrations(self.raw()).await.iter().all(has_ended) }).await;
@@ -124,7 +124,7 @@ pub(crate) fn has_ended(migration: &Value) -> bool {
     holds(migration, "Succeeded") || holds(migration, "Failed")
 }
 
-/// A condition, `null` if it is not there.
+/// A condition of an object; `null` if it is missing.
 pub(crate) fn condition<'v>(object: &'v Value, kind: &str) -> &'v Value {
     let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     conditions.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
@@ -134,7 +134,7 @@ fn name_of(number: usize) -> String {
     format!("scaler-{number:05}")
 }
 
-/// Puts objects into the store as a server writes them that stores the first version.
+/// Writes objects to the store in the form of a server that stores the first version.
 async fn fill(store: &dyn Store, objects: usize) {
     let numbers: Vec<usize> = (0..objects).collect();
     for part in numbers.chunks(100) {
@@ -168,7 +168,7 @@ async fn until_stored_in(store: &dyn Store, version: &str) {
     until("everything is stored in one version", || async { versions(store).await.keys().eq([version]) }).await;
 }
 
-/// The objects as clients read them, without the revision.
+/// The objects as clients read them, without their revisions.
 pub(crate) async fn contents(raw: &Raw, path: &str) -> BTreeMap<String, Value> {
     let list = raw.get(path).await.expect(200).json();
     let without = |object: &Value| {
@@ -179,7 +179,7 @@ pub(crate) async fn contents(raw: &Raw, path: &str) -> BTreeMap<String, Value> {
     items(&list).iter().map(without).collect()
 }
 
-/// The writers: they write objects with a number.
+/// Running writers. Each write sets a number in an object.
 pub(crate) struct Written {
     pub(crate) path: &'static str,
     pub(crate) object: fn(&str, u64) -> Value,
@@ -197,7 +197,7 @@ static SCALERS_WRITTEN: Written = Written {
     number: |object| object["spec"]["maxReplicas"].as_u64(),
 };
 
-/// Changes objects of its own through whichever server answers, and remembers what was acknowledged last of each.
+/// Changes its own objects on any server that answers, and records the last acknowledged write of each.
 async fn write(
     clients: Vec<Raw>,
     written: &Written,
@@ -237,7 +237,7 @@ async fn write(
                 }
             }
         };
-        // It may have happened all the same.
+        // The write may have happened in spite of the error.
         known.1 = round;
     }
     acknowledged
@@ -315,7 +315,7 @@ async fn an_upgrade_that_is_rolled_back_ends_with_everything_in_the_old_version(
         fleet.restart(number, version).await;
         fleet.until_agreed(None).await;
     }
-    // This is written in the new version, and then no more.
+    // The new version writes this object once, and then no more.
     let labelled = json!({ "metadata": { "labels": { "a": "b" } } });
     fleet.raw().patch(format!("{SCALERS}/{}", name_of(0)), MERGE, &labelled).await.expect(200);
     assert_eq!(versions(&*fleet.store).await["v2"], 1);
@@ -328,7 +328,7 @@ async fn an_upgrade_that_is_rolled_back_ends_with_everything_in_the_old_version(
     fleet.until_agreed(Some("autoscaling/v1")).await;
     fleet.until_stored_in("v1").await;
     assert!(migrations(fleet.raw()).await.iter().any(|migration| holds(migration, "Succeeded")));
-    // The upgrade is tried again.
+    // A second attempt of the upgrade.
     for number in 0..SERVERS {
         fleet.restart(number, "v2").await;
     }
@@ -351,7 +351,7 @@ async fn a_server_that_dies_without_cleaning_up_holds_migrations_up_until_its_le
         fleet.restart(number, "v2").await;
     }
     fleet.until_agreed(None).await;
-    // Dropped without being stopped, as if it were killed.
+    // The server is dropped without a stop, as if it were killed.
     drop(mortal);
     fleet.until_agreed(Some("autoscaling/v2")).await;
     fleet.until_stored_in("v2").await;
@@ -368,7 +368,7 @@ async fn a_server_that_was_away_for_longer_than_its_lease_writes_nothing_unseen(
     fleet.until_agreed(None).await;
     let raw = lost.raw();
     way.set(Fault::Hang);
-    // A write is under way all the time, and continues when the store is back.
+    // Writes run all the time, and continue when the store is available again.
     let change = json!({ "spec": { "maxReplicas": 7 } });
     let late = tokio::spawn({
         let raw = raw.clone();
@@ -380,7 +380,7 @@ async fn a_server_that_was_away_for_longer_than_its_lease_writes_nothing_unseen(
     let succeeded = fleet.store.current_revision().await.unwrap();
     way.set(Fault::None);
     let _ = late.await.unwrap();
-    // It publishes that it writes in the old version before it does.
+    // The server publishes the old version before it writes it.
     until("the server is back", || async {
         raw.patch(format!("{SCALERS}/{}", name_of(1)), MERGE, &change).try_send().await.is_ok_and(|it| it.status == 200)
     })
@@ -411,7 +411,7 @@ async fn what_a_killed_server_was_migrating_another_brings_to_its_end(engine: En
             .arg(format!("server-{number}"))
             .arg("--controllers=*")
     };
-    // As long as it runs, the servers do not agree.
+    // While this server runs, the servers disagree.
     let mut old = start(7).arg("--storage-version=horizontalpodautoscalers.autoscaling=v1").start().await;
     let mut first = start(0).start().await;
     assert_eq!(versions(&*store).await["v1"], MANY);
@@ -458,7 +458,7 @@ async fn a_restart_with_another_version_migrates_and_one_with_the_same_does_noth
     assert!(metrics.contains(of), "{metrics}");
     assert_eq!(counted(&metrics, "keelson_migration_objects_total"), 20);
     assert!(counted(&metrics, "keelson_migration_pages_total") > 0, "{metrics}");
-    // It comes back when the controller has looked at the resource.
+    // The controller creates it again when it has processed the resource.
     let state = "/apis/migration.k8s.io/v1alpha1/storagestates/horizontalpodautoscalers.autoscaling";
     raw.delete(state).await.expect(200);
     let revisions = |list: &Value| items(list).iter().map(crate::revision).collect::<Vec<_>>();
@@ -483,7 +483,7 @@ pub(crate) fn migration(name: &str, group: &str, resource: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": { "resource": { "group": group, "resource": resource } } })
 }
 
-/// A migration once it has ended.
+/// Waits until a migration has ended, and returns it.
 async fn ended(raw: &Raw, name: &str) -> Value {
     let path = format!("{MIGRATIONS}/{name}");
     until(name, || async { has_ended(&raw.get(&*path).await.expect(200).json()) }).await;

@@ -1,5 +1,6 @@
-//! Servers of two builds on one store, as during a rolling upgrade: `KEELSON_OTHER_BINARY` names the other one. Without it the same
-//! build stores autoscalers in another version, so that the servers encode the same objects differently.
+//! Tests of servers of two builds on one store, as during a rolling upgrade. `KEELSON_OTHER_BINARY` is the path of the
+//! other build. Without it the same build stores autoscalers in another version, so that the servers encode the same
+//! objects differently.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -17,7 +18,7 @@ const OTHER: &str = "KEELSON_OTHER_BINARY";
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 const STORED: &str = "/registry/horizontalpodautoscalers/";
 
-/// A server for its start number `time`, from 0 on: builds alternate from server to server and from start to start.
+/// A server for its start number `time`, from 0. Builds alternate from server to server and from start to start.
 pub(crate) fn server(store: &str, data: &Path, number: usize, time: usize) -> ProcessServerBuilder {
     let is_other = (number + time) % 2 == 1;
     let other = std::env::var_os(OTHER).filter(|_| is_other);
@@ -29,14 +30,14 @@ pub(crate) fn server(store: &str, data: &Path, number: usize, time: usize) -> Pr
 
 fn autoscaler(number: usize) -> Value {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
-    // The first version has no such metric, and keeps it elsewhere.
+    // The first version has no such metric, and keeps it in an annotation.
     let memory = json!({"name": "memory", "target": {"type": "Utilization", "averageUtilization": 60}});
     let spec =
         json!({"maxReplicas": 1, "scaleTargetRef": target, "metrics": [{"type": "Resource", "resource": memory}]});
     json!({"metadata": {"name": format!("scaler-{number}")}, "spec": spec})
 }
 
-/// Creates an autoscaler on each server. They are stored as the builds do.
+/// Creates an autoscaler on each server. Each is stored in the encoding of its server's build.
 pub(crate) async fn begin(clients: &[Raw], store: &dyn Store) {
     for (number, raw) in clients.iter().enumerate() {
         raw.post(AUTOSCALERS, &autoscaler(number)).await.expect(201);
@@ -50,7 +51,8 @@ pub(crate) async fn begin(clients: &[Raw], store: &dyn Store) {
     }
 }
 
-/// Changes the autoscalers on one server and reads each on the next, until it is stopped. Returns the final value of each.
+/// Changes the autoscalers on one server and reads each on the next, until it is stopped. Returns the last value of
+/// each.
 pub(crate) async fn scale(clients: &[Raw], progress: &Progress) -> Vec<u64> {
     let mut acknowledged = vec![1; SERVERS];
     let mut round = 1;
@@ -73,7 +75,7 @@ pub(crate) async fn scale(clients: &[Raw], progress: &Progress) -> Vec<u64> {
     acknowledged
 }
 
-/// Checks that all servers show the same, whichever wrote it.
+/// Checks that all servers show the same objects, whichever server wrote them.
 pub(crate) async fn end(clients: &[Raw], acknowledged: &[u64]) {
     for raw in clients {
         let list = raw.get(AUTOSCALERS).await.expect(200).json();
@@ -84,7 +86,7 @@ pub(crate) async fn end(clients: &[Raw], acknowledged: &[u64]) {
     }
 }
 
-/// A change whose answer was lost may have happened too, so the number may be higher.
+/// The number may be higher than the acknowledged one, since a write whose response was lost may have happened.
 fn check(found: &Value, number: usize, least: u64) {
     assert_eq!(name(found), format!("scaler-{number}"));
     assert!(found["spec"]["maxReplicas"].as_u64().unwrap() >= least, "{found}");

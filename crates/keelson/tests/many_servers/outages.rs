@@ -1,4 +1,4 @@
-//! A store that fails under load and comes back: no acknowledged write is lost, and all clients continue.
+//! Tests of a store that fails under load and recovers: no acknowledged write is lost, and all clients continue.
 //!
 //! `verbs.rs` tests the responses during the outage.
 
@@ -23,7 +23,7 @@ on_every_engine!(
     a_store_that_is_compacted_while_it_is_away_ends_watches_and_nothing_else,
 );
 
-/// Creates objects of its own, each again until it is known to be there. Returns their names.
+/// Creates its own objects, and repeats each create until the object is known to exist. Returns their names.
 async fn create(raw: Raw, progress: Arc<Progress>, client: usize) -> Vec<String> {
     let mut created = Vec::new();
     for number in 0.. {
@@ -31,13 +31,13 @@ async fn create(raw: Raw, progress: Arc<Progress>, client: usize) -> Vec<String>
             break;
         }
         let name = format!("kept-{client}-{number:05}");
-        // A creation whose answer was lost is there the second time.
+        // A repeated create gets 409 if the response of the first one was lost.
         loop {
             let answer = raw.post(CONFIG_MAPS, &config_map(&name, number)).await;
             match answer.status {
                 201 | 409 => break,
                 _ => {
-                    // 504: whether it was created is not known.
+                    // With 504 the outcome of the create is unknown.
                     assert!([503, 504].contains(&answer.status), "{}", answer.text());
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -49,8 +49,8 @@ async fn create(raw: Raw, progress: Arc<Progress>, client: usize) -> Vec<String>
     created
 }
 
-/// Keeps a copy of the collection by list and watch, as a careful client does: a broken watch resumes, and 410 begins with a list.
-/// Ends when `last` is there.
+/// Copies the collection by list and watch, as a careful client does: it resumes a broken watch, and lists again after
+/// 410. It ends when `last` exists.
 async fn copy(raw: Raw, last: &str) -> BTreeMap<String, u64> {
     loop {
         let Some(list) = until_listed(&raw).await else { continue };
@@ -102,7 +102,7 @@ async fn inv18_what_was_acknowledged_outlives_a_store_that_goes_and_comes(engine
     for (round, fault) in [Fault::Error, Fault::Hang, Fault::Error].into_iter().enumerate() {
         let enough = 60 * (round as u64 + 1);
         until("writes", || async { progress.acknowledged.load(Ordering::SeqCst) >= enough }).await;
-        // The last moment before the connection breaks is the worst one.
+        // The connection breaks after the write and before its response, which is the worst moment.
         cluster.servers.iter().for_each(|member| member.way.lose_answers(STORED, 1));
         let killed = fault == Fault::Error && cluster.engine.kill().await;
         if !killed {
@@ -149,7 +149,7 @@ async fn a_store_that_is_compacted_while_it_is_away_ends_watches_and_nothing_els
     let mut cut_off = cluster.raw(2).get(path.clone()).stream().await;
     let mut not_cut_off = cluster.raw(1).get(path).stream().await;
     cluster.servers[2].way.set(Fault::Error);
-    // The first server continues alone, and its writes are compacted at once.
+    // Only the first server is connected, and its writes are compacted at once.
     cluster.raw(0).delete(format!("{CONFIG_MAPS}/first")).await.expect(200);
     cluster.raw(0).post(CONFIG_MAPS, &config_map("second", 0)).await.expect(201);
     assert_eq!(next_of(&mut not_cut_off, "first").await["type"], "DELETED");
@@ -170,7 +170,8 @@ async fn a_store_that_is_compacted_while_it_is_away_ends_watches_and_nothing_els
     cluster.ready().await;
 }
 
-/// A replica without the last commits takes over: clients that have seen them must list again, on every server.
+/// A replica without the last commits takes over. Clients that have seen these commits must list again, on every
+/// server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inv17_a_failover_that_loses_commits_has_all_clients_list_anew() {
     let Some(mut first) = PostgresServer::start() else { return };
@@ -223,7 +224,8 @@ async fn inv17_a_failover_that_loses_commits_has_all_clients_list_anew() {
     }
 }
 
-/// A snapshot of the store's volume is restored under running servers: no client gets lost state, and none misses a later change.
+/// A snapshot of the store's volume is restored under running servers. No client gets lost state, and none misses a
+/// later change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inv17_an_etcd_that_was_set_back_has_all_clients_list_anew() {
     let Some(mut etcd) = EtcdServer::start() else { return };

@@ -1,5 +1,5 @@
-//! Quotas whose servers are killed: whatever becomes of creates, updates and deletes, the quota is exceeded at no revision, and its
-//! final use equals the content.
+//! Tests of quotas while servers are killed. At no revision is the quota exceeded, whatever the outcome of creates,
+//! updates and deletes, and in the end its usage equals the content.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn pod(name: &str, cpu: u64) -> Value {
         "containers": [{ "name": "c", "image": "i", "resources": requests }] } })
 }
 
-/// A server that counts quotas, and keeps its history for as long as the test lasts.
+/// A server that counts quotas and keeps history for the whole test.
 fn server(data: &Path) -> ProcessServerBuilder {
     let server = ProcessServer::builder(env!("CARGO_BIN_EXE_keelson")).data_dir(data).arg("--history=2h");
     server.args([
@@ -50,7 +50,7 @@ fn server(data: &Path) -> ProcessServerBuilder {
     ])
 }
 
-/// The results of the writers since they were last read.
+/// The results of the writers since the last read of this value.
 #[derive(Default)]
 struct Told {
     done: AtomicBool,
@@ -58,7 +58,7 @@ struct Told {
     answers: Mutex<BTreeMap<String, usize>>,
 }
 
-/// Creates, resizes and deletes pods on whichever server answers.
+/// Creates, resizes and deletes pods on any server that answers.
 async fn write(clients: Vec<Raw>, writer: usize, told: Arc<Told>) {
     let mut number = writer;
     while !told.done.load(Ordering::SeqCst) {
@@ -90,7 +90,7 @@ async fn write(clients: Vec<Raw>, writer: usize, told: Arc<Told>) {
     }
 }
 
-/// A refusal without what is different each time.
+/// The message of an error without its variable parts.
 fn kind_of(message: Option<&str>) -> String {
     let message = message.unwrap_or_default();
     ["exceeded quota", "not found", "already exists"]
@@ -103,15 +103,15 @@ fn thousandths(cpu: &str) -> u64 {
     cpu.strip_suffix('m').map_or_else(|| cpu.parse::<u64>().unwrap() * 1000, |text| text.parse().unwrap())
 }
 
-/// The request of a pod.
+/// The CPU request of a pod.
 fn asked(pod: &Value) -> u64 {
     thousandths(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].as_str().unwrap())
 }
 
-/// Pods, and what they ask for together.
+/// A number of pods, and the sum of their CPU requests.
 type Amount = (usize, u64);
 
-/// The most that there was at any revision.
+/// The largest amount at any revision.
 async fn most(store: &dyn Store, after: Revision) -> Amount {
     let newest = store.current_revision().await.unwrap();
     let (mut pods, mut most) = (BTreeMap::new(), (0, 0));
@@ -131,7 +131,7 @@ async fn most(store: &dyn Store, after: Revision) -> Amount {
     most
 }
 
-/// The servers, and who asks them.
+/// The servers and their clients.
 struct Servers {
     processes: Vec<ProcessServer>,
     clients: Vec<Raw>,
@@ -153,14 +153,14 @@ impl Servers {
         (answer.status == 200).then(|| answer.json())
     }
 
-    /// The use by the quota's status.
+    /// The usage in the quota's status.
     async fn used(&self) -> Option<Amount> {
         let quota = self.get("resourcequotas/q").await?;
         let used = &quota["status"]["used"];
         Some((used["pods"].as_str()?.parse().unwrap(), thousandths(used["requests.cpu"].as_str()?)))
     }
 
-    /// The use by the content.
+    /// The usage computed from the pods.
     async fn there(&self) -> Option<Amount> {
         let pods = self.get("pods").await?;
         let pods = items(&pods);
@@ -180,7 +180,7 @@ impl Servers {
         }
     }
 
-    /// Makes the quota. Returns the revision since when it holds.
+    /// Creates the quota. Returns the revision from which on it is enforced.
     async fn begin(&self) -> Revision {
         let raw = &self.clients[0];
         raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "lab" } })).await.expect(201);
@@ -191,7 +191,8 @@ impl Servers {
         Revision::new(revision(&self.get("resourcequotas/q").await.unwrap()))
     }
 
-    /// Kills them one after another under writers, starts each again, and ends all of them when what is used is what is there.
+    /// Kills and restarts the servers one after another while writers run. Ends when the quota's usage equals the
+    /// content.
     async fn go_on_under_kills(mut self) {
         let writers: Vec<_> =
             (0..WRITERS).map(|writer| tokio::spawn(write(self.clients.clone(), writer, self.told.clone()))).collect();

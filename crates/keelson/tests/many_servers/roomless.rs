@@ -1,6 +1,7 @@
-//! Servers on a store which answers and refuses writes: an etcd without room, and a PostgreSQL that is read-only or whose disk fails.
+//! Tests of servers on a store that answers reads and rejects writes: a full etcd, and a PostgreSQL that is read-only
+//! or whose disk fails.
 //!
-//! The embedded store without room is in `durability/disk.rs`.
+//! `durability/disk.rs` tests a full embedded store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{CONFIG_MAPS, config_map, is_ours, items, name, until};
 
-/// A quota of etcd that some writes fill, in bytes.
+/// A quota of etcd, in bytes, that a few writes fill.
 const QUOTA: u64 = 8 << 20;
 
 async fn on_etcd(url: &str, data: &TempDir) -> TestServerBuilder {
@@ -60,7 +61,7 @@ async fn a_server_starts_on_an_etcd_without_room_and_makes_some_by_deletions() {
     let store = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();
     let current = keelson_storage::Store::current_revision(&store).await.unwrap();
     keelson_storage::Store::compact(&store, current).await.unwrap();
-    // It registers, and writes again.
+    // The server registers and writes again.
     until("a write", || async {
         tokio::task::block_in_place(|| etcd.make_room());
         [201, 409].contains(&raw.post(CONFIG_MAPS, &config_map("new", 1)).await.status)
@@ -107,7 +108,7 @@ async fn a_server_starts_on_a_read_only_database_and_serves_what_is_there() {
     until("the server is ready", || async { raw.get("/readyz").await.status == 200 }).await;
 }
 
-/// A load balancer has to learn of it, whatever the database says.
+/// Load balancers must notice this, whichever error the database returns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_whose_database_refuses_every_write_is_not_ready() {
     let Some(postgres) = PostgresServer::start() else { return };
@@ -117,7 +118,7 @@ async fn a_server_whose_database_refuses_every_write_is_not_ready() {
     let raw = server.raw();
     until("the server is ready", || async { raw.get("/readyz").await.status == 200 }).await;
     let sql = |text: &str| tokio::task::block_in_place(|| postgres.sql("cluster", text));
-    // A disk that fails, memory that is missing, damage, a right that is gone.
+    // The errors for a failed disk, missing memory, corrupt data and a missing privilege.
     for (code, refusal) in [("58030", 503), ("53200", 503), ("XX001", 500), ("42501", 503)] {
         sql(&format!(
             "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \

@@ -1,6 +1,6 @@
-//! Servers of one store whose settings differ: each names what the other has otherwise, in its metrics and its log.
+//! Tests of servers of one store with different settings: each reports the differences in its metrics and its log.
 //!
-//! Servers of other releases, which know other settings, are leases that the test writes.
+//! The test writes leases for servers of other releases, which have other settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn server(store: &MemoryStore, id: &str, data: &TempDir) -> TestServerBuilder {
     })
 }
 
-/// The settings that a server reports to differ on another.
+/// The settings that a server reports as different on another one.
 async fn differing(raw: &Raw, other: &str) -> Vec<String> {
     let text = raw.get("/metrics").await.expect(200).text();
     let prefix = format!("keelson_settings_differ{{server_id=\"{other}\",setting=\"");
@@ -54,7 +54,7 @@ async fn a_server_names_the_settings_that_another_has_otherwise() {
     two.stop().await;
     until("the other server is gone", async || differing(&first, "two").await.is_empty()).await;
 
-    // A server of a coming release knows settings that this one does not, and lacks some.
+    // A server of a later release has settings that this one does not have, and lacks some.
     let settings = json!({"history": "1s", "coming": "yes"}).to_string();
     let coming = json!({
         "metadata": {

@@ -1,6 +1,7 @@
-//! The largest object: the same on every store, and refused before anything is written.
+//! Tests of the largest object: the limit is the same on every store, and a larger object is rejected before anything
+//! is written.
 //!
-//! A cluster that moves to another store must not find objects that no longer fit.
+//! Otherwise a cluster that moves to another store could have objects that do not fit there.
 
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ on_every_engine!(no_object_grows_beyond_what_fits_on_every_store, a_lower_bound_
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 /// The limit of etcd, and so of every store.
 const BOUND: usize = 1536 * 1024;
-/// The difference to the next smaller object.
+/// The step of sizes in the search for the largest object.
 const STEP: usize = 256;
 
 fn deployment(name: &str, argument: usize) -> Value {
@@ -32,7 +33,7 @@ async fn grow(raw: &Raw, name: &str, by: usize) -> Answer {
     raw.patch(format!("{DEPLOYMENTS}/{name}"), "application/json-patch+json", &add).await
 }
 
-/// The bound is this server's own, which it names.
+/// Checks the error for a too large object, which contains the server's own limit.
 #[track_caller]
 fn check_too_large(answer: Answer, limit: usize) {
     let status = answer.expect(413).json();
@@ -52,7 +53,7 @@ async fn no_object_grows_beyond_what_fits_on_every_store(engine: Engine) {
     assert_eq!(revision(&kept), revision(&grown), "nothing was written");
     check_too_large(raw.post(DEPLOYMENTS, &deployment("large", BOUND + 1)).await, BOUND);
     raw.get(format!("{DEPLOYMENTS}/large")).await.expect(404);
-    // The largest that passes is taken by etcd too, with all that surrounds it.
+    // etcd accepts the largest allowed object too, with the overhead of its request.
     let mut length = BOUND;
     while raw.post(DEPLOYMENTS, &deployment("large", length)).await.status != 201 {
         length -= STEP;

@@ -1,5 +1,6 @@
-//! The storage states: the versions in which objects may be stored, for tools that upgrade servers. A version is added before it is
-//! written, and removed when everything has been rewritten. An installed definition of the same name replaces them.
+//! Tests of storage states: the versions in which objects may be stored, for tools that upgrade servers. A version is
+//! added before it is written, and removed when everything has been rewritten. A client's definition with the same name
+//! replaces them.
 
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ async fn until_persisted(raw: &Raw, resource: &str, expected: &[&str]) {
     .await;
 }
 
-/// Has a server that runs store the scalers in another version, as SIGHUP does.
+/// Makes a running server store the autoscalers in another version, as SIGHUP does.
 pub(crate) async fn store_as(server: &TestServer, version: &str) {
     let mut config = RegistryConfig::default();
     config.store_as(keelson_builtin::catalogue(), &format!("{SCALERS}={version}")).unwrap();
@@ -98,7 +99,7 @@ async fn without_agreement_nothing_is_known_of_what_is_stored() {
             })
             .start()
     };
-    // A server of another kind writes to the store, too.
+    // A server without storage states also writes to the store.
     let mut alone = start(false).await;
     let other = json!({
         "metadata": { "name": "other", "labels": { "apiserver.kubernetes.io/identity": "kube-apiserver" } },
@@ -240,7 +241,7 @@ async fn an_installed_definition_takes_their_place_until_it_goes() {
     until("the definition is served", || async { raw.get(newer).await.status == 200 }).await;
     let kept = raw.get(format!("{newer}/{SCALERS}")).await.expect(200).json();
     assert_eq!(persisted(&kept), [&*current], "what is stored stays");
-    // They are written by those who installed it, who may say what they like.
+    // After that only clients write these objects, with any content.
     let said = json!({ "status": { "persistedStorageVersionHashes": ["mine"] } });
     raw.patch(format!("{newer}/{SCALERS}/status"), MERGE, &said).await.expect(200);
     store_as(&server, "v1").await;

@@ -1,5 +1,5 @@
-//! Storage versions that servers publish (KEP-2339): before they write, their agreement, and the end of an entry when its server
-//! goes.
+//! Tests of the storage versions that servers publish (KEP-2339): before the first write, their agreement, and the
+//! removal of an entry after the end of its server.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn stores_old_scalers(config: &mut Config) {
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A definition of oaks that are stored as `v1`, with these versions served.
+/// A definition of oaks with the storage version `v1` and these served versions.
 fn oaks(served: &[&str]) -> Value {
     let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
     let version = |name: &&str| json!({ "name": name, "served": true, "storage": *name == "v1", "schema": schema });
@@ -46,7 +46,7 @@ async fn version(raw: &Raw, name: &str) -> Value {
     raw.get(format!("{VERSIONS}/{name}")).await.expect(200).json()
 }
 
-/// Each server with the version in which it says that it stores, and the version that all agree on.
+/// The published version of each server, and the version on which all agree.
 fn said(version: &Value) -> (Vec<(&str, &str)>, Option<&str>) {
     let entries = version["status"]["storageVersions"].as_array().map_or(&[][..], Vec::as_slice);
     let each = entries
@@ -109,7 +109,7 @@ async fn agreement_is_lost_and_found_and_entries_go_with_their_servers() {
     until_said(&raw, "apps.deployments", (&[("a", "apps/v1")], Some("apps/v1"))).await;
 }
 
-/// Says that a server stores the things of a group.
+/// Publishes a storage version of a group in the name of a server.
 async fn say_for(raw: &Raw, group: &str, server: &str) {
     let name = format!("{group}.things");
     raw.post(VERSIONS, &json!({ "metadata": { "name": &name } })).await.expect(201);
@@ -144,7 +144,7 @@ async fn a_server_whose_lease_can_t_be_read_is_not_taken_for_gone() {
     let broken = Transaction::default().put(key.clone(), Bytes::from_static(b"{"));
     cluster.store.commit(broken).await.unwrap();
     say_for(&raw, "kept.example.com", "unreadable").await;
-    // Looked at after the other one.
+    // The controller processes this one after the other one.
     say_for(&raw, "gone.example.com", "nobody").await;
     let is_gone = async |name: &str| raw.get(format!("{VERSIONS}/{name}")).await.status == 404;
     until("what was said for nobody goes", || is_gone("gone.example.com.things")).await;
@@ -172,7 +172,7 @@ async fn what_can_t_be_published_is_not_written_and_holds_up_nothing_else() {
     let expect = "wait for storage version registration to complete for resource: podtemplates, last seen error: ";
     assert!(message.starts_with(expect) && message.len() > expect.len(), "{message}");
     assert_eq!(refused.header("retry-after"), "1");
-    // The body is not read, and what is to be written need not be there.
+    // The body is not read, and the object need not exist.
     raw.call(Method::POST, templates).body("{").await.expect(503);
     raw.delete(format!("{templates}/nothing")).await.expect(503);
     raw.get(templates).await.expect(200);
@@ -262,7 +262,7 @@ async fn a_server_that_lost_its_lease_publishes_anew_before_it_writes() {
     let server = cluster.server_with("a", short).await;
     let raw = server.raw();
     raw.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a").await.expect(200);
-    // The collector may take its entries away, and it puts them back.
+    // The garbage collector may remove its entries, and the server publishes them again.
     let mut written = raw.post(CONFIG_MAPS, &config_map("a", 1)).await;
     while written.status == 503 {
         written = raw.post(CONFIG_MAPS, &config_map("a", 1)).await;
@@ -308,7 +308,7 @@ async fn what_is_said_of_a_custom_resource_follows_its_definition() {
     let oak = json!({ "metadata": { "name": "o" } });
     let definition = format!("{DEFINITIONS}/oaks.versions.example.com");
     let served = |found: Value| found["status"]["storageVersions"][0]["servedVersions"].clone();
-    // A definition created again under the same name has a closed gate, and is published again.
+    // A recreated definition of the same name must be published again before its objects can be written.
     for _ in 0..2 {
         raw.post(DEFINITIONS, &oaks(&["v1"])).await.expect(201);
         until("it is served", || async { raw.post(objects, &oak).await.status == 201 }).await;
@@ -330,20 +330,20 @@ async fn what_a_server_said_is_void_when_it_is_told_to_say_nothing() {
     let cluster = Cluster::new();
     let first = cluster.server_with("a", |_| {}).await;
     let raw = first.raw();
-    // The later process takes the place of the earlier, which finds no time to take back what it said.
+    // The later process takes the name of the earlier one, which has no time to withdraw its entries.
     let earlier = cluster.server_with("b", stores_old_scalers).await;
     let later = cluster.server_with("b", |config| config.registry.storage_version_api = false).await;
     until_said(&raw, SCALERS, (&[("a", "autoscaling/v2")], Some("autoscaling/v2"))).await;
     drop((earlier, later));
 }
 
-/// The version in which a stored value of JSON is written.
+/// The apiVersion of a stored JSON value.
 fn api_version(value: &[u8]) -> String {
     let object: Value = serde_json::from_slice(value).expect("values are stored as JSON");
     object["apiVersion"].as_str().expect("a stored object has a version").to_owned()
 }
 
-/// Makes a call that has to end with this status, and again while it is asked to come later.
+/// Repeats a request while it gets an error with Retry-After, and checks the final status.
 async fn again_while_refused(status: u16, call: impl Fn() -> Call) {
     loop {
         let answer = call().await;

@@ -1,5 +1,5 @@
-//! Answers of every verb while the store is away: reads of what the cache knows go on, the rest is refused in time, and nothing is
-//! half done.
+//! Tests of the responses of every verb while the store is unavailable. The cache answers the reads that it can, the
+//! others fail before their timeout, and nothing is partially done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::cluster::Cluster;
 use crate::engines::Engine;
 use crate::{CONFIG_MAPS, STORED, config_map, items, name, next_of, revision, until};
 
-/// A server without its store, what it knew before, and how to ask it.
+/// A server without its store, its state before the outage, and its client.
 struct Outage {
     cluster: Cluster,
     raw: Raw,
-    /// The revision of the list before.
+    /// The revision of a list before the outage.
     known: u64,
-    /// The token behind the first chunk of a list before.
+    /// The token after the first chunk of a list before the outage.
     token: String,
 }
 
@@ -53,7 +53,7 @@ fn check_away(answer: &Answer) {
     assert!(!text.contains("broken on purpose"), "what the engine says is the operator's");
 }
 
-/// A client with Retry-After repeats by itself, and must not write twice.
+/// The error has no Retry-After: a client would repeat the request automatically, and could write twice.
 #[track_caller]
 fn check_unknown(answer: &Answer) {
     let status = answer.json();
@@ -61,7 +61,7 @@ fn check_unknown(answer: &Answer) {
     assert_eq!((answer.header("retry-after"), &status["details"]["retryAfterSeconds"]), ("", &Value::Null), "{status}");
 }
 
-/// Reads that say how old they may be are answered from the cache, in every form.
+/// Checks that the cache answers reads that allow stale data, in every form.
 async fn check_known_reads(outage: &Outage) {
     let Outage { known, token, .. } = outage;
     let exact = format!("resourceVersion={known}&resourceVersionMatch=Exact");
@@ -117,7 +117,7 @@ async fn check_unready(outage: &Outage, check: &str) {
     until(check, broken).await;
 }
 
-/// As if nothing had happened, and nothing has.
+/// Checks that everything works as before the outage, and that nothing was written.
 async fn check_recovered(outage: &Outage) {
     outage.cluster.set(Fault::None);
     outage.cluster.ready().await;
@@ -136,7 +136,7 @@ async fn while_the_store_refuses_known_reads_go_on_and_the_rest_is_sent_away() {
     check_others_are_sent_away(&outage).await;
     check_unready(&outage, "etcd").await;
     check_unready(&outage, "informer-sync").await;
-    // A load balancer that leaves the store out keeps sending requests to a server that answers from its cache.
+    // A load balancer that excludes the store's check keeps sending requests, which the cache answers.
     let without_store = outage.raw.get("/readyz?exclude=store").await;
     assert_eq!((without_store.status, without_store.text().as_str()), (200, "ok"));
     let why = outage.raw.get("/readyz/store").await.expect(500).text();
@@ -152,7 +152,7 @@ async fn while_the_store_hangs_known_reads_go_on_and_the_rest_ends_in_time() {
     for query in ["", "/known-0", "?limit=3", "?watch=1"] {
         check_away(&outage.get(query).await);
     }
-    // The outcome of a write that the store has got is unknown until the store answers.
+    // If the store has received a write, its outcome is unknown until the store answers.
     let created = outage.raw.post(format!("{CONFIG_MAPS}?timeout=1s"), &config_map("hung", 0)).await.expect(504).json();
     assert_eq!(created["reason"], "Timeout");
     let changed = outage.raw.put(format!("{CONFIG_MAPS}/known-0"), &config_map("known-0", 99)).await;
@@ -161,8 +161,8 @@ async fn while_the_store_hangs_known_reads_go_on_and_the_rest_ends_in_time() {
     check_recovered(&outage).await;
 }
 
-/// Clients of Kubernetes repeat by themselves what names a time for that, up to ten times. After a wait of ten seconds that would be
-/// minutes.
+/// Kubernetes clients repeat a request automatically if the error has Retry-After, up to ten times. With a wait of ten
+/// seconds each, that would take minutes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_has_waited_for_long_is_not_asked_to_come_again_by_itself() {
     let way = FaultyStore::new(Arc::new(MemoryStore::new()));
@@ -200,7 +200,8 @@ async fn a_server_whose_tail_stands_still_sends_fresh_reads_away_and_says_that_i
     check_recovered(&outage).await;
 }
 
-/// The connection to the store breaks after the write: the client gets no definite failure.
+/// The connection to the store breaks after the write. The client must not get an error that says that the write
+/// failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_whose_answer_is_lost_is_whole() {
     let cluster = Cluster::start(Engine::memory()).await;

@@ -1,6 +1,6 @@
-//! Chunked lists whose every chunk is answered by another server.
+//! Tests of chunked lists that get every chunk from another server.
 //!
-//! A token has to mean the same on all of them.
+//! A continue token must mean the same on all servers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::{CONFIG_MAPS, Progress, items, name, revision, write};
 
 pub(crate) const OBJECTS: usize = 20_000;
 const CHUNK: usize = 500;
-/// After how many chunks the next server is restarted.
+/// The number of chunks between two restarts of servers.
 const RESTART_EVERY: usize = 12;
 
 on_every_engine!(
@@ -32,12 +32,12 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// The next chunk; whether the list is complete.
+    /// Reads the next chunk. Returns true if the list is complete.
     async fn chunk(&mut self, raw: &Raw) -> bool {
         self.try_chunk(raw).await.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
-    /// A chunk of a server that may be gone: then nothing changes.
+    /// Reads the next chunk from a server that may be gone. An error changes nothing.
     pub(crate) async fn try_chunk(&mut self, raw: &Raw) -> anyhow::Result<bool> {
         let next = if self.token.is_empty() { String::new() } else { format!("&continue={}", self.token) };
         let page = raw.get(format!("{CONFIG_MAPS}?limit={CHUNK}{next}")).try_send().await?.expect(200).json();
@@ -92,14 +92,14 @@ async fn inv07_a_walk_across_a_compaction_goes_on_behind_what_it_has_on_any_serv
         assert!(!walk.chunk(&cluster.raw(chunk)).await);
     }
     let last = name(walk.found.last().unwrap()).to_owned();
-    // One object goes and one comes, on either side of where the walk stands.
+    // One object is deleted before the position of the list and one is created, and the same after the position.
     for (gone, new) in [("00-object-00000", "00-new"), ("99-object-00099", "99-new")] {
         cluster.raw(0).delete(format!("{CONFIG_MAPS}/{gone}")).await.expect(200);
         cluster.raw(1).post(CONFIG_MAPS, &crate::config_map(new, 0)).await.expect(201);
     }
     let newest = cluster.store.current_revision().await.unwrap();
     cluster.store.compact(newest).await.unwrap();
-    // A running server may still answer from memory; one that starts now cannot.
+    // A running server may still have the snapshot in memory; a restarted one does not.
     cluster.restart(2).await;
     let path = format!("{CONFIG_MAPS}?limit={CHUNK}&continue={}", walk.token);
     let expired = cluster.raw(2).get(path).await.expect(410).json();
@@ -117,7 +117,7 @@ async fn inv07_a_walk_across_a_compaction_goes_on_behind_what_it_has_on_any_serv
     assert!(expected.iter().any(|(name, _)| name == "99-new"));
 }
 
-/// The first chunk comes from a server that has seen a write that the others have not.
+/// The first chunk comes from a server that has seen a write that the other servers have not.
 async fn a_token_of_a_faster_server_is_waited_for(engine: Engine) {
     let cluster = Cluster::filled(engine, 1000).await;
     for slow in [1, 2] {
@@ -130,7 +130,7 @@ async fn a_token_of_a_faster_server_is_waited_for(engine: Engine) {
     let path = format!("{CONFIG_MAPS}?limit={CHUNK}&continue={}", walk.token);
     let behind = cluster.raw(1).get(path).await.expect(504).json();
     assert_eq!(behind["reason"], "Timeout", "{behind}");
-    // One that catches up while the request waits answers it.
+    // A server that catches up while the request waits answers it.
     let mended = async {
         tokio::task::yield_now().await;
         cluster.servers[2].way.set_tails(keelson_storage::faulty::Fault::None);

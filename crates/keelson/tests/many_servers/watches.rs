@@ -1,6 +1,6 @@
-//! Watches that resume on another server.
+//! Tests of watches that resume on another server.
 //!
-//! Revisions are the store's, so no event may repeat or be missing.
+//! Revisions belong to the store, so no event may be repeated or missing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ on_every_engine!(
     a_watch_from_a_revision_that_its_server_has_not_seen_begins_behind_it,
 );
 
-/// An event: the revision, the type and the name.
+/// An event: its revision, type and object name.
 pub(crate) type Told = (u64, String, String);
 
-/// A client that keeps a copy of the list, first by listing and then by watching, on one server after the other.
+/// A client that copies the list: it lists, and then watches on one server after the other.
 pub(crate) struct Watcher {
     server: usize,
     pub(crate) begun: u64,
@@ -42,7 +42,7 @@ impl Watcher {
         Self { server, begun, seen: begun, copy, told: Vec::new(), moves: 0 }
     }
 
-    /// Watches, and changes servers when its server ends or after enough events, until `last` is created.
+    /// Watches until `last` is created. It changes the server when its server ends, or after this number of events.
     pub(crate) async fn follow(mut self, servers: Vec<Raw>, patience: usize, last: &str) -> Self {
         loop {
             let path = format!("{CONFIG_MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion={}", self.seen);
@@ -66,7 +66,7 @@ impl Watcher {
         self.moves += 1;
     }
 
-    /// Returns the name of an object that was created.
+    /// Applies an event. Returns the name of a created object.
     fn apply<'a>(&mut self, event: &'a Value) -> Option<&'a str> {
         let object = &event["object"];
         let kind = event["type"].as_str().unwrap();
@@ -88,7 +88,7 @@ impl Watcher {
     }
 }
 
-/// The events after a revision by the store's own history.
+/// The events after a revision, from the store's own history.
 pub(crate) async fn history(store: &dyn Store, after: u64) -> Vec<Told> {
     let newest = store.current_revision().await.unwrap();
     let mut known: BTreeMap<String, u64> = stored_at(store, after).await.into_iter().collect();
@@ -118,7 +118,7 @@ async fn inv11_watches_that_change_server_lose_and_repeat_nothing(engine: Engine
     let mut watchers = Vec::new();
     for number in 0..6 {
         let watcher = Watcher::begin(&cluster.clients(), number).await;
-        // Some move often, some only when their server ends.
+        // Some change servers often, some only when their server ends.
         let patience = if number < 3 { 7 + number } else { usize::MAX };
         watchers.push(tokio::spawn(watcher.follow(cluster.clients(), patience, "last")));
     }

@@ -1,6 +1,6 @@
-//! Addresses and paths that users write.
+//! Tests of addresses and paths that users control.
 //!
-//! None leads a request to this server's own machine, or to the services of a cloud.
+//! None of them may lead a request to this server's own machine or to the metadata service of a cloud.
 
 use keelson_testkit::KubeletDouble;
 use serde_json::json;
@@ -28,7 +28,7 @@ async fn pods_with_addresses_that_are_not_global_are_not_reached() {
         let status = json!({"status": {"podIP": address, "podIPs": [{"ip": address}]}});
         let set = lab.raw.patch(format!("{NAMESPACE}/pods/{name}/status"), super::MERGE, &status).await;
         if set.status != 200 {
-            // Validation refuses some of them, which is as good.
+            // Validation rejects some of them, which is also right.
             continue;
         }
         for named in [format!("{name}:{port}"), format!("https:{name}:{port}")] {
@@ -46,7 +46,7 @@ async fn a_node_at_the_loopback_address_is_not_proxied_to() {
         let refused = lab.raw.get(format!("/api/v1/nodes/{named}/proxy/metrics")).await;
         check(&refused, 400, "BadRequest", "address not allowed");
     }
-    // Neither by a name: it is resolved once, and all its addresses are checked.
+    // A host name does not help: it is resolved once, and all of its addresses are checked.
     let port = lab.kubelet.addr().port();
     let status = json!({
         "addresses": [{"type": "Hostname", "address": "localhost"}],
@@ -75,7 +75,7 @@ async fn an_endpoint_that_is_no_pod_of_the_namespace_is_not_reached() {
     let none = "no endpoints available for service \"s\"";
     check(&lab.raw.get(format!("{NAMESPACE}/services/s/proxy/")).await, 503, "ServiceUnavailable", none);
     let address = outer.to_string();
-    // An address that a user wrote, of no pod, of another's pod, and of a pod with another address.
+    // Endpoints that a user wrote: an address of no pod, of another user's pod, and of a pod with another address.
     lab.pod("p", "n").await;
     lab.pod_address("p", "192.0.2.77").await;
     for (name, target) in [
@@ -116,7 +116,7 @@ async fn paths_do_not_climb() {
         let refused = lab.raw.get(format!("/api/v1/nodes/n/proxy/{path}")).await;
         assert_eq!(refused.status, 404, "{path}: {}", refused.text());
     }
-    // A user with a right to the proxy alone gets no further by them.
+    // These addresses give no access to a user who has only the right to the proxy.
     lab.allow("eve", &["nodes/proxy"], &["*"]).await;
     for path in ["/api/v1/nodes/n/proxy/../../../secrets", "/api/v1/nodes/n/proxy/%2e%2e/%2e%2e/%2e%2e/secrets"] {
         let refused = lab.raw.get(path).header("impersonate-user", "eve").await;
@@ -124,7 +124,7 @@ async fn paths_do_not_climb() {
         assert!(!refused.text().contains("SecretList"));
     }
     assert!(lab.kubelet.requests().is_empty());
-    // The name of a pod in the URL names no other path of the kubelet.
+    // A pod name in the URL cannot select another path of the kubelet.
     let odd = lab.raw.get(format!("{NAMESPACE}/pods/..%2Fx/log")).await;
     assert_eq!(odd.status, 404, "{}", odd.text());
 }

@@ -1,6 +1,6 @@
-//! kubectl against pods of a kubelet, over websockets and over SPDY.
+//! Tests of kubectl with pods of a kubelet, over websockets and over SPDY.
 //!
-//! Commands run on the machine of the test, so that `cp` has its `tar`.
+//! Commands run on the machine of the test, so `cp` finds `tar`.
 
 use keelson_testkit::{Kubectl, KubectlStream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -13,7 +13,7 @@ impl Lab {
         self.server.kubectl([&["-n", "lab"], words].concat())
     }
 
-    /// A kubectl without websockets, as older releases are.
+    /// kubectl without websockets, like older releases.
     fn over_spdy(&self, words: &[&str]) -> Kubectl {
         let plain = self.kubectl(words).env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false");
         plain.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", "false")
@@ -81,7 +81,7 @@ async fn streams_are_attached_to() {
     assert!(attached.contains("attached\n") && attached.ends_with("typed"), "{attached}");
 }
 
-/// A server that says back what it hears.
+/// Starts a server that echoes its input. Returns its port.
 async fn echo() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -96,7 +96,7 @@ async fn echo() -> u16 {
     port
 }
 
-/// The local port that a line of kubectl names.
+/// The local port in kubectl's output.
 async fn local_port(forwarding: &mut KubectlStream) -> u16 {
     let line = forwarding.next_line().await.expect("a line");
     let local = line.strip_prefix("Forwarding from 127.0.0.1:").and_then(|rest| rest.split(' ').next());

@@ -1,6 +1,6 @@
-//! `pods/log`, from a kubelet that behaves and from others.
+//! Tests of `pods/log`, from a correct kubelet and from faulty ones.
 //!
-//! A kubelet that hangs, breaks off or sends without end concerns the client of its log alone.
+//! A kubelet that hangs, aborts or sends endless data affects only the client of its log.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ async fn a_log_comes_from_the_kubelet_as_text() {
     lab.pod("p", "n").await;
     let answer = lab.raw.get(log("p")).await.expect(200);
     assert_eq!(answer.text(), "one\ntwo\nthree\n");
-    // The kubelet says that it is HTML, and sets a cookie.
+    // The kubelet's response claims to be HTML, and sets a cookie.
     assert_eq!((answer.header("content-type"), answer.header("set-cookie")), ("text/plain", ""));
     let tail =
         lab.raw.http2().get(format!("{}?tailLines=1&timestamps=true&container=main", log("p"))).await.expect(200);
@@ -72,7 +72,7 @@ async fn an_endless_log_waits_for_its_reader() {
     while bytes < 50 << 20 {
         bytes += stream.next_chunk().await.unwrap().expect("the log goes on").len();
     }
-    // A server that is stopped does not wait for the end of the log.
+    // A stopping server does not wait for the end of a log.
     let mut lab = lab;
     let begun = Instant::now();
     lab.server.stop().await;
@@ -127,7 +127,7 @@ async fn a_kubelet_that_never_answers_holds_only_its_caller() {
     while lab.kubelet.open_connections() < 20 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // Others go on, on the same node too, and so does everything else.
+    // Other requests still work, also to the same node.
     assert_eq!(lab.raw.get(log("p")).await.expect(200).text(), "one\ntwo\nthree\n");
     lab.raw.get("/api/v1/pods").await.expect(200);
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
@@ -183,10 +183,10 @@ async fn kubelets_are_verified_and_shown_a_certificate() {
         text.ends_with("tls: failed to verify certificate: x509: certificate signed by unknown authority"),
         "{text}"
     );
-    // The client may do without, as upstream lets it.
+    // The client may skip the verification, as in kube-apiserver.
     let insecure = lab.raw.get(format!("{}?insecureSkipTLSVerifyBackend=true", log("p"))).await.expect(200);
     assert_eq!(insecure.text(), "one\ntwo\nthree\n");
-    // A new authority is read from the file.
+    // The server reads a new authority from the file.
     std::fs::write(written.unwrap(), trusted).unwrap();
     let begun = Instant::now();
     while lab.raw.get(log("p")).await.status != 200 {
@@ -205,7 +205,7 @@ async fn credentials_of_the_client_stay_here() {
     let call = call.header("x-remote-user", "system:admin").header("x-remote-group", "system:masters");
     let call = call.header("x_remote_user", "system:admin").header("connection", "x-forwarded-for, x-smuggled");
     let answer = call.header("x-smuggled", "1").header("user-agent", "test").await;
-    // The token is not known, but the certificate is.
+    // The token is invalid, but the certificate is accepted.
     assert_eq!(answer.status, 200, "{}", answer.text());
     let requests = lab.kubelet.requests();
     let names: Vec<&str> = requests[0].headers.iter().map(|(name, _)| name.as_str()).collect();

@@ -1,6 +1,7 @@
-//! Requests that kubelets, pods and services answer: logs, sessions and proxied requests, over the wire and by kubectl.
+//! Tests of requests that kubelets, pods and services answer: logs, sessions and proxied requests, both plain requests
+//! and kubectl.
 //!
-//! The kubelet is a double of the test kit. Pods have names by which it behaves.
+//! The kubelet is a double of the test kit. The names of pods select its behaviour.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 /// The namespace of the tests.
 const NAMESPACE: &str = "/api/v1/namespaces/lab";
 const MERGE: &str = "application/merge-patch+json";
-/// The longest time to wait on a slow machine.
+/// The longest wait, for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server, and a node `n` with its kubelet.
@@ -35,7 +36,7 @@ impl Lab {
         Self::with(KubeletDouble::start().await, |_, _| {}).await
     }
 
-    /// A server with these settings. The directory is for files that they name.
+    /// Starts a server with these settings. The directory is for files to which they refer.
     async fn with(kubelet: KubeletDouble, change: impl FnOnce(&mut Config, &Path)) -> Self {
         let builder = TestServer::builder();
         let directory = builder.data_dir().to_path_buf();
@@ -48,26 +49,26 @@ impl Lab {
         lab
     }
 
-    /// Makes a node with this status.
+    /// Creates a node with this status.
     async fn node(&self, name: &str, status: Value) {
         self.raw.post("/api/v1/nodes", &json!({"metadata": {"name": name}})).await.expect(201);
         self.raw.patch(format!("/api/v1/nodes/{name}/status"), MERGE, &json!({ "status": status })).await.expect(200);
     }
 
-    /// Makes a pod on a node with one container.
+    /// Creates a pod with one container on a node.
     async fn pod(&self, name: &str, node: &str) {
         let spec = json!({"nodeName": node, "containers": [{"name": "main", "image": "web"}]});
         let pod = json!({"metadata": {"name": name, "labels": {"app": "web"}}, "spec": spec});
         self.raw.post(format!("{NAMESPACE}/pods"), &pod).await.expect(201);
     }
 
-    /// Says the address of a pod in its status.
+    /// Sets the address in a pod's status.
     async fn pod_address(&self, name: &str, address: &str) {
         let status = json!({"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}});
         self.raw.patch(format!("{NAMESPACE}/pods/{name}/status"), MERGE, &status).await.expect(200);
     }
 
-    /// Gives a user these verbs on subresources of the core group, by role and binding.
+    /// Grants a user these verbs on subresources of the core group, with a role and a binding.
     async fn allow(&self, user: &str, resources: &[&str], verbs: &[&str]) {
         const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
         let rules = json!([{"apiGroups": [""], "resources": resources, "verbs": verbs}]);
@@ -83,7 +84,7 @@ impl Lab {
         self.raw.post(format!("{RBAC}/clusterrolebindings"), &binding).await.expect(201);
     }
 
-    /// Waits until the kubelet has no connections any more.
+    /// Waits until the kubelet has no open connections.
     async fn without_connections(&self) {
         let ended = async {
             while self.kubelet.open_connections() > 0 {
@@ -94,7 +95,7 @@ impl Lab {
     }
 }
 
-/// The code, reason and message of a response.
+/// Checks the code, reason and message of a response.
 #[track_caller]
 fn check(answer: &Answer, code: u16, reason: &str, message: &str) {
     let status = answer.json();

@@ -1,6 +1,6 @@
-//! Proxied requests: methods, paths, queries, bodies, redirects and upgrades.
+//! Tests of proxied requests: methods, paths, queries, bodies, redirects and upgrades.
 //!
-//! The kubelet has an address of the machine that is no loopback address, since others are refused.
+//! The kubelet has an address of the machine that is not loopback, since the server rejects loopback.
 
 use http::Method;
 use keelson_testkit::{HANDSHAKE, KubeletDouble};
@@ -66,7 +66,7 @@ async fn only_the_server_says_who_asks_and_from_where() {
     assert_eq!(field(&told, "x-forwarded-uri"), ["/api/v1/nodes/n/proxy/x"]);
 }
 
-/// A server for pods that answers each request with these bytes.
+/// Starts a server for pods that answers each request with these bytes. Returns its port.
 async fn web(answer: &'static str) -> u16 {
     let listener = TcpListener::bind((KubeletDouble::outer_address(), 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,6 +1,6 @@
-//! `exec`, `attach` and `portforward`, by the bytes of their protocols.
+//! Tests of `exec`, `attach` and `portforward` at the level of protocol bytes.
 //!
-//! The kubelet speaks SPDY and websockets. Its node says whether websockets may go to it.
+//! The kubelet supports SPDY and websockets. The status of its node declares whether websockets may be used.
 
 use keelson_testkit::{BINARY_FRAME, CLOSE_FRAME, HANDSHAKE, KubeletDouble, Websocket};
 use serde_json::{Value, json};
@@ -17,19 +17,19 @@ const ERROR: u8 = 3;
 const RESIZE: u8 = 4;
 
 impl Lab {
-    /// A session over a websocket of the newest protocol.
+    /// Opens a session over a websocket with the newest protocol.
     async fn v5(&self, path: &str) -> Websocket {
         let fields = [&HANDSHAKE[..], &[("Sec-WebSocket-Protocol", "v5.channel.k8s.io")]].concat();
         self.raw.websocket(&format!("{NAMESPACE}/pods/{path}"), &fields).await
     }
 
-    /// A session of an older protocol.
+    /// Opens a session with an older protocol.
     async fn v4(&self, path: &str) -> Websocket {
         let fields = [&HANDSHAKE[..], &[("Sec-WebSocket-Protocol", "v4.channel.k8s.io")]].concat();
         self.raw.websocket(&format!("{NAMESPACE}/pods/{path}"), &fields).await
     }
 
-    /// Says of the node that its kubelet speaks websockets.
+    /// Declares in the node's status that its kubelet supports websockets.
     async fn declares_websockets(&self) {
         let status = json!({"status": {"declaredFeatures": ["ExtendWebSocketsToKubelet"]}});
         self.raw.patch("/api/v1/nodes/n/status", MERGE, &status).await.expect(200);
@@ -137,7 +137,7 @@ async fn a_client_that_goes_ends_its_session() {
     assert_eq!((session.status, lab.kubelet.open_connections()), (101, 1));
     drop(session);
     lab.without_connections().await;
-    // So does one that sends more than a message may have.
+    // The session also ends if the client sends a message above the limit.
     let mut session = lab.v5(&exec(&["hang"], "stdin=true&stdout=true")).await;
     session.send(CLOSE_FRAME, &[3, 232]).await;
     lab.without_connections().await;
@@ -181,7 +181,7 @@ async fn older_websocket_protocols_go_to_every_kubelet() {
     assert_eq!(requests[0].target, "/attach/lab/p/main?input=1&output=1");
 }
 
-/// Sends the head of a request, and returns the head of the answer.
+/// Sends a request header, and returns the connection with the response header.
 async fn ask(lab: &Lab, head: &str) -> (TlsStream<TcpStream>, String) {
     let mut wire = lab.raw.connect().await;
     wire.write_all(format!("{head}\r\nhost: a\r\n\r\n").as_bytes()).await.unwrap();
@@ -209,7 +209,7 @@ async fn spdy_is_passed_as_it_is() {
         head.starts_with("HTTP/1.1 101 ") && head.contains("x-stream-protocol-version: v4.channel.k8s.io\r\n"),
         "{head}"
     );
-    // A ping of the client: the kubelet answers it.
+    // The kubelet answers a ping of the client.
     wire.write_all(&[0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 1]).await.unwrap();
     let mut pong = [0; 12];
     tokio::time::timeout(PATIENCE, wire.read_exact(&mut pong)).await.unwrap().unwrap();
@@ -251,7 +251,7 @@ async fn ports_are_forwarded_in_a_websocket_that_carries_spdy() {
     let path = format!("{NAMESPACE}/pods/p/portforward");
     let mut session = lab.raw.websocket(&path, &fields).await;
     assert_eq!((session.status, session.header("sec-websocket-protocol")), (101, "SPDY/3.1+portforward.k8s.io"));
-    // A message has any piece of a frame: a ping in two.
+    // Frames may be split over messages: this ping comes in two.
     session.send(BINARY_FRAME, &[0x80, 3, 0, 6, 0]).await;
     session.send(BINARY_FRAME, &[0, 0, 4, 0, 0, 0, 3]).await;
     let mut heard = Vec::new();
@@ -300,7 +300,7 @@ async fn connections_to_nodes_are_bounded_apart_from_others() {
     }
     let refused = lab.raw.get(format!("{NAMESPACE}/pods/p/log")).await;
     check(&refused, 429, "TooManyRequests", "too many requests to 127.0.0.1 are under way");
-    // Requests for other resources continue.
+    // Requests for other resources still work.
     lab.raw.get("/api/v1/nodes").await.expect(200);
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }

@@ -1,6 +1,6 @@
-//! Metrics of access: who asks, whether he may, and who decides that.
+//! Tests of the metrics of access: the user of a request, the decision, and the authorizer that made it.
 //!
-//! The names are the reference server's, so that its dashboards and alerts fit.
+//! The names are those of kube-apiserver, so its dashboards and alerts work.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use keelson_testkit::{Raw, TestServer};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// A number of the metrics.
+/// The value of a metric.
 async fn metric(admin: &Raw, name: &str) -> f64 {
     let text = admin.get("/metrics").await.expect(200).text();
     let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));

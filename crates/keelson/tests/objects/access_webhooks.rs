@@ -1,5 +1,5 @@
-//! Authentication and authorization webhooks: called in order, cached for a while, and trusted no further, also when they hang,
-//! lie, die or are gone.
+//! Tests of authentication and authorization webhooks: the order of calls, the cache of their responses, and failures.
+//! The webhooks hang, return wrong data, die or are missing.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -22,19 +22,19 @@ use super::certificates::{Authority, named};
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const OWN: &str = "https://kubernetes.default.svc.cluster.local";
-/// Longest time that something is waited for.
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The cache time of tests that do not wait for its end.
+/// The cache time in tests that do not wait for its end.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The webhook itself, where this program was started as that.
+/// Runs the webhook, if this program was started as its process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_process_that_decides() {
     hook_process(|mood, request| if mood == "hangs" { HookReply::Hangs } else { decision(&request.body["spec"]) })
         .await;
 }
 
-/// Allows what ann asks, denies what eve asks, and has no opinion about others.
+/// Allows requests of ann, denies those of eve, and has no opinion about others.
 fn decision(spec: &Value) -> HookReply {
     HookReply::Json(json!({ "status": match spec["user"].as_str().unwrap_or_default() {
         "ann" => json!({ "allowed": true, "reason": "it is ann" }),
@@ -44,19 +44,19 @@ fn decision(spec: &Value) -> HookReply {
     } }))
 }
 
-/// The requests to a hook since they were last read.
+/// The requests to a hook since the last read of this value.
 #[derive(Clone, Default)]
 struct Asked(Arc<Mutex<VecDeque<HookRequest>>>);
 
 impl Asked {
-    /// The server's own controllers ask when they like.
+    /// Records a request, except for those about the server's own controllers, which come at any time.
     fn note(&self, request: &HookRequest) {
         if !request.body["spec"]["user"].as_str().unwrap_or_default().starts_with("system:") {
             self.0.lock().unwrap().push_back(request.clone());
         }
     }
 
-    /// A hook that answers what it is asked, which is noted.
+    /// Starts a hook with these responses, and records its requests.
     async fn hook(&self, answer: impl Fn(&Value) -> HookReply + Send + Sync + 'static) -> HookServer {
         let asked = self.clone();
         HookServer::start(&["127.0.0.1"], move |request| {
@@ -71,7 +71,7 @@ impl Asked {
     }
 }
 
-/// A kubeconfig that leads to a webhook, which knows its caller by a token.
+/// A kubeconfig for a webhook that authenticates its caller by a token.
 pub(super) fn kubeconfig(directory: &Path, name: &str, url: &str, ca_bundle: &str) -> PathBuf {
     let file = directory.join(name);
     let text = json!({
@@ -84,7 +84,7 @@ pub(super) fn kubeconfig(directory: &Path, name: &str, url: &str, ca_bundle: &st
     file
 }
 
-/// A file of tokens: `t-NAME` for each of some users.
+/// A file with a token `t-NAME` for each of some users.
 fn tokens(directory: &Path) -> PathBuf {
     let file = directory.join("tokens.csv");
     let lines = ["ann", "bob", "eve", "liar"].map(|name| format!("t-{name},{name},u-{name}\n"));
@@ -105,7 +105,7 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Says of tokens what their names say.
+/// The response to a TokenReview. The name of the token selects it.
 fn identity(token: &str) -> HookReply {
     let known = json!({ "username": "web", "uid": "w", "groups": ["g"], "extra": { "example.org/a": ["b"] } });
     let status = match token {
@@ -152,14 +152,14 @@ async fn a_webhook_is_asked_whom_a_token_names_that_nobody_else_knows() {
     assert_eq!(sent[0].headers["authorization"], "Bearer secret");
     assert_eq!(sent[0].body["apiVersion"], "authentication.k8s.io/v1");
     assert_eq!(sent[0].body["spec"], json!({ "token": "known", "audiences": [OWN] }));
-    // It is remembered, for these audiences.
+    // The response is cached for these audiences.
     assert_eq!(asks(&server, "known", "/api").await.0, 200);
     assert_eq!(asks(&server, "known", "/api/v1/pods").await.0, 403);
     assert!(asked.all().is_empty());
     assert_eq!(review("mine", json!(["x", "y"])).await["audiences"], json!(["x"]));
     assert_eq!(review("known", json!(["y"])).await, json!({ "user": {}, "error": "invalid bearer token" }));
     assert_eq!(asked.all().len(), 2);
-    // It does not get tokens that others know.
+    // The webhook does not get tokens that other authenticators accept.
     assert_eq!(asks(&server, "t-bob", "/api").await.0, 200);
     assert!(asked.all().is_empty());
 
@@ -189,7 +189,7 @@ async fn a_webhook_is_asked_whom_a_token_names_that_nobody_else_knows() {
     assert_eq!(asks(&server, "t-bob", "/api").await.0, 200);
 }
 
-/// A configuration of a webhook with these lines, before RBAC.
+/// A configuration with a webhook before RBAC, with these additional lines.
 fn with_webhook(kubeconfig: &Path, lines: &str) -> String {
     format!(
         "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: Webhook\n  name: hook\n  webhook:\n    \
@@ -224,7 +224,7 @@ impl Decided {
         Self { server, admin, file, files }
     }
 
-    /// Puts another file in the place of the configuration.
+    /// Replaces the configuration file.
     fn replace(&self, text: &str) {
         let new = self.file.with_extension("new");
         fs::write(&new, text).unwrap();
@@ -235,7 +235,7 @@ impl Decided {
         self.replace(&with_webhook(&self.files.path().join("hook"), lines));
     }
 
-    /// Lets users list config maps.
+    /// Grants users the right to list ConfigMaps.
     async fn let_list_maps(&self, users: &[&str]) {
         for role in users {
             let rules = json!([{ "verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"] }]);
@@ -254,7 +254,7 @@ impl Decided {
         asks(&self.server, &format!("t-{user}"), path).await
     }
 
-    /// Waits until a metric is as large.
+    /// Waits until a metric has at least this value.
     async fn until_metric(&self, name: &str, least: f64) {
         until(async || {
             let text = self.admin.get("/metrics").await.expect(200).text();
@@ -311,11 +311,11 @@ async fn a_webhook_decides_before_others_and_is_told_what_is_selected() {
     assert_eq!(cluster.get("bob", list).await, (403, refused("bob", "nobody known")));
     let both = "webhook subject access review returned both allow and deny response";
     assert_eq!(cluster.get("liar", list).await, (403, refused("liar", both)));
-    // A denial holds against what roles allow, no opinion does not.
+    // A denial of the webhook overrides the roles; without an opinion the roles decide.
     let maps = "/api/v1/namespaces/a/configmaps";
     assert_eq!((cluster.get("eve", maps).await.0, cluster.get("bob", maps).await.0), (403, 200));
     asked.all();
-    // It is not called where its conditions are false.
+    // The webhook is not called if its match conditions are false.
     assert_eq!(cluster.get("eve", "/api/v1/namespaces/private/configmaps").await.0, 200);
     assert_eq!(cluster.get("ann", "/api/v1/namespaces/private/pods").await.0, 403);
     assert_eq!(cluster.get("ann", "/metrics").await.0, 403);
@@ -324,7 +324,7 @@ async fn a_webhook_decides_before_others_and_is_told_what_is_selected() {
         .until_metric(r#"apiserver_authorization_match_condition_exclusions_total{name="hook",type="Webhook"}"#, 3.0)
         .await;
 
-    // Reviews ask it too, and rules are not all there is.
+    // Access reviews call it too, and reviews of rules say that their list is incomplete.
     let review = json!({ "spec": { "user": "eve", "resourceAttributes": { "verb": "get", "resource": "nodes" } } });
     let status = cluster.admin.post(ACCESS, &review).await.expect(201).json()["status"].clone();
     assert_eq!(status, json!({ "allowed": false, "denied": true, "reason": "it is eve" }));
@@ -347,7 +347,7 @@ async fn a_webhook_that_can_not_be_asked_allows_nothing() {
     hook.be("hangs").await;
     let (status, why) = cluster.get("ann", pods).await;
     assert!(status == 403 && why.contains("context deadline exceeded"), "{status} {why}");
-    // Roles decide what it could not, and others wait for nothing.
+    // Roles decide about its failed requests, and other requests do not wait.
     assert_eq!(cluster.get("bob", api).await.0, 200);
     cluster.admin.get(pods).await.expect(200);
     for counted in ["evaluations_total", "duration_seconds_count", "evaluations_fail_open_total"] {
@@ -382,7 +382,7 @@ async fn a_configuration_that_changes_counts_and_a_wrong_one_does_not() {
     cluster.write("    timeout: 1h\n");
     cluster.until_metric(&reloads("failure"), 1.0).await;
     assert_eq!(cluster.get("ann", pods).await.0, 200);
-    // A webhook that was missing at the start cannot be added later.
+    // A reload of the file cannot add a webhook if there was none at the start.
     let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n";
     cluster.replace(&format!("{head}authorizers: [{{type: Node, name: n}}]\n"));
     cluster.until_metric(&reloads("failure"), 2.0).await;
@@ -433,8 +433,8 @@ async fn flags_name_one_webhook() {
     assert!(wrong.err().unwrap().ends_with("it has no current context"));
 }
 
-/// A server with a webhook at `/authn` that knows every token and one at `/authz` that permits everything, for clients with a
-/// certificate of an authority.
+/// A server with a webhook at `/authn` that accepts every token and one at `/authz` that permits everything. Clients
+/// need a certificate of this authority.
 async fn demanding(clients: &str) -> UpstreamServer {
     UpstreamServer::start(&["127.0.0.1"], clients, |request| async move {
         let knows = request.uri().path() == "/authn";
@@ -476,7 +476,7 @@ async fn certificates_keys_and_authorities_of_webhooks_are_read_again_when_their
         config.authorization = source;
     });
     let server = server.start().await;
-    // Each time about another token and another namespace, since answers are kept.
+    // Each request has a new token and a new namespace, since responses are cached.
     let codes = async |number: usize| {
         let path = format!("/api/v1/namespaces/n{number}/pods");
         let own = asks(&server, &format!("token-{number}"), "/apis/authentication.k8s.io").await.0;
@@ -495,7 +495,7 @@ async fn certificates_keys_and_authorities_of_webhooks_are_read_again_when_their
     };
     let (refused, taken) = ((401, 403), (200, 200));
     assert_eq!(codes(0).await, refused, "nobody lets this server in");
-    // The certificate comes before its key.
+    // The certificate file is replaced before its key.
     write("client.crt", known.certificate.as_bytes());
     write("client.key", known.key.as_bytes());
     let next = becomes(1, taken).await;

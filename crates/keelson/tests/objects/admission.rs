@@ -1,6 +1,7 @@
-//! Admission by webhooks and policies, over the wire: who is asked of which write, in which order, and what becomes of the answers.
+//! Tests of admission by webhooks and policies: the writes for which each is called, their order, and the effect of
+//! their responses.
 //!
-//! Texts and codes are those that were recorded from the reference server.
+//! Texts and codes are recorded from kube-apiserver.
 
 mod acts;
 mod answers;
@@ -31,12 +32,12 @@ pub(crate) struct Hooked {
     pub(crate) raw: Raw,
     pub(crate) hook: HookServer,
     calls: Arc<Mutex<Vec<(String, Value)>>>,
-    /// Ends with the test.
+    /// Stops when dropped.
     _server: TestServer,
 }
 
 impl Hooked {
-    /// A server with the namespace `hooked`, and a webhook that answers by its path.
+    /// Starts a server with the namespace `hooked`, and a webhook whose response depends on its path.
     pub(crate) async fn open(answer: fn(&HookRequest) -> HookReply) -> Self {
         let calls: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
         let noted = calls.clone();
@@ -53,8 +54,8 @@ impl Hooked {
         Self { raw, hook, calls, _server: server }
     }
 
-    /// The requests to the webhook since they were last read: the path without the query, and the request of the review. Writes of
-    /// the server's own controllers are left out.
+    /// The requests to the webhook since the last call: the path without the query, and the request of the review.
+    /// Writes of the server's own controllers are omitted.
     pub(crate) fn asked(&self) -> Vec<(String, Value)> {
         let calls = std::mem::take(&mut *self.calls.lock().unwrap());
         let is_ours = |request: &Value| !request["userInfo"]["username"].as_str().unwrap().starts_with("system:");
@@ -62,12 +63,12 @@ impl Hooked {
         calls.map(|(path, request)| (path.split('?').next().unwrap().to_owned(), request)).collect()
     }
 
-    /// The paths alone.
+    /// The paths of these requests.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.asked().into_iter().map(|(path, _)| path).collect()
     }
 
-    /// A webhook of this name, which is asked at the path of its name about config maps in the namespace.
+    /// A webhook with this name for ConfigMaps in the namespace. It is called at a path with its name.
     pub(crate) fn webhook(&self, name: &str, with: Value) -> Value {
         let mut webhook = json!({
             "name": format!("{name}.example.org"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
@@ -82,19 +83,19 @@ impl Hooked {
         webhook
     }
 
-    /// Configures webhooks of a kind (`mutating`, `validating`); they count when this returns.
+    /// Configures webhooks of a kind (`mutating`, `validating`), and waits until they take effect.
     pub(crate) async fn configure(&self, kind: &str, name: &str, webhooks: Vec<Value>) {
         let configuration = json!({ "metadata": { "name": name }, "webhooks": webhooks });
         self.raw.post(format!("{GROUP}/{kind}webhookconfigurations"), &configuration).await.expect(201);
     }
 
-    /// Takes a configuration away.
+    /// Deletes a configuration.
     pub(crate) async fn forget(&self, kind: &str, name: &str) {
         self.raw.delete(format!("{GROUP}/{kind}webhookconfigurations/{name}")).await.expect(200);
     }
 }
 
-/// A review that is answered so.
+/// A review with this response.
 pub(crate) fn review(request: &HookRequest, response: Value) -> HookReply {
     let mut response = response;
     if response["uid"].is_null() {
@@ -109,19 +110,19 @@ pub(crate) fn allowed(request: &HookRequest) -> HookReply {
     review(request, json!({ "allowed": true }))
 }
 
-/// A review that is answered with a patch.
+/// A review whose response is a patch.
 pub(crate) fn patched(request: &HookRequest, patch: &Value) -> HookReply {
     use base64::Engine as _;
     let patch = base64::engine::general_purpose::STANDARD.encode(patch.to_string());
     review(request, json!({ "allowed": true, "patchType": "JSONPatch", "patch": patch }))
 }
 
-/// The warnings of an answer, one after another.
+/// The warnings of a response, in order.
 pub(crate) fn warnings(answer: &Answer) -> Vec<String> {
     answer.headers.get_all("warning").iter().map(|value| value.to_str().unwrap().to_owned()).collect()
 }
 
-/// Makes a definition of custom resources, and waits until they are served.
+/// Creates a definition of custom resources, and waits until they are served.
 pub(crate) async fn define(raw: &Raw, definition: &Value) {
     raw.post(DEFINITIONS, definition).await.expect(201);
     let name = definition["metadata"]["name"].as_str().unwrap();
@@ -138,7 +139,7 @@ pub(crate) async fn define(raw: &Raw, definition: &Value) {
     tokio::time::timeout(Duration::from_secs(120), established).await.expect("it is established");
 }
 
-/// A config map.
+/// A ConfigMap with this name.
 pub(crate) fn map(name: &str) -> Value {
     json!({ "metadata": { "name": name }, "data": { "a": "b" } })
 }

@@ -1,5 +1,5 @@
-//! A table of the writes that each admission plugin handles, by verb and subresource, compared with the metric that counts the calls of
-//! each plugin. The entries are upstream's.
+//! A table of the writes that each admission plugin handles, by verb and subresource. The test compares it with the
+//! metric that counts the calls of each plugin. The entries are upstream's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ const METRIC: &str = "apiserver_admission_controller_admission_duration_seconds_
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
-/// Plugins that handle every write of an object in a namespace, or every one that may have owners.
+/// Plugins that handle every write of a namespaced object, or every write of an object that may have owners.
 const EVERYWHERE: [&str; 2] = ["NamespaceExists", "OwnerReferencesPermissionEnforcement"];
 
-/// Plugins that are off unless they are named.
+/// Plugins that are off by default.
 const OPTIONAL: [&str; 8] = [
     "AlwaysPullImages",
     "DenyServiceExternalIPs",
@@ -31,7 +31,7 @@ const OPTIONAL: [&str; 8] = [
     "PodTolerationRestriction",
 ];
 
-/// A write: what it is, how it is made, and the plugins that handle it beside those [`EVERYWHERE`].
+/// A write: its description, its request, and the plugins that handle it in addition to [`EVERYWHERE`].
 struct Row {
     what: &'static str,
     method: Method,
@@ -203,7 +203,7 @@ fn of_certificates(request: &Value) -> Vec<Row> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_plugin_handles_the_verbs_and_subresources_of_its_namesake() {
     let plugins = AdmissionPlugins::new(OPTIONAL.map(str::to_owned).to_vec(), Vec::new()).unwrap();
-    // Without controllers nothing but the test writes.
+    // Without controllers only the test writes.
     let server = TestServer::builder()
         .configure(|config| {
             config.admission = plugins;

@@ -1,5 +1,5 @@
-//! Server-side apply and patches of built-in kinds: items that are there twice, whole numbers that are written as floats, and owners
-//! that make an object too large.
+//! Tests of server-side apply and patches of built-in kinds: duplicate list items, whole numbers written as floats, and
+//! objects that become too large with their managedFields.
 
 use http::Method;
 use keelson_testkit::{Raw, TestServer};
@@ -26,7 +26,7 @@ fn deployment(env: &Value) -> Value {
     })
 }
 
-/// The fields of one variable that a manager owns; null for none.
+/// The fields of a variable that a manager owns; null if there are none.
 fn variable<'a>(object: &'a Value, manager: &str, name: &str) -> &'a Value {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let Some(entry) = entries.iter().find(|entry| entry["manager"] == manager) else { return &Value::Null };
@@ -99,7 +99,7 @@ async fn a_whole_number_is_one_however_it_is_written() {
             "{text}"
         );
         patch(&raw, &one, STRATEGIC, r#"{"spec":{"replicas":1}}"#, 200).await;
-        // These are decoded by their type.
+        // These values are decoded by the type of the field.
         patch(&raw, &one, MERGE, &format!(r#"{{"spec":{{"replicas":{text}}}}}"#), 422).await;
         let replace = format!(r#"[{{"op":"replace","path":"/spec/replicas","value":{text}}}]"#);
         patch(&raw, &one, JSON_PATCH, &replace, 422).await;
@@ -120,7 +120,7 @@ async fn a_whole_number_is_one_however_it_is_written() {
     }
 }
 
-/// A config map of 860 kB, whose owner makes it larger than the store takes.
+/// A ConfigMap of 860 kB. Its managedFields make it larger than the store allows.
 fn large(name: &str) -> Value {
     let data: Map<String, Value> = (0..9_999).map(|at| (format!("key-{at:060}"), json!("0123456789abcdef"))).collect();
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
@@ -135,14 +135,14 @@ async fn an_object_that_is_too_large_with_its_owners_is_stored_without_them() {
     assert_eq!(made["metadata"]["managedFields"], Value::Null);
     let read = raw.get(&*one).await.expect(200).json();
     assert_eq!((&read["metadata"], read["data"].as_object().unwrap().len()), (&made["metadata"], 9_999));
-    // Without owners a patch adds none, and an apply would add one for all fields.
+    // An object without managedFields gets none from a patch, but an apply would add an entry for all fields.
     let labelled = json!({"metadata": {"labels": {"a": "b"}}});
     let patched = raw.patch(&*one, MERGE, &labelled).await.expect(200).json();
     assert_eq!(patched["metadata"]["managedFields"], Value::Null);
     let applied = raw.patch(format!("{one}?fieldManager=m"), APPLY, &large("large")).await.expect(413).json();
     assert!(applied["message"].as_str().unwrap().contains("--max-object-bytes"), "{applied}");
 
-    // One that grows until it has no room for them.
+    // An object that grows until its managedFields no longer fit.
     let mut small = large("grows");
     let data = small["data"].as_object_mut().unwrap();
     let removed: Vec<_> = data.keys().take(300).cloned().collect();

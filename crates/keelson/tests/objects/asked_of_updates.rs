@@ -1,6 +1,7 @@
-//! Pods that no rule would admit any more: what admission asks of creates alone, and of which updates it asks it too.
+//! Tests of existing pods that admission would no longer admit: some plugins check only creates, others also some
+//! updates.
 //!
-//! Which writes a plugin handles is upstream's: by verb, subresource and what changes.
+//! Upstream determines the writes that a plugin handles: by verb, subresource and changed fields.
 
 use std::time::Duration;
 
@@ -14,10 +15,10 @@ const QUOTAS: &str = "/api/v1/namespaces/lab/resourcequotas";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-/// Longest time that something is waited for.
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server with all plugins, also those that are off, and the namespace `lab` in which everything is allowed.
+/// Starts a server with all plugins, including optional ones, and the namespace `lab`, which allows everything.
 async fn lab() -> (TestServer, Raw) {
     let controllers = Switches::parse(["resourcequota-controller", "namespace-controller", "serviceaccount"]).unwrap();
     let server = TestServer::builder()
@@ -34,7 +35,7 @@ async fn lab() -> (TestServer, Raw) {
     (server, raw)
 }
 
-/// A pod that breaks every rule of [`forbid`].
+/// A pod that violates every rule of [`forbid`].
 fn pod(name: &str) -> Value {
     json!({
         "metadata": { "name": name, "finalizers": ["example.com/hold"] },
@@ -51,7 +52,7 @@ fn pod(name: &str) -> Value {
     })
 }
 
-/// Makes the classes and the account that [`pod`] names.
+/// Creates the classes and the account that [`pod`] uses.
 async fn allow(raw: &Raw) {
     let priority = json!({ "metadata": { "name": "gone" }, "value": 7 });
     raw.post("/apis/scheduling.k8s.io/v1/priorityclasses", &priority).await.expect(201);
@@ -60,7 +61,7 @@ async fn allow(raw: &Raw) {
     raw.post(format!("{NAMESPACE}/serviceaccounts"), &json!({ "metadata": { "name": "gone" } })).await.expect(201);
 }
 
-/// Creates rules each of which refuses such a pod from now on.
+/// Creates rules that each reject such a pod from now on.
 async fn forbid(raw: &Raw) {
     raw.delete("/apis/scheduling.k8s.io/v1/priorityclasses/gone").await.expect(200);
     raw.delete("/apis/node.k8s.io/v1/runtimeclasses/gone").await.expect(200);
@@ -133,7 +134,7 @@ async fn what_is_asked_of_creates_is_not_asked_of_updates() {
     let eviction = json!({ "metadata": { "name": "evicted" }, "deleteOptions": { "gracePeriodSeconds": 0 } });
     raw.post(format!("{PODS}/evicted/eviction"), &eviction).await.expect(201);
 
-    // While it is being deleted it can be changed too, and let go.
+    // A pod that is being deleted can also be changed, and its finalizer removed.
     raw.delete(&path).await.expect(200);
     raw.patch(&path, MERGE, &json!({ "metadata": { "labels": { "g": "h" } } })).await.expect(200);
     for name in ["p", "evicted"] {
@@ -143,7 +144,7 @@ async fn what_is_asked_of_creates_is_not_asked_of_updates() {
     }
 }
 
-/// Upstream's plugins handle some updates too.
+/// Upstream's plugins also handle updates that add a checked field.
 #[tokio::test]
 async fn updates_that_bring_what_a_rule_is_about_are_held_against_it() {
     let (_server, raw) = lab().await;
@@ -160,7 +161,7 @@ async fn updates_that_bring_what_a_rule_is_about_are_held_against_it() {
     check("", image.clone(), "violates PodSecurity \"restricted:latest\"").await;
     let ephemeral = json!({ "spec": { "ephemeralContainers": [{ "name": "e", "image": "i" }] } });
     check("/ephemeralcontainers", ephemeral, "violates PodSecurity \"restricted:latest\"").await;
-    // A deadline brings a pod into other quotas, so they are asked.
+    // A deadline changes the quotas that count the pod, so these check the update.
     let deadline = json!({ "spec": { "activeDeadlineSeconds": 60 } });
     check("", deadline, "failed quota: q: must specify requests.memory for: c").await;
     let plain = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": null } } });
@@ -173,7 +174,7 @@ async fn updates_that_bring_what_a_rule_is_about_are_held_against_it() {
     raw.patch(&path, STRATEGIC, &image).await.expect(200);
 }
 
-/// A full or uncounted quota does not refuse a change of an existing object.
+/// A quota that is full or not counted yet does not reject a change of an existing object.
 #[tokio::test]
 async fn a_pod_beyond_its_quota_can_be_changed() {
     let (_server, raw) = lab().await;

@@ -1,6 +1,7 @@
-//! All authenticators of one server: each has its own tokens, and the webhook is called last, for tokens that no other knows.
+//! Tests of all authenticators in one server: each has its own tokens, and the webhook is called last, for tokens that
+//! no other accepts.
 //!
-//! Files of their own test each of them alone.
+//! Other files test each authenticator alone.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,16 +18,16 @@ use super::issuers::{Signer, key_set, now};
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCOUNT: &str = "/api/v1/namespaces/default/serviceaccounts/robot";
 const BOOTSTRAP: &str = "abc123.0123456789abcdef";
-/// Longest time that something is waited for.
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that believes a file, bootstrap tokens, its own accounts, an issuer and a webhook.
+/// A server with a token file, bootstrap tokens, service accounts, a JWT issuer and a webhook.
 struct Believing {
     server: TestServer,
     issuer: HookServer,
     signer: Signer,
     asked: Arc<Mutex<Vec<String>>>,
-    /// True if the webhook knows every token.
+    /// True if the webhook accepts every token.
     knows: Arc<AtomicBool>,
     _hook: HookServer,
     _files: TempDir,
@@ -95,7 +96,7 @@ impl Believing {
         )
     }
 
-    /// The user of a token, or the error.
+    /// The user of a token according to a review, or the error.
     async fn review(&self, token: &str) -> String {
         let review = json!({ "spec": { "token": token } });
         let status = self.server.raw().post(REVIEWS, &review).await.expect(201).json()["status"].clone();
@@ -103,13 +104,13 @@ impl Believing {
         told.as_str().unwrap().to_owned()
     }
 
-    /// The requests to the webhook since they were last read.
+    /// The requests to the webhook since the last call.
     fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().drain(..).collect()
     }
 }
 
-/// A token of an account there.
+/// A token of a service account of that server.
 async fn account_token(server: &TestServer) -> String {
     let raw = server.raw();
     let account = json!({ "metadata": { "name": "robot" } });
@@ -139,8 +140,8 @@ async fn each_token_is_known_by_its_own_and_the_webhook_is_asked_for_the_last_al
         assert_eq!(cluster.review(token).await, name);
         assert_eq!(cluster.asked(), [""; 0], "{name} is known without the webhook");
     }
-    // The next authenticator may know a token that the one with its issuer refuses: of another cluster with the same issuer, of a
-    // deleted account, or of another key.
+    // The authenticator of a token's issuer may reject the token: it may come from another cluster with the same
+    // issuer, belong to a deleted account, or have another key. The next authenticator may still accept it.
     let other = TestServer::start().await;
     let (elsewhere, forged) = (account_token(&other).await, cluster.jane(&Signer::ec("f")));
     cluster.server.raw().delete(ACCOUNT).await.expect(200);
@@ -148,7 +149,7 @@ async fn each_token_is_known_by_its_own_and_the_webhook_is_asked_for_the_last_al
         assert_eq!(cluster.review(token).await, "hooked", "{token}");
         assert_eq!(cluster.asked(), [token], "{token}");
     }
-    // If none knows it, each has its reason.
+    // If no authenticator accepts the token, the error has the reason of each.
     cluster.knows.store(false, Ordering::SeqCst);
     let told = cluster.review(&elsewhere).await;
     assert_eq!(told, "[invalid bearer token, invalid signature, no keys found, it is nobody's]");

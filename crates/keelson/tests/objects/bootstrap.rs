@@ -1,6 +1,6 @@
-//! The objects that a new server creates by itself.
+//! Tests of the objects that a new server creates.
 //!
-//! They are repaired at its next start, and newer objects replace them.
+//! Each start repairs them, and updates older ones.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 const MERGE: &str = "application/merge-patch+json";
-/// The timeout for work of the server itself.
+/// The timeout for background work of the server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until what is at the path is as expected, or gone.
+/// Waits until the object at the path is as expected, or is gone.
 async fn until(raw: &Raw, path: &str, expected: impl Fn(Option<Value>) -> bool) {
     let wait = async {
         loop {
@@ -97,7 +97,7 @@ async fn roles_that_are_made_of_others_follow_them() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let admin = format!("{RBAC}/clusterroles/admin");
-    // Through edit and view, which are made of others themselves.
+    // The rules come through edit and view, which are aggregated themselves.
     until(&raw, &admin, |role| {
         role.is_some_and(|role| allows(&role, "watch", "pods") && allows(&role, "create", "roles"))
     })
@@ -193,7 +193,7 @@ async fn controllers_that_are_switched_off_leave_their_work_to_others() {
     let raw = server.raw();
     raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).await.expect(201);
     raw.delete("/api/v1/namespaces/team").await.expect(200);
-    // Running controllers have come this far; others would have done nothing by then.
+    // Controllers that run have removed the namespace by then.
     until(&raw, "/api/v1/namespaces/team", |namespace| namespace.is_none()).await;
     assert!(names(&raw, "/api/v1/serviceaccounts").await.is_empty());
     assert!(names(&raw, "/api/v1/namespaces/default/configmaps").await.is_empty());
@@ -280,7 +280,7 @@ async fn claims_and_ingresses_without_a_class_get_the_one_that_is_the_default() 
     assert_eq!(made["spec"]["ingressClassName"], "edge");
 }
 
-/// A cleaner of unused tokens must know since when their use is recorded.
+/// A controller that removes unused tokens must know since when their use is recorded.
 #[tokio::test]
 async fn it_is_told_since_when_the_use_of_legacy_tokens_is_noted() {
     const TRACKING: &str =

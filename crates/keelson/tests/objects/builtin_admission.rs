@@ -1,7 +1,7 @@
-//! The plugins of admission that are built in, over the wire: what they give to objects, and what they refuse, in the words of
-//! the reference server.
+//! Tests of built-in admission plugins: the values that they add to objects, and their rejections with kube-apiserver's
+//! texts.
 //!
-//! Pod security and quotas have files of their own.
+//! Other files test pod security and quotas.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn refused(raw: &Raw, path: &str, object: &Value, expected: &str) {
     assert_eq!(message(&raw.post(path, object).await.expect(403)), expected);
 }
 
-/// The spec of a pod as it would be made.
+/// The spec of a pod after a dry run of its create.
 async fn rehearsed(raw: &Raw, pod: &Value) -> Value {
     raw.post(format!("{PODS}?dryRun=All"), pod).await.expect(201).json()["spec"].clone()
 }
@@ -98,7 +98,7 @@ async fn pods_run_as_a_service_account() {
         .start()
         .await;
     let raw = server.raw();
-    // The creator of a namespace need not wait for its account.
+    // The creator of a namespace need not wait for its service account.
     raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "lab" } })).await.expect(201);
     let pods = "/api/v1/namespaces/lab/pods";
     let spec = raw.post(pods, &pod("a", json!({}))).await.expect(201).json()["spec"].clone();

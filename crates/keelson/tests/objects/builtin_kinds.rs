@@ -1,7 +1,7 @@
-//! Rules of built-in kinds that concern several fields or several writes. Among them are defaults of a status, fields that mirror each
-//! other, quantities below a thousandth, and rules that hold under a condition.
+//! Tests of rules of built-in kinds that concern several fields or several writes. Among them are defaults of a status,
+//! fields that mirror each other, quantities below a thousandth, and conditional rules.
 //!
-//! The answers are those of kube-apiserver.
+//! The responses are those of kube-apiserver.
 
 use keelson_server::AdmissionPlugins;
 use keelson_testkit::{Raw, TestServer};
@@ -80,7 +80,7 @@ async fn addresses_and_ranges_of_pods_stand_in_both_fields() {
         let spec = raw.post(nodes, &node).await.expect(201).json()["spec"].clone();
         assert_eq!((&spec["podCIDR"], &spec["podCIDRs"]), (&json!("10.1.0.0/24"), &json!(["10.1.0.0/24"])));
     }
-    // The range is set once, whichever field says so.
+    // The range is set once, through either field.
     raw.post(nodes, &json!({"metadata": {"name": "c"}})).await.expect(201);
     let spec = patch(&raw, "/api/v1/nodes/c", json!({"spec": {"podCIDR": "10.1.1.0/24"}})).await["spec"].clone();
     assert_eq!(spec["podCIDRs"], json!(["10.1.1.0/24"]));
@@ -124,13 +124,13 @@ async fn an_elastic_indexed_job_may_count_fewer_successes() {
             told["message"].as_str().is_some_and(|text| text.contains("cannot decrease the succeeded counter"))
         );
     }
-    // A job that keeps its completions counts successes once.
+    // A job with fixed completions counts successes once.
     raw.post(jobs, &job("fixed", "Indexed")).await.expect(201);
     let url = format!("{jobs}/fixed");
     patch(&raw, &url, json!({"spec": {"parallelism": 1}})).await;
     patch(&raw, &format!("{url}/status"), started).await;
     raw.patch(format!("{url}/status"), MERGE, &json!({"status": {"succeeded": 0}})).await.expect(422);
-    // Rules about what does not change are not asked again: a finished job with pods that are yet to be counted.
+    // A finished job may not have uncounted pods.
     let uncounted = json!({"uncountedTerminatedPods": {"succeeded": ["u"]}});
     let mut ended = json!({"status": {"active": 0, "succeeded": 3, "completionTime": time, "conditions": [
         {"type": "SuccessCriteriaMet", "status": "True"}, {"type": "Complete", "status": "True"}]}});
@@ -152,7 +152,7 @@ async fn a_new_node_has_no_taint_where_the_plugin_is_off() {
     assert_eq!(made["spec"]["taints"], json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]));
 }
 
-/// Fields that belong to the type that a service had go with it, also where the type is all that a patch names.
+/// Fields that depend on a service's old type are removed with it, even if a patch changes only the type.
 #[tokio::test]
 async fn a_service_loses_with_its_type_what_belongs_to_that() {
     let server = TestServer::start().await;
@@ -191,7 +191,7 @@ async fn a_service_loses_with_its_type_what_belongs_to_that() {
     for field in gone {
         assert_eq!(spec[field], Value::Null, "PUT: {field} of {spec}");
     }
-    // A load balancer that needs no node ports gives up the one that is left out.
+    // A load balancer without allocated node ports releases the node port that an update omits.
     let made = raw.post(
         services.as_str(),
         &json!({"metadata": {"name": "ports"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}),

@@ -1,6 +1,7 @@
-//! Client certificates: the resulting users, invalid ones, and certificate files that change while a server runs.
+//! Tests of client certificates: their users, invalid ones, and certificate files that change while a server runs.
 //!
-//! Upstream's responses were recorded. An invalid certificate is a wrong credential there, and a valid token beside it counts.
+//! Upstream's responses are recorded. There an invalid certificate is an invalid credential, and a valid token in the
+//! same request counts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,17 +17,17 @@ use tempfile::TempDir;
 
 const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const TOLD: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-/// The time in which a changed file is read.
+/// The longest time until a changed file is read.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CLIENT: ExtendedKeyUsagePurpose = ExtendedKeyUsagePurpose::ClientAuth;
 
-/// An authority, which says what it is asked to.
+/// An authority that signs any certificate.
 pub(super) struct Authority {
     pub(super) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate with those that lead to its authority, and its key.
+/// A certificate with its chain, and its key.
 #[derive(Clone)]
 pub(super) struct Pair {
     pub(super) certificate: String,
@@ -62,7 +63,7 @@ impl Authority {
         Pair { certificate, key: key.serialize_pem() }
     }
 
-    /// A certificate for the server on the loopback.
+    /// A serving certificate for the loopback address.
     fn server(&self) -> Pair {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -71,7 +72,7 @@ impl Authority {
     }
 }
 
-/// A server of which these tests change the files.
+/// A server whose files the tests change.
 struct Lab {
     server: TestServer,
     files: TempDir,
@@ -94,7 +95,7 @@ impl Lab {
         self.files.path().join(name)
     }
 
-    /// A client with a certificate.
+    /// A client with this certificate.
     async fn client(&self, pair: &Pair) -> Raw {
         let mut pki = self.server.running().pki().clone();
         pki.admin.certificate_pem.clone_from(&pair.certificate);
@@ -105,14 +106,14 @@ impl Lab {
     }
 }
 
-/// The code of an answer, and who the client is.
+/// The code of a response, and the client's user.
 async fn whoami(client: &Raw, headers: &[(&str, &str)]) -> (u16, Value) {
     let call = client.post(WHOAMI, &json!({}));
     let answer = headers.iter().fold(call, |call, (name, value)| call.header(name, *value)).await;
     (answer.status, answer.json()["status"]["userInfo"].clone())
 }
 
-/// Asks until an answer is as expected.
+/// Repeats a request until it has the expected status.
 async fn until(client: &Raw, headers: &[(&str, &str)], status: u16) {
     let begun = Instant::now();
     while whoami(client, headers).await.0 != status {
@@ -125,7 +126,7 @@ fn user(name: &str, groups: &[&str]) -> Value {
     json!({"username": name, "groups": groups})
 }
 
-/// Without what only the certificate says of itself.
+/// Removes the fields of the user that come from the certificate itself.
 fn known((status, mut user): (u16, Value)) -> (u16, Value) {
     let extra = user.as_object_mut().and_then(|user| user.remove("extra")).unwrap_or_default();
     let id = extra["authentication.kubernetes.io/credential-id"][0].as_str().unwrap_or_default();
@@ -152,7 +153,7 @@ async fn a_certificate_says_who_a_client_is_whatever_its_token() {
     let mut for_anything = named("jane", "");
     for_anything.extended_key_usages.clear();
     assert_eq!(whoami(&of(&for_anything).await, &[]).await.0, 201);
-    // A user of such a name or group is not authenticated, and cannot review itself.
+    // A certificate with such a name or group is not authenticated, and its client cannot review itself.
     for nobody in [named("system:anonymous", ""), named("jane", "system:unauthenticated")] {
         assert_eq!(whoami(&of(&nobody).await, &[]).await.0, 403);
     }
@@ -169,7 +170,7 @@ async fn a_certificate_that_proves_nothing_is_refused_and_a_right_token_beside_i
     };
     let key = KeyPair::generate().unwrap();
     let by_itself = named("jane", "system:masters").self_signed(&key).unwrap().pem();
-    // A user who signs for another with the key of his own certificate.
+    // A user who signs a certificate for another user with the key of his own.
     let (mallory, root) = (KeyPair::generate().unwrap(), named("root", "system:masters"));
     let signer = named("mallory", "");
     let own = signer.signed_by(&mallory, &authority.issuer).unwrap().pem();
@@ -222,7 +223,7 @@ async fn who_is_no_front_proxy_says_for_nobody_that_he_asks() {
     }] {
         assert_eq!(whoami(&lab.client(&stranger).await, &claim).await.0, 401);
     }
-    // Another authenticated client keeps its identity, whatever its headers say.
+    // Any other authenticated client keeps its identity, whatever its headers are.
     let client = lab.client(&clients.sign(&named("front-proxy", ""))).await;
     assert_eq!(known(whoami(&client, &claim).await), (201, user("front-proxy", &["system:authenticated"])));
     let anonymous = lab.server.anonymous();
@@ -255,7 +256,7 @@ async fn authorities_that_change_count_at_once_for_connections_that_are_open() {
     until(&proxy, &claim, 201).await;
     let (_, told) = whoami(&proxy, &claim).await;
     assert_eq!(told["username"], "ann");
-    // Aggregated servers are notified.
+    // Aggregated servers get the change.
     let begun = Instant::now();
     let bundle = new.pem.lines().nth(1).unwrap();
     while !lab.server.raw().get(TOLD).await.json()["data"]["client-ca-file"].as_str().unwrap().contains(bundle) {

@@ -1,6 +1,7 @@
-//! Certificates of clients as others have made them: what kube-apiserver accepts is accepted, and what it refuses is answered with 401.
+//! Tests of client certificates that other programs made. The server accepts those that kube-apiserver accepts, and
+//! answers others with 401.
 //!
-//! The files in `client_certificates` were made by openssl 3.0. All but the expired one hold for a hundred years.
+//! openssl 3.0 made the files in `client_certificates`. All but the expired one are valid for a hundred years.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/objects/client_certificates").join(format!("{name}.pem"))
 }
 
-/// A server that accepts clients of the authority of these certificates.
+/// Starts a server that trusts the authority of these certificates.
 async fn server() -> TestServer {
     TestServer::builder().configure(|config| config.pki.client_ca = Some(file("ca"))).start().await
 }

@@ -1,8 +1,9 @@
-//! A kube-controller-manager with `--use-service-account-credentials`: it requests a token of each controller's account, and the
-//! controllers make their calls with only the roles of a new server. Shared informers use the program's own identity.
+//! Tests with a simulated kube-controller-manager with `--use-service-account-credentials`. It requests a token for
+//! each controller's account. The controllers' calls have only the roles of a new server. Shared informers use the
+//! program's own identity.
 //!
-//! The calls are taken from the work of the controllers, not from the roles, so that a missing rule shows. A process of that
-//! program is not available here.
+//! The list of calls comes from the work of the controllers, not from the roles, so the tests find a missing rule. The
+//! program itself is not available here.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -17,7 +18,7 @@ use crate::signed_clients::signed_client;
 
 const ACCOUNTS: &str = "/api/v1/namespaces/kube-system/serviceaccounts";
 const NAMED: &str = "nobody-has-this-name";
-/// The resources without namespaces.
+/// The cluster-scoped resources.
 const CLUSTER_WIDE: [&str; 15] = [
     "certificatesigningrequests",
     "clusterrolebindings",
@@ -244,11 +245,11 @@ const WORK: [(&str, &str); 41] = [
     ),
 ];
 
-/// Calls of none of them.
+/// Calls that no controller may make.
 const NOBODYS: &str = "create rbac.authorization.k8s.io/v1 clusterrolebindings,rolebindings
     create v1 serviceaccounts/token,pods/exec,namespaces";
 
-/// Calls that one of them does not make, though another may.
+/// Calls that the named controller may not make, though another may.
 const ANOTHERS: [(&str, &str); 16] = [
     ("attachdetach-controller", "delete v1 persistentvolumes,nodes\nlist v1 secrets"),
     ("bootstrap-signer", "list v1 default:secrets\nupdate v1 kube-system:configmaps\ndelete v1 kube-system:secrets"),
@@ -268,13 +269,13 @@ const ANOTHERS: [(&str, &str); 16] = [
     ("ttl-controller", "delete v1 nodes\nlist v1 pods"),
 ];
 
-/// A call, as a controller makes it.
+/// A call of a controller.
 struct Call {
     verb: &'static str,
     path: String,
 }
 
-/// The calls of some lines.
+/// Parses the calls of some lines.
 fn calls(lines: &'static str) -> Vec<Call> {
     let mut calls = Vec::new();
     for line in lines.lines().map(str::trim) {
@@ -316,7 +317,7 @@ fn path(verb: &str, version: &str, resource: &str) -> String {
 }
 
 impl Call {
-    /// The code and the answer.
+    /// Sends the call. Returns the code and the body.
     async fn made_by(&self, raw: &Raw, token: &str) -> (u16, Value) {
         let name = json!({"metadata": {"name": NAMED}});
         let dry = format!("{}?dryRun=All", self.path);
@@ -335,7 +336,7 @@ impl Call {
         (answer.status, body)
     }
 
-    /// Why an answer is not one to somebody who may do this.
+    /// The reason why a response is not that of a permitted call.
     fn fault(&self, status: u16, answer: &Value) -> Option<String> {
         let is_done = (200..=202).contains(&status);
         let is_of_object = match self.verb {
@@ -362,7 +363,7 @@ async fn bound(admin: &Raw) -> BTreeSet<String> {
     accounts
 }
 
-/// A token of an account, as kube-controller-manager gets it: the account is made where it is not there.
+/// A token of an account, as kube-controller-manager gets it. Creates the account if it is missing.
 async fn token(manager: &Raw, account: &str) -> String {
     if manager.get(format!("{ACCOUNTS}/{account}")).await.status == 404 {
         let made = manager.post(ACCOUNTS, &json!({"metadata": {"name": account, "namespace": "kube-system"}}));
@@ -385,7 +386,7 @@ async fn the_accounts_of_controllers_can_do_their_work_by_the_roles_alone_that_a
     let known: BTreeSet<String> = WORK.iter().map(|(account, _)| (*account).to_owned()).collect();
     assert_eq!(bound(&server.raw()).await, known, "each account has its work here");
 
-    // What the program does itself: it takes its lease, follows what there is, and asks about others.
+    // The calls of the program itself: it takes its lease, runs informers, and creates reviews.
     let own = "get,create,update coordination.k8s.io/v1 kube-system:leases
         list,watch v1 pods,nodes,secrets,configmaps,serviceaccounts
         list,watch apps/v1 deployments,replicasets

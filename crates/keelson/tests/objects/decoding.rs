@@ -1,6 +1,6 @@
-//! Bodies and patches over the wire: read, refused in upstream's words, or bounded in what they cost.
+//! Tests of request bodies and patches: decoding, errors with upstream's texts, and limits of their cost.
 //!
-//! Every encoding is here; the parsers by themselves are fuzzed.
+//! Every encoding is tested here; fuzzing tests the parsers alone.
 
 use std::fmt::Write as _;
 
@@ -29,13 +29,13 @@ fn deployment(name: &str) -> Value {
             "spec": {"containers": [{"name": "c", "image": "nginx"}]}}}})
 }
 
-/// The refusal of a patch.
+/// The error of a rejected patch.
 async fn refused(raw: &Raw, path: &str, form: &str, patch: &Value, code: u16) -> String {
     let answer = raw.patch(path, form, patch).await.expect(code).json();
     answer["message"].as_str().unwrap().to_owned()
 }
 
-/// Sends a text; the answer and its warnings.
+/// Sends a text. Returns the response and its warnings.
 async fn send(call: Call, form: &str, body: &str, code: u16) -> (Value, Vec<String>) {
     let answer = call.header("content-type", form).body(body.to_owned()).await.expect(code);
     let warnings = answer.headers.get_all("warning").iter().map(|text| text.to_str().unwrap().to_owned()).collect();
@@ -147,7 +147,7 @@ async fn a_patch_that_leaves_no_object_is_shown_as_upstream_writes_it() {
     let raw = server.raw();
     raw.post(CONFIG_MAPS, &config_map("a")).await.expect(201);
     let path = format!("{CONFIG_MAPS}/a");
-    // Both members are wrong; the first in alphabetical order is named.
+    // Both members are invalid; the error names the alphabetically first.
     let patch = json!({"metadata": {"labels": []}, "data": []});
     let message = refused(&raw, &path, MERGE, &patch, 422).await;
     let start = r#" "" is invalid: patch: Invalid value: "{\"apiVersion\":\"v1\",\"data\":[],\"kind\":\"ConfigMap\",\"metadata\":{\"annotations\":"#;
@@ -211,7 +211,7 @@ async fn yaml_is_read_as_kubectl_reads_it() {
     assert_eq!(made["data"], json!({"a": "quoted text", "b": "0o14", "c": "<<", "d": "no line break"}));
     let (made, _) = post_yaml(&raw, &format!("---\n{}data: {{a: b,\nc: d\n}}\n---\n", head("b")), 201).await;
     assert_eq!(made["data"], json!({"a": "b", "c": "d"}));
-    // It is written so that it reads the same.
+    // The output is quoted so that it parses to the same value.
     let written = raw.get(format!("{CONFIG_MAPS}/a")).header("accept", YAML).await.expect(200).text();
     assert!(written.contains("  b: \"0o14\"\n  c: \"<<\"\n"), "{written}");
     let unrecognized = "the object provided is unrecognized (must be of type ConfigMap)";
@@ -226,7 +226,7 @@ async fn yaml_is_read_as_kubectl_reads_it() {
     }
 }
 
-/// Upstream turns YAML into JSON with sorted keys before it reads it.
+/// Upstream converts YAML to JSON with sorted keys before it decodes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_in_yaml_are_found_in_alphabetical_order() {
     let server = TestServer::start().await;
@@ -278,7 +278,7 @@ async fn half_of_a_surrogate_pair_becomes_the_replacement_character() {
     assert_eq!(made["data"]["x"], "a\u{fffd}b");
 }
 
-/// Operations that each pass the whole object are refused before they add up, and what is asked for is bounded alike.
+/// Operations that each copy the whole object are rejected before they add up. Selectors have a similar limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn patches_and_selectors_cost_what_their_length_lets_expect() {
     let server = TestServer::start().await;
@@ -307,7 +307,7 @@ async fn patches_and_selectors_cost_what_their_length_lets_expect() {
     assert_eq!(list["items"], json!([]));
 }
 
-/// An object that nests a hundred levels is a hundred times as long when it is indented: it is sent as it is made.
+/// An object with a hundred levels is a hundred times as long when indented. It is sent while it is encoded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deep_objects_are_indented_without_being_held() {
     let server = TestServer::start().await;

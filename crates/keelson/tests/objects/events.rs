@@ -1,6 +1,6 @@
-//! Events end by themselves an hour after they were last written, in whichever of their two groups that was.
+//! Tests of the expiry of events, one hour after their last write, in either of their two groups.
 //!
-//! The clock is the test's, and stores that count by themselves are told the time.
+//! The test controls the clock, and sets the time of stores with their own clock.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,7 +13,7 @@ const MERGE: &str = "application/merge-patch+json";
 const CORE: &str = "/api/v1/namespaces/default/events";
 const NEWER: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// A history so short that the server looks often for what has ended.
+/// A history so short that the server often checks for expired events.
 const HISTORY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -1,6 +1,6 @@
-//! Exemptions from pod security, by user, runtime class and namespace, and their audit annotations.
+//! Tests of exemptions from pod security, by user, runtime class and namespace, and of their audit annotations.
 //!
-//! `pod_security` has the checks of others.
+//! `pod_security` tests pods without an exemption.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ rules:
 - {level: Metadata, namespaces: [strict, free]}
 ";
 
-/// A server with these files, a runtime class that is exempt and one that is not, and the users ann and bob.
+/// A server with these files, an exempt runtime class and another one, and the users ann and bob.
 struct Exempting {
     _server: TestServer,
     raw: Raw,
@@ -76,7 +76,7 @@ impl Exempting {
         Self { _server: server, raw, log, _files: files }
     }
 
-    /// Makes a request as a user, and returns the response with the audit annotations of pod security.
+    /// Sends a request as a user. Returns the response and the audit annotations of pod security.
     async fn told(&self, user: &str, call: Call) -> (Answer, Value) {
         let call = call.header("impersonate-user", user).header("impersonate-group", "system:masters");
         let answer = call.await;
@@ -84,7 +84,7 @@ impl Exempting {
         let begun = Instant::now();
         loop {
             let lines = std::fs::read_to_string(&self.log).unwrap_or_default();
-            // The last line may not be whole yet.
+            // The last line may be incomplete.
             let mut events = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
             if let Some(event) = events.find(|event| event["auditID"] == id.as_str()) {
                 let annotations = event["annotations"].as_object().unwrap().clone();

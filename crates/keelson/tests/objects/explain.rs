@@ -1,6 +1,6 @@
-//! `kubectl explain` and kubectl's validation, which live on what OpenAPI says of every kind.
+//! Tests of `kubectl explain` and of kubectl's validation, which use the OpenAPI documents of every kind.
 //!
-//! The documents themselves are compared in the crate `openapi`.
+//! The crate `openapi` compares the documents themselves.
 
 use futures::StreamExt as _;
 use keelson_testkit::{Endpoint, TestServer};
@@ -15,7 +15,7 @@ struct Served {
     kind: String,
 }
 
-/// Every resource in every version, by discovery.
+/// Every resource in every version, from discovery.
 async fn everything(server: &Endpoint) -> Vec<Served> {
     let groups = server.raw().get("/apis").await.json();
     let groups = groups["groups"].as_array().expect("a list of groups");
@@ -26,7 +26,7 @@ async fn everything(server: &Endpoint) -> Vec<Served> {
         let list = server.raw().get(path).await.json();
         for resource in list["resources"].as_array().expect("a list of resources") {
             let text = |name: &str| resource[name].as_str().unwrap_or_default().to_owned();
-            // A name with a slash is that of a subresource, which kubectl does not explain.
+            // A name with a slash is a subresource, which kubectl does not explain.
             if !text("name").contains('/') {
                 let api_version = list["groupVersion"].as_str().expect("the list's group version").to_owned();
                 found.push(Served { api_version, plural: text("name"), kind: text("kind") });
@@ -98,7 +98,8 @@ async fn fields_are_explained_from_both_versions_of_openapi() {
     assert!(refused.contains("field \"nope\" does not exist"), "{refused}");
 }
 
-/// A question that can't be patched: kubectl doesn't see that the server validates it, and does so itself, by version 2.
+/// A review, which can't be patched. kubectl does not detect the server's validation for it, and validates it itself
+/// with OpenAPI v2.
 const REVIEW: &str = r#"{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
     "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}"#;
 const CONFIG: &str =

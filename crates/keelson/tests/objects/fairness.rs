@@ -1,6 +1,6 @@
-//! Priority and fairness over the wire: the flow of each request, seats, refusals, and the objects that say so.
+//! Tests of priority and fairness: the flow of each request, seats, rejections, and the status of the objects.
 //!
-//! `fairness/recorded.json` has the answers of the reference server to the same requests.
+//! `fairness/recorded.json` has kube-apiserver's responses to the same requests.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,23 +14,23 @@ const MERGE: &str = "application/merge-patch+json";
 const MAPS: &str = "/api/v1/namespaces/flow/configmaps";
 const SCHEMA_HEADER: &str = "x-kubernetes-pf-flowschema-uid";
 const LEVEL_HEADER: &str = "x-kubernetes-pf-prioritylevel-uid";
-/// The time in which a change of an object counts.
+/// The time until a changed object takes effect.
 const SOON: Duration = Duration::from_secs(1);
-/// The time of a busy machine.
+/// The timeout on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn recorded() -> Value {
     serde_json::from_str(include_str!("fairness/recorded.json")).unwrap()
 }
 
-/// A request in the name of a user.
+/// A request that impersonates a user.
 fn named(call: Call, user: &str, groups: &[&str]) -> Call {
     groups
         .iter()
         .fold(call.header("impersonate-user", user), |call, group| call.also_header("impersonate-group", *group))
 }
 
-/// A request of one of the recording's users; `None` for those that are no users here.
+/// A request of a user of the recording; `None` for users that do not exist here.
 fn of_recorded(server: &TestServer, user: &str, request: &str) -> Option<Call> {
     let (method, path) = request.split_once(' ').unwrap();
     let method: Method = method.parse().unwrap();
@@ -61,7 +61,7 @@ fn of_recorded(server: &TestServer, user: &str, request: &str) -> Option<Call> {
     }
 }
 
-/// The names of flow schemas and levels, by their uids.
+/// The names of flow schemas and levels by uid.
 async fn names(raw: &Raw) -> HashMap<String, String> {
     let mut names = HashMap::new();
     for plural in ["flowschemas", "prioritylevelconfigurations"] {
@@ -74,7 +74,7 @@ async fn names(raw: &Raw) -> HashMap<String, String> {
     names
 }
 
-/// The flow schema and the level of an answer.
+/// The flow schema and the priority level of a response.
 fn flow(answer: &Answer, names: &HashMap<String, String>) -> (Value, Value) {
     let name = |header: &str| {
         let uid = answer.headers.get(header).map(|value| value.to_str().unwrap());
@@ -83,7 +83,7 @@ fn flow(answer: &Answer, names: &HashMap<String, String>) -> (Value, Value) {
     (name(SCHEMA_HEADER), name(LEVEL_HEADER))
 }
 
-/// Waits until a request has a flow schema.
+/// Waits until a request gets this flow schema.
 async fn until_schema(call: impl Fn() -> Call, uid: &Value, time: Duration) {
     let begun = Instant::now();
     loop {
@@ -110,7 +110,7 @@ fn level(name: &str, limited: &Value) -> Value {
     json!({ "metadata": { "name": name }, "spec": { "type": "Limited", "limited": limited } })
 }
 
-/// A flow schema that leads all requests of a user to a level of its own name.
+/// A flow schema that assigns all requests of a user to a level of the same name.
 fn schema(name: &str, user: &str, precedence: u32) -> Value {
     let rule = json!({
         "subjects": [{ "kind": "User", "user": { "name": user } }],
@@ -128,7 +128,7 @@ fn schema(name: &str, user: &str, precedence: u32) -> Value {
     json!({ "metadata": { "name": name }, "spec": spec })
 }
 
-/// Makes a level and its flow schema for a user who may do anything, and waits until they count.
+/// Creates a level and its flow schema for a user with all rights, and waits until they take effect.
 async fn with_level(server: &TestServer, name: &str, user: &'static str, limited: &Value) {
     let raw = server.raw();
     let binding = json!({
@@ -149,7 +149,7 @@ async fn with_namespace() -> TestServer {
     server
 }
 
-/// A request that holds a seat until a revision comes that never does: some seconds.
+/// A request that holds a seat for some seconds: it waits for a revision that never comes.
 fn long_read(server: &TestServer, user: &'static str) -> tokio::task::JoinHandle<Answer> {
     let call = named(server.raw().get(format!("{MAPS}?resourceVersion=999999999")), user, &[]);
     tokio::spawn(async move { call.await })
@@ -171,7 +171,7 @@ async fn metric(raw: &Raw, series: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// Waits until so many requests of a level have seats.
+/// Waits until this number of requests of a level have seats.
 async fn until_executing(raw: &Raw, name: &str, count: f64) {
     let begun = Instant::now();
     let series =
@@ -219,7 +219,8 @@ async fn levels_have_the_seats_of_the_reference_server() {
     }
 }
 
-/// The conformance test: "should ensure that requests can be classified by adding FlowSchema and PriorityLevelConfiguration".
+/// The conformance test "should ensure that requests can be classified by adding FlowSchema and
+/// PriorityLevelConfiguration".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_is_classified_by_an_added_flow_schema_and_level() {
     let server = TestServer::start().await;
@@ -235,7 +236,7 @@ async fn a_request_is_classified_by_an_added_flow_schema_and_level() {
     let other = named(raw.get("/version"), "other", &[]).await;
     assert_ne!(other.headers[SCHEMA_HEADER], answer.headers[SCHEMA_HEADER]);
 
-    // Another one of a lower precedence comes first. A flow schema whose level is gone has no effect.
+    // Another flow schema with a lower precedence comes first. A flow schema with a missing level has no effect.
     let first = json!({ "metadata": { "name": "first" }, "spec": { "matchingPrecedence": 999 } });
     let mut earlier = schema.clone();
     earlier["metadata"] = first["metadata"].clone();
@@ -321,12 +322,12 @@ async fn a_request_waits_a_quarter_of_its_time_in_a_bounded_queue() {
         );
         assert_eq!(metric(&raw, &series).await, Some(1.0), "{reason}");
     }
-    // A request that finds a place goes on when the seat is free.
+    // A queued request continues when the seat is free.
     named(raw.get(MAPS), "queued", &[]).await.expect(200);
     drop(held);
 }
 
-/// Numbers, times and blanks of a table are reduced as in the recording.
+/// Reduces numbers, times and blanks of a table, as in the recording.
 fn reduced(text: &str) -> String {
     let cell = |cell: &str| {
         let cell = cell.trim();
@@ -355,7 +356,7 @@ async fn operators_see_levels_queues_and_requests() {
         let text = answer.text();
         let (found, expect) = (reduced(&text), expect.as_str().unwrap());
         assert_eq!(found.lines().next(), expect.lines().next(), "{path}");
-        // The recording had levels of its own, and one queue of each.
+        // The recorded server had additional levels, with one queue each.
         for line in expect.lines().filter(|line| !line.starts_with("closed") && !line.starts_with("narrow")) {
             let line = line.replace("admin, get", "keelson-admin, get");
             let is_own = line.starts_with("waiting");
@@ -367,7 +368,7 @@ async fn operators_see_levels_queues_and_requests() {
     assert_eq!(named(raw.get(path), "alice", &[]).await.status, 403);
     assert_eq!(server.anonymous().get(path).await.status, 403);
     assert_eq!(raw.get("/debug/api_priority_and_fairness/dump_foo").await.status, 404);
-    // Those who may read the path need no more.
+    // The right to read the path suffices.
     let role = json!({
         "metadata": { "name": "dumps" },
         "rules": [{ "verbs": ["get"], "nonResourceURLs": ["/debug/api_priority_and_fairness/*"] }],
@@ -451,7 +452,7 @@ async fn default_objects_are_kept_unless_they_are_the_operators() {
     until(path("prioritylevelconfigurations", "exempt"), "/spec/exempt/nominalConcurrencyShares", json!(9)).await;
 }
 
-/// One tenant whose lists fill all of its level's queues, beside another one.
+/// The lists of one tenant fill all queues of its level while another tenant uses the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_tenant_with_many_lists_does_not_starve_the_gets_of_another() {
     let few = TestServer::builder().configure(|config| (config.flow.requests, config.flow.mutating) = (60, 0));
@@ -487,7 +488,7 @@ async fn a_tenant_with_many_lists_does_not_starve_the_gets_of_another() {
     }
     lists.iter().for_each(tokio::task::JoinHandle::abort);
     times.sort();
-    // Each list takes about a second of this machine; 40 of them wait.
+    // Each list takes about a second of this machine, and 40 of them wait.
     assert!(times[95] < Duration::from_secs(2), "{times:?}");
 }
 
@@ -499,7 +500,7 @@ async fn until_waiting(raw: &Raw) {
     }
 }
 
-/// A user who may write flow schemas and levels can neither lock administrators out nor slow every request down.
+/// A user who may write flow schemas and levels can neither lock out administrators nor slow down all requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flow_schemas_of_a_user_lock_no_administrator_out() {
     let server = with_namespace().await;
@@ -515,7 +516,7 @@ async fn flow_schemas_of_a_user_lock_no_administrator_out() {
         made["spec"]["rules"][0]["subjects"] = json!(subjects);
         made
     };
-    // Precedence 1 is for administrators alone.
+    // Precedence 1 is reserved for administrators.
     raw.post(format!("{FLOW}/flowschemas"), &everyone("one", 1, 0)).await.expect(422);
     raw.post(format!("{FLOW}/flowschemas"), &everyone(&"a".repeat(254), 2, 0)).await.expect(422);
     for number in 0..300 {

@@ -1,4 +1,4 @@
-//! The condition `Dangling` of flow schemas: whether the priority level that they name exists.
+//! Tests of the condition `Dangling` of flow schemas: it is true if their priority level does not exist.
 //!
 //! Texts, fields and owners are as recorded.
 
@@ -20,7 +20,7 @@ fn schema(name: &str, level: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": spec })
 }
 
-/// Waits until the condition of a flow schema says this.
+/// Waits until the condition of a flow schema has these values.
 async fn until(raw: &Raw, name: &str, status: &str, reason: &str, end: &str) -> Value {
     let begun = Instant::now();
     loop {
@@ -49,7 +49,7 @@ async fn a_flow_schema_says_whether_its_priority_level_exists() {
     let raw = server.raw();
     let becomes =
         async |name: &str, (status, reason, end): (&str, &str, &str)| until(&raw, name, status, reason, end).await;
-    // The flow schemas of the bootstrap have it too.
+    // The bootstrap flow schemas have the condition too.
     let all = raw.get(format!("{FLOW}/flowschemas")).await.expect(200).json();
     for item in all["items"].as_array().unwrap() {
         becomes(item["metadata"]["name"].as_str().unwrap(), FOUND).await;
@@ -67,14 +67,14 @@ async fn a_flow_schema_says_whether_its_priority_level_exists() {
     let fields = json!({ "f:status": { "f:conditions": { "k:{\"type\":\"Dangling\"}": fields } } });
     assert_eq!(owner["fieldsV1"], fields);
 
-    // The level comes and goes.
+    // The level is created and deleted.
     let level = json!({ "metadata": { "name": "not-there" }, "spec": { "type": "Limited", "limited": { "limitResponse": { "type": "Reject" } } } });
     raw.post(format!("{FLOW}/prioritylevelconfigurations"), &level).await.expect(201);
     becomes("own", FOUND).await;
     raw.delete(format!("{FLOW}/prioritylevelconfigurations/not-there")).await.expect(200);
     becomes("own", MISSING).await;
 
-    // The schema names another one. Conditions of others stay, and a condition that was taken away comes back.
+    // The schema refers to another level. Conditions of other writers remain, and a removed condition is set again.
     let changed = json!({ "spec": { "priorityLevelConfiguration": { "name": "workload-low" } } });
     raw.patch(format!("{FLOW}/flowschemas/own"), MERGE, &changed).await.expect(200);
     becomes("own", FOUND).await;
@@ -84,7 +84,7 @@ async fn a_flow_schema_says_whether_its_priority_level_exists() {
     let shown = becomes("own", FOUND).await;
     let conditions = shown["status"]["conditions"].as_array().unwrap();
     assert!(conditions.len() == 2 && conditions.contains(&foreign), "{conditions:?}");
-    // Nothing is written again for nothing.
+    // An unchanged condition is not written again.
     let revision = shown["metadata"]["resourceVersion"].clone();
     raw.post(format!("{FLOW}/flowschemas"), &schema("later", "exempt")).await.expect(201);
     becomes("later", FOUND).await;

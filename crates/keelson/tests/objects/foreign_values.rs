@@ -1,5 +1,5 @@
-//! Values that kube-apiserver has written into a store that both share: JSON and protobuf are served; encrypted values and
-//! what else can't be read are not shown, not taken for absent, and never written over.
+//! Tests of values that kube-apiserver has written to a shared store. JSON and protobuf are served. Encrypted and other
+//! unreadable values are not served, but they count as present, and are never overwritten.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn config_map(name: &str) -> Value {
     json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}})
 }
 
-/// A config map as kube-apiserver stores it in JSON.
+/// A ConfigMap in kube-apiserver's JSON encoding.
 fn stored_json(name: &str) -> String {
     let metadata = json!({
         "name": name, "namespace": "default", "uid": "5cf4b8a1-0c86-4d3a-9a4f-000000000001",
@@ -59,7 +59,7 @@ async fn json_and_protobuf_of_another_server_are_served_and_changed() {
     }
 }
 
-/// So a cluster is moved: everything is replaced by what it is, as for any new encoding.
+/// A cluster can be moved in this way: every object is replaced by itself, as for any new encoding.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_in_protobuf_becomes_json_with_a_write_that_changes_nothing_else() {
     let (shared, server) = server_with_foreign_values().await;
@@ -93,7 +93,7 @@ async fn what_can_not_be_read_is_refused_in_words_and_never_written_over() {
     server.raw().get(format!("{CONFIG_MAPS}/nothing")).await.expect(404);
 }
 
-/// Who took the rest for all would delete what belongs to what is missing.
+/// A client that takes a partial list for complete would delete the dependents of the missing objects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_with_what_can_not_be_read_fails_unless_it_is_to_leave_that_out() {
     let (shared, server) = server_with_foreign_values().await;
@@ -142,7 +142,7 @@ async fn what_can_not_be_read_is_deleted_only_by_who_says_so() {
     raw.get(CONFIG_MAPS).await.expect(200);
 }
 
-/// What belongs to an owner that can't be read stays; what belongs to none at all goes.
+/// Dependents of an unreadable owner remain; dependents of a missing owner are deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_collected_because_its_owner_can_not_be_read() {
     let (_shared, server) = server_with_foreign_values().await;
@@ -162,7 +162,7 @@ async fn nothing_is_collected_because_its_owner_can_not_be_read() {
     server.raw().get(format!("{CONFIG_MAPS}/kept")).await.expect(200);
 }
 
-/// A service and its address are two objects, and each may be as kube-apiserver has left it.
+/// A service and its address are two objects, and kube-apiserver may have written either of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_in_protobuf_gives_back_its_address_in_protobuf() {
     let shared = MemoryStore::new();

@@ -1,6 +1,6 @@
-//! Dependents when their owners are deleted in the background, in the foreground, or leaving orphans.
+//! Tests of dependents when their owners are deleted in the background, in the foreground, or with orphans.
 //!
-//! Owners in other namespaces, and such that never were, are among them.
+//! Some owners are in other namespaces or never existed.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 const MERGE: &str = "application/merge-patch+json";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
-/// The timeout for work of the server itself.
+/// The timeout for background work of the server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Creates an object with these owners; returns a reference to it, which blocks.
+/// Creates an object with these owners. Returns a blocking owner reference to it.
 async fn create(raw: &Raw, collection: &str, name: &str, owners: &[&Value]) -> Value {
     create_with(raw, collection, json!({"name": name, "ownerReferences": owners})).await
 }
@@ -35,7 +35,7 @@ async fn delete(raw: &Raw, path: &str, policy: &str) -> Value {
     raw.delete(format!("{path}?propagationPolicy={policy}")).await.expect(200).json()
 }
 
-/// Waits until what is at the path passes; 404 reads as null.
+/// Waits until the object at the path is as expected; a 404 gives null.
 async fn until(raw: &Raw, path: &str, what: impl Fn(&Value) -> bool) -> Value {
     let wait = async {
         loop {
@@ -84,7 +84,7 @@ async fn in_the_background_dependents_go_after_their_last_owner_at_every_depth()
     raw.get(path(SECRETS, "stranger")).await.expect(200);
 }
 
-/// The knowledge of an owner ends with it.
+/// The collector forgets an owner when it is deleted.
 #[tokio::test]
 async fn a_dependent_that_comes_too_late_goes_even_if_others_of_its_owner_are_still_there() {
     let server = TestServer::start().await;
@@ -103,7 +103,7 @@ async fn a_dependent_that_comes_too_late_goes_even_if_others_of_its_owner_are_st
         create(&raw, SECRETS, late, &[&owner]).await;
         gone(&raw, &path(SECRETS, late)).await;
     }
-    // Owners that an object gets or loses later count like those that it was made with.
+    // Owners that are added or removed later count like those of the create.
     create(&raw, SECRETS, "free", &[]).await;
     raw.patch(path(SECRETS, "free"), MERGE, &json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200);
     raw.patch(path(SECRETS, "free"), MERGE, &json!({"metadata": {"ownerReferences": [owner]}})).await.expect(200);
@@ -225,8 +225,8 @@ async fn only_owners_that_can_be_looked_for_are_missed() {
     raw.get("/api/v1/nodes/of-a-namespaced-object").await.expect(200);
 }
 
-/// A server that collects nothing until it is restarted, with this many objects, each of which owns and blocks the next, the last one
-/// the first.
+/// Starts a server whose collector is off until a restart, with these objects. Each owns and blocks the next one, and
+/// the last one the first.
 async fn ring(names: &[&str]) -> (TestServer, Raw) {
     let idle = Switches::parse(["*", "-garbage-collector-controller"]).unwrap();
     let server = TestServer::builder().sqlite().configure(|config| config.controllers = idle).start().await;
@@ -243,7 +243,7 @@ async fn ring(names: &[&str]) -> (TestServer, Raw) {
     (server, raw)
 }
 
-/// As upstream, nothing happens to them until a client takes a reference away.
+/// As in upstream, nothing happens to them until a client removes a reference.
 #[tokio::test]
 async fn objects_that_block_themselves_or_each_other_stay_and_keep_no_other_waiting() {
     for names in [&["self"][..], &["a", "b"], &["a", "b", "c"]] {
@@ -252,7 +252,7 @@ async fn objects_that_block_themselves_or_each_other_stay_and_keep_no_other_wait
             delete(&raw, &path(CONFIG_MAPS, name), "Foreground").await;
         }
         server.change(|config| config.controllers = Switches::default());
-        // The second time they are in this state when the collector starts.
+        // In the second round the objects are already in this state when the collector starts.
         for _ in 0..2 {
             server.restart().await;
             let raw = server.raw();
@@ -287,7 +287,7 @@ async fn a_ring_of_owners_can_be_deleted_in_the_foreground() {
     }
 }
 
-/// A dependent that comes while its owner waits for another one.
+/// A dependent is created while its owner waits for another one.
 #[tokio::test]
 async fn a_dependent_that_comes_while_its_owner_waits_goes_too() {
     let server = TestServer::start().await;
@@ -365,7 +365,7 @@ async fn two_thousand_dependents_go_in_seconds() {
     let (making, started) = (started.elapsed(), Instant::now());
     delete(&raw, &path(CONFIG_MAPS, "owner"), "Foreground").await;
     gone(&raw, &path(CONFIG_MAPS, "owner")).await;
-    // Sixteen clients made them side by side. One deletion after the other would take several times as long as that.
+    // Sixteen clients created them concurrently. Sequential deletions would take several times as long.
     let collecting = started.elapsed();
     assert!(collecting < 2 * making, "made in {making:?}, collected in {collecting:?}");
     let left = raw.get(SECRETS).await.expect(200).json();

@@ -1,6 +1,6 @@
-//! Reviews of images by a backend.
+//! Tests of image reviews by a webhook backend.
 //!
-//! The tests cover its requests, its answers, and pods while it hangs, lies or is gone.
+//! They cover its requests, its responses, and pods while it hangs, returns wrong data or is missing.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -18,7 +18,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A backend that notes what it is sent.
+/// A backend that records its requests.
 struct Backend {
     hook: HookServer,
     seen: Arc<Mutex<VecDeque<HookRequest>>>,
@@ -45,7 +45,7 @@ fn plugins() -> AdmissionPlugins {
     AdmissionPlugins::new(vec!["ImagePolicyWebhook".to_owned()], vec!["ServiceAccount".to_owned()]).unwrap()
 }
 
-/// The settings, with the fields of a backend beside its kubeconfig.
+/// The settings of the plugin, with these fields in addition to the kubeconfig of the backend.
 fn settings(directory: &Path, url: &str, ca_bundle: &str, with: &Value) -> AdmissionConfiguration {
     let file = kubeconfig(directory, "backend", url, ca_bundle);
     let mut own = json!({ "kubeConfigFile": file, "retryBackoff": 1 });
@@ -70,7 +70,7 @@ fn pod(name: &str, image: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": { "containers": [{ "name": "c", "image": image }] } })
 }
 
-/// Answers by the first image: what to say is its name.
+/// The response, which the name of the first image selects.
 fn by_image(review: &Value) -> HookReply {
     let image = review["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned();
     let answer = |status: Value| {
@@ -113,13 +113,13 @@ async fn a_backend_sees_images_and_its_answer_counts_for_a_while() {
     let containers = json!([{ "image": "good:1" }, { "image": "good:2" }]);
     let expected = json!({ "containers": containers, "annotations": { "a.image-policy.k8s.io/ticket": "5" }, "namespace": "default" });
     assert_eq!(seen[0].body["spec"], expected);
-    // The same images are not reviewed again, also of an update.
+    // Unchanged images are not reviewed again, including those of an update.
     whole["metadata"]["name"] = json!("again");
     raw.post(PODS, &whole).await.expect(201);
     let label = json!({ "metadata": { "labels": { "a": "b" } } });
     raw.patch(format!("{PODS}/whole"), STRATEGIC, &label).await.expect(200);
     assert_eq!(backend.seen().len(), 0);
-    // A new image is, and an ephemeral one by itself. A status has none.
+    // A new image is reviewed, and an ephemeral container's image alone. A status has no images.
     let image = |image: &str| json!({ "spec": { "containers": [{ "name": "c", "image": image }] } });
     let denied = "is forbidden: image policy webhook backend denied one or more images: it is old";
     let told = raw.patch(format!("{PODS}/whole"), STRATEGIC, &image("bad:1")).await.expect(403).json();
@@ -134,7 +134,7 @@ async fn a_backend_sees_images_and_its_answer_counts_for_a_while() {
     let seen = backend.seen();
     assert_eq!(seen.len(), 3, "a new image, and two ephemeral ones");
     assert_eq!(seen[2].body["spec"]["containers"], json!([{ "image": "good:9" }]));
-    // A refusal is not kept here, so that each try asks; dry runs are reviewed too.
+    // Denials are not cached here, so each attempt calls the backend, and so does a dry run.
     for _ in 0..2 {
         let told = raw.post(format!("{PODS}?dryRun=All"), &pod("b", "bad:3")).await.expect(403).json();
         assert_eq!(told["message"], format!("pods \"b\" {denied}"));
@@ -171,16 +171,16 @@ async fn a_backend_that_lies_dies_or_is_gone_allows_nothing() {
         assert!(message.starts_with("pods \"p\" is forbidden: ") && message.ends_with(why), "{image}: {message}");
         assert!(!told.text().contains("secret"), "{message}");
     }
-    // A reason without end is cut off.
+    // A very long reason is truncated.
     let told = raw.post(PODS, &pod("p", "long:1")).await.expect(403).json();
     assert_eq!(told["message"].as_str().unwrap().matches('x').count(), 4096);
-    // A write waits no longer than it may.
+    // A write waits no longer than its timeout.
     let begun = Instant::now();
     let told = raw.post(format!("{PODS}?timeout=1s"), &pod("p", "hangs:1")).await.expect(504).json();
     assert_eq!(told["message"], "Timeout: request did not complete within the allotted timeout");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     backend.seen();
-    // Many who ask the same wait for one answer.
+    // Many equal requests wait for one response.
     let several = (0..20).map(|number| {
         let raw = raw.clone();
         async move { raw.post(PODS, &pod(&format!("g{number}"), "good:1")).await.status }
@@ -213,11 +213,11 @@ async fn pods_pass_without_a_backend_where_the_settings_say_so() {
     for image in ["text:1", "refuses:1", "redirects:1", "closes:1", "noted:1"] {
         raw.post(format!("{PODS}?dryRun=All"), &pod("p", image)).await.expect(201);
     }
-    // What it refuses is refused.
+    // A denial of the backend rejects the pod.
     raw.post(PODS, &pod("p", "bad:1")).await.expect(403);
-    // That a request gave up is no failure of the backend.
+    // A request that times out is no failure of the backend.
     raw.post(format!("{PODS}?timeout=1s"), &pod("p", "hangs:1")).await.expect(504);
-    // The audit log has the failures, and the annotations of an answer.
+    // The audit log has the failures, and the annotations of a response.
     let annotation = |key: &str, value: &str| format!("\"imagepolicywebhook.image-policy.k8s.io/{key}\":\"{value}\"");
     let begun = Instant::now();
     loop {
@@ -240,7 +240,7 @@ async fn credentials_go_to_the_backend_that_the_files_name_now() {
     let raw = server.raw();
     raw.post(format!("{PODS}?dryRun=All"), &pod("p", "good:1")).await.expect(201);
     assert_eq!(backend.seen().len(), 1);
-    // A backend whose certificate another authority signed gets nothing.
+    // A backend whose certificate has another authority gets no request.
     let moved = |to: &Backend, ca: &Backend| {
         let next = kubeconfig(files.path(), "next", &to.hook.url("/images"), &ca.hook.ca_bundle());
         std::fs::rename(next, files.path().join("backend")).unwrap();
@@ -257,7 +257,7 @@ async fn credentials_go_to_the_backend_that_the_files_name_now() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(stranger.seen().is_empty());
-    // A file that can't be used leaves the one of before, a good one is used.
+    // An invalid file has no effect, a valid one is used.
     std::fs::write(files.path().join("next"), "users: [").unwrap();
     std::fs::rename(files.path().join("next"), files.path().join("backend")).unwrap();
     raw.post(format!("{PODS}?dryRun=All"), &pod("p", "good:1")).await.expect(403);

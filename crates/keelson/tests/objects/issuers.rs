@@ -1,5 +1,5 @@
-//! Tokens of issuers (JWT) that an AuthenticationConfiguration names: an issuer in a process of its own, which rotates its keys, dies
-//! and is back, and those who forge its tokens.
+//! Tests of JWT issuers in an AuthenticationConfiguration. The issuer runs in a separate process, rotates its keys,
+//! dies and recovers. Other tests forge its tokens.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,17 +18,17 @@ use tempfile::TempDir;
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-/// Longest time that something is waited for.
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The issuer itself, where this program was started as that.
+/// Runs the issuer, if this program was started as its process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_process_that_issues() {
     hook_process(answer).await;
 }
 
-/// Issuers below `/one`, `/two` and so on at this host, which all publish the keys of its mood. The document of `/elsewhere` names
-/// `/two`.
+/// Issuers below `/one`, `/two` and so on at this host. All of them publish the keys that the current order sets. The
+/// document of `/elsewhere` names `/two`.
 fn answer(mood: &str, request: &HookRequest) -> HookReply {
     let host = request.headers["host"].to_str().unwrap();
     let named = |name: &str| {
@@ -143,7 +143,8 @@ struct Lab {
 }
 
 impl Lab {
-    /// A server that believes the issuers of a configuration, in which `HOST` stands for their host and `CA` for its authority.
+    /// Starts a server with the issuers of a configuration. In its text, `HOST` is replaced by their host and `CA` by
+    /// its authority.
     async fn start(configuration: &str, signers: &[&Signer]) -> Self {
         let mut process = HookProcess::start("issuers::the_process_that_issues").await;
         process.be(&key_set(signers)).await;
@@ -154,7 +155,7 @@ impl Lab {
         Self { process, server, file, _files: files }
     }
 
-    /// Puts another file in the place of the configuration.
+    /// Replaces the configuration file.
     fn write(&self, configuration: &str) {
         let new = self.file.with_extension("new");
         fs::write(&new, written(configuration, &self.process)).unwrap();
@@ -181,7 +182,7 @@ impl Lab {
         self.server.raw().post(REVIEWS, &review).await.expect(201).json()["status"].clone()
     }
 
-    /// The user of a token, which has to be taken.
+    /// The user of a token, which must be valid.
     async fn user(&self, token: &str) -> Value {
         let status = self.review(token).await;
         assert_eq!(status["authenticated"], true, "{status}");
@@ -189,7 +190,7 @@ impl Lab {
         status["user"].clone()
     }
 
-    /// The reason why a token is refused.
+    /// The reason why a token is rejected.
     async fn fault(&self, token: &str) -> String {
         let status = self.review(token).await;
         assert_eq!((&status["authenticated"], &status["user"]), (&Value::Null, &json!({})), "{status}");
@@ -197,7 +198,7 @@ impl Lab {
         status["error"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until a token is taken, or until it is not. Each look is with another token of the same key.
+    /// Waits until a token is accepted, or rejected. Each attempt has another token of the same key.
     async fn becomes(&self, signer: &Signer, issuer: &str, code: u16) {
         let begun = Instant::now();
         for number in 0.. {
@@ -286,7 +287,7 @@ async fn tokens_of_issuers_are_users_as_the_configuration_says() {
         "without a key id"
     );
     assert_eq!(lab.user(&one(json!({ "groups": "absent" }))).await["groups"], json!(["system:authenticated"]));
-    // Its rights are evaluated as those of any user.
+    // The user's rights are those of any other user.
     let pods = lab.server.anonymous().get("/api/v1/pods").header("authorization", format!("Bearer {}", one(json!({}))));
     let refused = pods.await.expect(403).json()["message"].clone();
     assert_eq!(
@@ -345,7 +346,7 @@ async fn nobody_gets_in_with_a_forged_token() {
         |header: Value, claims: &Value| format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
     let masters = lab.claims("one", &json!({ "sub": "admin", "groups": ["system:masters"] }));
 
-    // By a key of others, under the same id, another id, and none.
+    // Signed by a foreign key: with the same id, with another id, and without an id.
     let signature =
         "[invalid bearer token, oidc: verify token: failed to verify signature: failed to verify id token signature]";
     for header in
@@ -353,15 +354,15 @@ async fn nobody_gets_in_with_a_forged_token() {
     {
         assert_eq!(lab.fault(&foreign.token_with(&header, &masters)).await, signature, "{header}");
     }
-    // Another key of the issuer does not sign under this id, nor for this algorithm.
+    // Another key of the issuer is not valid for this id or this algorithm.
     assert_eq!(lab.fault(&rsa.token_with(&json!({ "alg": "RS256", "kid": "k" }), &masters)).await, signature);
     assert_eq!(lab.fault(&rsa.token_with(&json!({ "alg": "PS256", "kid": "r" }), &masters)).await, signature);
-    // Other claims under a good signature.
+    // Changed claims with the original signature.
     let signed = own.token(&good);
     let (_, last) = signed.rsplit_once('.').unwrap();
     let changed = format!("{}.{last}", unsigned(json!({ "alg": "ES256", "kid": "k" }), &masters));
     assert_eq!(lab.fault(&changed).await, signature);
-    // No signature, and a secret that everybody knows.
+    // No signature, and a symmetric signature with a public key as the secret.
     let unsupported = |name: &str| {
         let known = r#"["ES256" "ES384" "ES512" "PS256" "PS384" "PS512" "RS256" "RS384" "RS512"]"#;
         let why = format!("oidc: id token signed with unsupported algorithm, expected {known} got {name:?}");
@@ -378,10 +379,10 @@ async fn nobody_gets_in_with_a_forged_token() {
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), token.as_bytes());
         assert_eq!(lab.fault(&format!("{token}.{}", encode(tag))).await, unsupported("HS256"));
     }
-    // A critical header that is not understood.
+    // An unknown critical header.
     let critical = own.token_with(&json!({ "alg": "ES256", "kid": "k", "crit": ["b64"], "b64": false }), &good);
     assert_eq!(lab.fault(&critical).await, unsupported("ES256"));
-    // Out of time, for others, of others.
+    // Expired tokens, and tokens of other audiences and other issuers.
     let of = |more: Value| own.token(&lab.claims("one", &more));
     for (more, why) in [
         (json!({ "exp": now() - 1 }), "token is expired"),
@@ -401,7 +402,7 @@ async fn nobody_gets_in_with_a_forged_token() {
     for nonsense in ["a.b.c", "....", "e30.e30.e30"] {
         assert_eq!(lab.code(nonsense).await, 401);
     }
-    // Its claims name no user of this server itself.
+    // A token cannot claim a user of the server itself.
     let server_own = lab.claims("one", &json!({ "sub": "system:serviceaccount:kube-system:default" }));
     assert_eq!(lab.user(&own.token(&server_own)).await["username"], "one:system:serviceaccount:kube-system:default");
 }
@@ -435,14 +436,14 @@ async fn keys_are_changed_without_a_pause_and_outlive_their_issuer_for_a_while()
     lab.user(&token(&lab, &old, 1)).await;
     lab.fault(&token(&lab, &new, 1)).await;
     lab.process.be(&key_set(&[&new, &old])).await;
-    // The keys are fetched again for the first token that has another one.
+    // The first token with an unknown key makes the server fetch the keys again.
     lab.user(&token(&lab, &new, 2)).await;
     lab.user(&token(&lab, &old, 2)).await;
     lab.process.be(&key_set(&[&next])).await;
     lab.user(&token(&lab, &next, 3)).await;
     lab.fault(&token(&lab, &new, 3)).await;
 
-    // Many unknown tokens fetch the keys together, and other requests do not wait for that.
+    // Many tokens with unknown keys share one fetch, and other requests do not wait for it.
     let strangers: Vec<String> = (0..40).map(|number| token(&lab, &old, 100 + number)).collect();
     let codes = futures::future::join_all(strangers.iter().map(|token| lab.code(token))).await;
     assert!(codes.iter().all(|code| *code == 401), "{codes:?}");
@@ -453,7 +454,7 @@ async fn keys_are_changed_without_a_pause_and_outlive_their_issuer_for_a_while()
     assert!(down.contains("failed to verify signature: fetching keys oidc: get keys failed: Get "), "{down}");
     lab.server.raw().get("/api/v1/nodes").await.expect(200);
 
-    // A server that starts without the issuer refuses its users until it is back, and no others.
+    // A server that starts without the issuer rejects the issuer's users until it is back, and no others.
     lab.server.restart().await;
     let unknown = lab.fault(&token(&lab, &next, 5)).await;
     assert_eq!(unknown, "[invalid bearer token, oidc: authenticator not initialized]");
@@ -487,7 +488,7 @@ async fn a_file_that_changes_counts_and_a_wrong_one_does_not() {
     lab.becomes(&key, "two", 201).await;
     lab.until_metric(&reloads("success", 2)).await;
 
-    // The paths without credentials are configured there too.
+    // This file also configures the paths for requests without credentials.
     let nobody = lab.server.anonymous();
     nobody.get("/version").await.expect(200);
     lab.write(&format!("anonymous: {{enabled: true, conditions: [{{path: /livez}}, {{path: /readyz}}]}}\n{two}"));
@@ -523,7 +524,7 @@ async fn flags_name_one_issuer() {
     let builder = TestServer::builder().configure(|config| config.authentication.oidc = Some(flags.clone()));
     let url = process.url("/one");
     let lab = Lab { process, server: builder.start().await, file: file.clone(), _files: files };
-    // Certificates of an authority outside of the flags are refused; the file may change.
+    // The server cannot verify the issuer's certificate until the file of authorities is replaced.
     lab.until_metric(&format!(r#"keelson_jwt_issuer_known{{issuer="{url}"}} 0"#)).await;
     fs::write(&ca, STANDARD.decode(lab.process.ca_bundle()).unwrap()).unwrap();
     lab.becomes_known("one").await;
@@ -538,7 +539,7 @@ async fn flags_name_one_issuer() {
 }
 
 impl Lab {
-    /// Waits until an issuer was reached.
+    /// Waits until the server has reached an issuer.
     async fn becomes_known(&self, issuer: &str) {
         let url = self.process.url(&format!("/{issuer}"));
         self.until_metric(&format!(r#"keelson_jwt_issuer_known{{issuer="{url}"}} 1"#)).await;

@@ -1,6 +1,6 @@
-//! Every kind of the catalogue, from a minimal object: what is filled in, and that it reads the same in a get, a list and
-//! a watch, in every version that it is served in. `kinds/objects.json` has the objects and what they show,
-//! `kinds/refusals.json` what makes each of them break a rule.
+//! Tests of every built-in kind with a minimal object: its defaults, and equal content in a get, a list and a watch, in
+//! every served version. `kinds/objects.json` has the objects and the expected values, `kinds/refusals.json` has
+//! invalid changes of each.
 
 mod metadata;
 mod resets;
@@ -20,21 +20,21 @@ use serde_json::{Value, json};
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const HPA: &str = "horizontalpodautoscalers.autoscaling";
 
-/// An object to make, and what is found in it then, by JSON pointer; null for nothing.
+/// An object to create, and its expected values by JSON pointer; null for an absent value.
 #[derive(Deserialize)]
 pub(crate) struct Sample {
     pub(crate) body: Value,
     shows: BTreeMap<String, Value>,
 }
 
-/// What makes the object of a sample break a rule of its kind, by JSON pointer, and what is said of it.
+/// Values that make a sample's object invalid, by JSON pointer, and the expected error.
 #[derive(Deserialize)]
 struct Refusal {
     with: BTreeMap<String, Value>,
     says: String,
 }
 
-/// A resource as discovery describes it.
+/// A resource according to discovery.
 struct Served {
     /// The plural name, and the group after a dot.
     name: String,
@@ -49,7 +49,7 @@ pub(crate) fn samples() -> BTreeMap<String, Sample> {
     serde_json::from_str(include_str!("kinds/objects.json")).unwrap()
 }
 
-/// All resources whose objects can be made and listed.
+/// All resources whose objects can be created and listed.
 async fn served(raw: &Raw) -> Vec<Served> {
     let mut found: BTreeMap<String, Served> = BTreeMap::new();
     for root in ["/api", "/apis"] {
@@ -86,8 +86,8 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Makes the object of a sample; its path and what the answer was. The server writes conditions of definitions of custom resources and of
-/// flow schemas afterwards, and this waits for them.
+/// Creates the object of a sample. Returns its path and the response. The server later writes conditions of definitions
+/// and flow schemas, so this waits for them.
 async fn create(raw: &Raw, resource: &Served, sample: &Sample) -> (String, Value) {
     let mut body = sample.body.clone();
     if body["metadata"]["name"].is_null() {
@@ -121,7 +121,7 @@ fn check_shown(name: &str, created: &Value, shows: &BTreeMap<String, Value>) {
     }
 }
 
-/// Reads an object of a collection in a version in each way there is; what it is.
+/// Reads an object of a collection in a version by each verb, and returns it.
 async fn read(raw: &Raw, api_version: &str, path: &str, name: &str) -> Value {
     let got = raw.get(format!("{path}/{name}")).await.expect(200).json();
     assert_eq!(got["apiVersion"], api_version, "{path}");
@@ -142,7 +142,7 @@ async fn read(raw: &Raw, api_version: &str, path: &str, name: &str) -> Value {
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The object as protobuf can tell it: objects inside of it have no kind.
+/// The object in the form that protobuf can represent: embedded objects have no kind.
 fn in_protobuf(mut object: Value) -> Value {
     let claims = object.pointer_mut("/spec/volumeClaimTemplates").and_then(Value::as_array_mut);
     for claim in claims.into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -151,7 +151,7 @@ fn in_protobuf(mut object: Value) -> Value {
     object
 }
 
-/// Reads an object in protobuf in each way there is; it is what a get in JSON shows.
+/// Reads an object in protobuf by each verb, and compares it with a get in JSON.
 async fn read_protobuf(raw: &Raw, path: &str, name: &str, shown: &Value) {
     let shown = in_protobuf(shown.clone());
     let decoded = |body: &[u8]| serde_json::to_value(keelson_protobuf::decode(body).unwrap().object).unwrap();
@@ -173,7 +173,7 @@ async fn read_protobuf(raw: &Raw, path: &str, name: &str, shown: &Value) {
     assert_eq!(decoded(&frame[object..]), shown, "a watch of {path} in protobuf");
 }
 
-/// Reads the row of an object and its bare metadata, alone and in lists.
+/// Reads the table row and the metadata of an object, alone and in lists.
 async fn read_outlines(raw: &Raw, path: &str, name: &str, shown: &Value) {
     let form = |kind: &str| format!("application/json;as={kind};v=v1;g=meta.k8s.io");
     let selected = format!("{path}?fieldSelector=metadata.name%3D{name}");
@@ -183,7 +183,7 @@ async fn read_outlines(raw: &Raw, path: &str, name: &str, shown: &Value) {
     assert_eq!(got, bare, "the metadata of {path}");
     let listed = raw.get(many).header("accept", form("PartialObjectMetadataList")).await.expect(200).json();
     assert_eq!(listed["items"], json!([bare]), "the metadata of {path}");
-    // What has no such metadata is not passed over for the next that is accepted.
+    // A form that does not fit the request is an error, even if a later media type in Accept would fit.
     let refusals = [(one.as_str(), "PartialObjectMetadataList", " not"), (many, "PartialObjectMetadata", "")];
     for (path, wanted, not) in refusals {
         let refused = raw.get(path).header("accept", form(wanted) + ",application/json").await.expect(406).json();
@@ -193,7 +193,7 @@ async fn read_outlines(raw: &Raw, path: &str, name: &str, shown: &Value) {
     }
     let mut in_row = bare;
     if path.ends_with("/daemonsets") {
-        // It stands for a field that the kind no longer has, and is left out of rows.
+        // The annotation replaces a field that the kind no longer has. Rows omit it.
         let annotations = in_row["metadata"]["annotations"].as_object_mut().unwrap();
         assert!(annotations.remove("deprecated.daemonset.template.generation").is_some());
         if annotations.is_empty() {
@@ -206,7 +206,7 @@ async fn read_outlines(raw: &Raw, path: &str, name: &str, shown: &Value) {
         let [row] = list(&table["rows"]) else { panic!("{path}: {table}") };
         assert_eq!(row["object"], in_row, "{path}");
         let cells = list(&row["cells"]).len();
-        // The age that an IP address shows has no column.
+        // The age that is shown for an IPAddress has no column definition.
         let extra = usize::from(path.ends_with("/ipaddresses"));
         assert_eq!(cells, list(&table["columnDefinitions"]).len() + extra, "{path}");
     }
@@ -215,12 +215,12 @@ async fn read_outlines(raw: &Raw, path: &str, name: &str, shown: &Value) {
     assert_eq!(event["object"]["rows"][0]["object"], in_row, "a watch of {path} as a table");
 }
 
-/// A server that gives objects nothing because of others.
+/// Starts a server on which no object affects the defaults of others.
 async fn plain_server() -> TestServer {
     TestServer::builder()
         .every_version()
         .configure(|config| {
-            // A limit range is among the objects, and would fill in more.
+            // One of the samples is a LimitRange, which would add defaults.
             let off = ["LimitRanger", "ServiceAccount"].map(str::to_owned).to_vec();
             config.admission = AdmissionPlugins::new(Vec::new(), off).unwrap();
         })
@@ -228,7 +228,7 @@ async fn plain_server() -> TestServer {
         .await
 }
 
-/// The resources whose deletion is answered with the object, though nothing holds it; others are answered with a `Status`.
+/// The resources whose deletion returns the object although it has no finalizer; others return a `Status`.
 const RETURNED: [&str; 18] = [
     "csidrivers.storage.k8s.io",
     "csinodes.storage.k8s.io",
@@ -260,7 +260,7 @@ async fn a_deletion_is_answered_as_clients_of_each_kind_know_it() {
         let (name, created) = create(&raw, resource, &samples[&resource.name]).await;
         for (_, path) in &resource.versions {
             let object = raw.get(format!("{path}/{name}")).await.expect(200).json();
-            // A definition is held by the finalizer that its deletion gives it.
+            // The deletion of a definition adds a finalizer.
             let is_held = !list(&object["metadata"]["finalizers"]).is_empty()
                 || !object["spec"]["finalizers"].is_null()
                 || resource.name == "customresourcedefinitions.apiextensions.k8s.io";
@@ -317,7 +317,7 @@ async fn writing_back_what_was_read_changes_nothing_in_any_version() {
     }
 }
 
-/// What a store holds, as kube-apiserver would have written it.
+/// A store with the same objects in kube-apiserver's encoding.
 async fn as_protobuf(store: &MemoryStore) -> MemoryStore {
     let other = MemoryStore::new();
     let (from, to) = (StoreKey::new("/registry/"), StoreKey::prefix_end("/registry/"));
@@ -356,7 +356,7 @@ async fn every_kind_is_read_from_the_protobuf_that_kube_apiserver_stores() {
     }
 }
 
-/// Puts a value where a JSON pointer leads, and on the way there what is missing.
+/// Sets the value at a JSON pointer, and creates missing parents.
 fn put(body: &mut Value, pointer: &str, value: &Value) {
     let mut place = body;
     for step in pointer.split('/').skip(1) {
@@ -394,7 +394,7 @@ async fn every_kind_refuses_what_breaks_a_rule_of_it() {
     assert!(otherwise.is_empty(), "{}", serde_json::to_string_pretty(&otherwise).unwrap());
 }
 
-/// By what clients notice that autoscalers are stored in another version.
+/// The hash by which clients notice another storage version of autoscalers.
 async fn storage_version_hash(raw: &Raw) -> Value {
     let found = raw.get("/apis/autoscaling/v2").await.expect(200).json();
     list(&found["resources"]).iter().find(|resource| resource["name"] == "horizontalpodautoscalers").unwrap()
@@ -463,7 +463,8 @@ async fn unknown_fields_are_refused_warned_of_or_dropped_in_objects_and_patches(
     assert_eq!((&cause["field"], &cause["reason"]), (&json!("patch"), &json!("FieldValueInvalid")));
 }
 
-/// Upstream keeps how many templates a daemon set has had in a field, which whole objects of version 1 show as an annotation.
+/// Upstream keeps the template generation of a daemon set in a field, which version 1 shows as an annotation, except in
+/// rows.
 #[tokio::test]
 async fn a_row_lacks_the_annotations_that_stand_for_fields() {
     let server = TestServer::builder().every_version().start().await;
@@ -491,7 +492,7 @@ async fn a_row_lacks_the_annotations_that_stand_for_fields() {
     assert_eq!((&one["annotations"][count], &other["annotations"][count]), (&json!("1"), &json!("1")));
 }
 
-/// Many intermediaries take no more than some KB of header fields, and clients print all of them.
+/// Many intermediaries accept only some KB of header fields, and clients print all warnings.
 #[tokio::test]
 async fn warnings_are_cut_where_they_are_many_and_told_up_to_a_bound() {
     let server = TestServer::builder().every_version().start().await;
@@ -509,7 +510,7 @@ async fn warnings_are_cut_where_they_are_many_and_told_up_to_a_bound() {
     assert!(whole.len() == 3 && whole.iter().all(|length| *length > 1000), "a few are told whole: {whole:?}");
     for (fields, length) in [(1000, 100), (100, 1000), (2, 100_000)] {
         let told = warned(fields, length).await;
-        // The last may go beyond the bound of all; the code and the quotation marks come on top.
+        // The last warning may exceed the total limit. The code and the quotation marks are not counted.
         assert!(!told.is_empty() && told.iter().sum::<usize>() <= 4096 + 256 + told.len() * 10, "{told:?}");
         assert!(length < 256 || told.iter().all(|length| *length <= 256 + 10), "{told:?}");
     }

@@ -1,5 +1,5 @@
-//! Roles of thousands of rules, and users with thousands of bindings: requests of others are answered in time meanwhile, and so are
-//! those of the user.
+//! Tests of roles with thousands of rules, and of users with thousands of bindings. Meanwhile the server answers
+//! requests of these users and of others in time.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// The longest time that a request may take, in an unoptimized build beside other tests.
+/// The longest time for a request, in a build without optimization and with other tests on the machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 async fn start() -> (TestServer, TempDir) {
@@ -22,7 +22,7 @@ async fn start() -> (TestServer, TempDir) {
     (server, files)
 }
 
-/// A role of many rules, which differ in names alone.
+/// A role with many rules that differ only in their names.
 fn large(name: &str, labels: &Value, rules: usize) -> Value {
     let rule = |number: usize| json!({ "verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [format!("{name}{number}")] });
     let rules: Vec<_> = (0..rules).map(rule).collect();
@@ -56,7 +56,7 @@ async fn a_user_of_many_large_roles_gets_answers_in_time() {
         admin.post(format!("{RBAC}/namespaces/default/rolebindings"), &binding).await.expect(201);
     };
     stream::iter(0..300).for_each_concurrent(4, bind).await;
-    // The roles are read once.
+    // The first request reads the roles into the authorizer.
     get(&raw, "ann", &format!("{MAPS}/other")).await;
     for _ in 0..5 {
         for (name, expected) in [("large-49999", 404), ("large-4x", 403), ("other", 403)] {
@@ -66,7 +66,7 @@ async fn a_user_of_many_large_roles_gets_answers_in_time() {
             assert!(took < PATIENCE, "{name}: {took:?}");
         }
     }
-    // What a user may do is told once for each role, and a user gives what it has.
+    // The review lists the rules of each role once, although many bindings refer to it.
     let review = json!({ "spec": { "namespace": "default" } });
     let review = raw
         .post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &review)
@@ -78,7 +78,7 @@ async fn a_user_of_many_large_roles_gets_answers_in_time() {
     assert!((50_000..51_000).contains(&rules), "{rules}");
 }
 
-/// A sum that is too large to be stored keeps up no other.
+/// An aggregated role that is too large for the store does not delay other aggregated roles.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sum_of_roles_that_is_too_large_keeps_up_no_other_sum() {
     let (server, _files) = start().await;

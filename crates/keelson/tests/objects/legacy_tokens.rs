@@ -1,6 +1,6 @@
-//! Legacy tokens of service accounts, as a kube-controller-manager with the same key puts them into secrets.
+//! Tests of legacy service account tokens, which a kube-controller-manager with the same key stores in secrets.
 //!
-//! The texts are the reference server's.
+//! The texts are those of kube-apiserver.
 
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,11 @@ const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 const WARNING: &str = "299 - \"Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated \
                        secret-based tokens.\"";
-/// The time in which a change is seen, and the pause between two looks.
+/// The timeout for a change to become visible, and the interval of checks.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The two numbers of a signature in DER, one behind the other with 32 bytes each, as tokens have them (RFC 7518, section 3.4).
+/// The two numbers of a DER signature in the form for tokens: concatenated, with 32 bytes each (RFC 7518, section 3.4).
 fn joined(der: &[u8]) -> Vec<u8> {
     let (mut rest, mut out) = (&der[2..], Vec::new());
     for _ in 0..2 {
@@ -35,7 +35,7 @@ fn joined(der: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A token that the key of a server has signed.
+/// A token that is signed with the key of a server.
 pub(super) fn signed_by(server: &TestServer, header: &Value, claims: &Value) -> String {
     let key = KeyPair::from_pem(&server.running().pki().service_account.private_pem).unwrap();
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
@@ -60,7 +60,7 @@ fn secret(name: &str, token: &str, labels: &Value) -> Value {
     json!({"metadata": metadata, "type": "kubernetes.io/service-account-token", "stringData": {"token": token}})
 }
 
-/// The answer to a client that shows a token.
+/// The response to a client with this token.
 async fn whoami(server: &TestServer, token: &str) -> Answer {
     let asked = server.anonymous().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}));
     asked.header("authorization", format!("Bearer {token}")).await
@@ -90,7 +90,7 @@ async fn a_legacy_token_holds_as_long_as_its_secret_has_it() {
     let day = used["metadata"]["labels"][LAST_USED].as_str().unwrap().to_owned();
     assert!(day.len() == 10 && day.starts_with("20"), "{day}");
 
-    // The account names the secret: a controller has made it, and the client of its token is warned.
+    // If the account lists the secret, a controller has created it, and the client of its token gets a warning.
     let warned = async || warnings(&whoami(&server, &token).await.expect(201));
     assert_eq!(warned().await, [""; 0]);
     let names = json!({"secrets": [{"name": "web-token"}]});
@@ -123,7 +123,7 @@ async fn a_legacy_token_holds_as_long_as_its_secret_has_it() {
     }
 }
 
-/// An operator sees by it that a client still has the token.
+/// The record shows an operator that a client still uses the token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_use_of_a_legacy_token_that_is_marked_is_refused_and_noted() {
     let server = TestServer::start().await;

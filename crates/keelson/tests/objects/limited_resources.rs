@@ -1,4 +1,5 @@
-//! Resources that may be used only where a quota covers them, by the settings of the plugin ResourceQuota.
+//! Tests of resources that the settings of the plugin ResourceQuota limit: they may be used only if a quota covers
+//! them.
 //!
 //! Texts are those of kube-apiserver's plugin.
 
@@ -54,7 +55,7 @@ async fn start() -> (TestServer, Raw) {
     (server, raw)
 }
 
-/// Makes a quota, and waits until it holds.
+/// Creates a quota, and waits until it is enforced.
 async fn quota(raw: &Raw, name: &str, spec: Value) {
     raw.post(format!("{LAB}/resourcequotas"), &json!({ "metadata": { "name": name }, "spec": spec })).await.expect(201);
     let begun = Instant::now();
@@ -98,7 +99,7 @@ async fn limited_resources_are_used_only_where_a_quota_covers_them() {
     let (_server, raw) = start().await;
     let (pods, claims) = (format!("{LAB}/pods"), format!("{LAB}/persistentvolumeclaims"));
 
-    // By the names of what is used.
+    // Limits by the names of resources.
     let told = "persistentvolumeclaims \"a\" is forbidden: insufficient quota to consume: \
                 gold.storageclass.storage.k8s.io/requests.storage";
     refused(&raw, &claims, &claim("a", "gold"), told).await;
@@ -114,7 +115,7 @@ async fn limited_resources_are_used_only_where_a_quota_covers_them() {
     let deployment = json!({ "metadata": { "name": "a" }, "spec": spec });
     refused(&raw, "/apis/apps/v1/namespaces/lab/deployments", &deployment, told).await;
 
-    // A quota has to name all of it.
+    // A quota must list all limited resources of the object.
     quota(&raw, "part", json!({ "hard": { "requests.cpu": "10", "count/deployments.apps": "1" } })).await;
     let told = "pods \"a\" is forbidden: insufficient quota to consume: cpu";
     refused(&raw, &pods, &pod("a", "", &json!({ "cpu": "1" })), told).await;
@@ -126,7 +127,7 @@ async fn limited_resources_are_used_only_where_a_quota_covers_them() {
     let told = "persistentvolumeclaims \"b\" is forbidden: insufficient quota to consume: \
                 silver.storageclass.storage.k8s.io/requests.storage";
     refused(&raw, &claims, &claim("b", "silver"), told).await;
-    // Other namespaces have no quota, and nothing is refused twice over for a change that uses no more.
+    // A change that uses no more is not rejected. Other namespaces have no quota, so the limit applies there.
     let label = json!({ "metadata": { "labels": { "a": "b" } } });
     raw.patch(format!("{claims}/classless"), "application/merge-patch+json", &label).await.expect(200);
     let told = "pods \"a\" is forbidden: insufficient quota to consume: cpu,requests.cpu";
@@ -140,7 +141,7 @@ async fn limited_scopes_need_a_quota_of_the_same_scope() {
     let told = "pods \"a\" is forbidden: insufficient quota to match these scopes: [{PriorityClass In [vital high]}]";
     refused(&raw, &pods, &pod("a", "vital", &json!({})), told).await;
     raw.post(&*pods, &pod("low", "low", &json!({}))).await.expect(201);
-    // A quota of other classes does not cover it.
+    // A quota for other priority classes does not cover the pod.
     let of = |classes: Value| {
         let scope = json!({ "scopeName": "PriorityClass", "operator": "In", "values": classes });
         json!({ "hard": { "pods": "1" }, "scopeSelector": { "matchExpressions": [scope] } })

@@ -1,6 +1,6 @@
-//! Objects with lists of thousands of elements.
+//! Tests of objects with lists of thousands of items.
 //!
-//! Each list is walked once, not once for each of its elements.
+//! The server must walk each list once, not once for each item.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
-//! Objects over the wire: how they are read, checked, completed and owned, what hangs from them, and what becomes of them.
+//! Tests of objects: reads, validation, defaults, ownership, dependents, and deletion.
 //!
-//! One program for many subjects, because each program holds the whole server: a module has what one subject needs.
+//! The tests form one program, since each program contains the whole server. Each module covers one subject.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 

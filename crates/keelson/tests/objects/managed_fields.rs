@@ -1,5 +1,5 @@
-//! `metadata.managedFields` over the wire: owners of several versions and endpoints, what clients may do to the owners, and
-//! how many there can be.
+//! Tests of `metadata.managedFields`: owners in several versions and subresources, changes of owners by clients, and
+//! the limit of their number.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn patch(raw: &Raw, path: &str, form: &str, body: &Value) -> Value {
     raw.patch(path, form, body).await.expect(200).json()
 }
 
-/// The fields of the one owner of this name and subresource; null if there is none.
+/// The fields of the owner with this name and subresource; null if there is none.
 fn owned<'a>(object: &'a Value, manager: &str, subresource: &str) -> &'a Value {
     let entries = object["metadata"]["managedFields"].as_array().map_or(&[][..], Vec::as_slice);
     let is_it = |entry: &&Value| {
@@ -79,7 +79,8 @@ async fn owners_of_several_versions_meet() {
         let target = json!({"type": "Utilization", "averageUtilization": target});
         json!({"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]})
     };
-    // The same in the other version is no conflict, another value is one with who said it in the first.
+    // An equal value in the other version causes no conflict. Another value does, and the conflict names the owner of
+    // the first version.
     let second = format!("{}?fieldManager=new", path("v2"));
     patch(&raw, &second, APPLY, &scaler("v2", metric(60))).await;
     let refused = raw.patch(&second, APPLY, &scaler("v2", metric(70))).await.expect(409).json();
@@ -132,7 +133,7 @@ async fn many_who_update_become_few_owners() {
     assert_eq!(owned(&last, "m14", ""), &json!({"f:metadata": {"f:labels": {"f:l14": {}}}}));
 }
 
-/// What every object of a kind has is there in an item that leaves it out, so that such an item has a key.
+/// A field that every object of a kind has is also set in an item that omits it, so that the item has a key.
 #[tokio::test]
 async fn an_item_that_is_applied_without_its_key_has_the_key_that_is_always_written() {
     let server = TestServer::start().await;

@@ -1,6 +1,7 @@
-//! Objects with as many entries as they can hold. Requests of others are answered while these change.
+//! Tests of objects with the largest possible number of entries. The server answers requests of others while these
+//! objects change.
 //!
-//! Code that compares each entry with each other one takes minutes here.
+//! Code that compares each entry with every other one takes minutes here.
 
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use serde_json::{Map, Value, json};
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
-/// The longest wait for an answer. Comparing all with all takes several times as long.
+/// The longest wait for a response. A comparison of all pairs takes several times as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The code of an answer in time.
+/// The code of a response, which must come in time.
 async fn code(call: Call, what: &str) -> u16 {
     match tokio::time::timeout(PATIENCE, call.into_future()).await {
         Ok(answer) => answer.status,
@@ -21,7 +22,7 @@ async fn code(call: Call, what: &str) -> u16 {
     }
 }
 
-/// Reads what was written, and something else, as new as they are.
+/// Reads the written object and another one, both consistently.
 async fn others_are_answered(raw: &Raw, what: &str) {
     for path in ["/api/v1/namespaces/kube-system/configmaps", "/api/v1/namespaces/default"] {
         assert_eq!(code(raw.get(path), what).await, 200, "{what}: {path}");
@@ -40,7 +41,7 @@ async fn labels_that_all_change() {
         let labels = entries(80_000, |number| (format!("{mark}{number}"), json!("")));
         json!({ "metadata": { "name": "a", "labels": labels } })
     };
-    // It is woken by a label, of which each event has many.
+    // The watch is woken by a label, and each event has many labels.
     let watch = format!("{CONFIG_MAPS}?watch=true&timeoutSeconds=300&labelSelector=b1");
     let _followed = server.raw().get(watch).stream().await;
     assert_eq!(code(raw.post(CONFIG_MAPS, &labelled("a")), "a create").await, 201);

@@ -1,5 +1,5 @@
-//! Namespaces with more limit ranges than one write can be compared with: the refusal names the reason and the way out, and deletions
-//! work.
+//! Tests of namespaces with more limit ranges than the server compares with one write: the error has the reason and the
+//! remedy, and deletions work.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use futures::{StreamExt as _, stream};
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
-/// How many requests run at the same time.
+/// The number of concurrent requests.
 const AT_ONCE: usize = 8;
 const LIMITS: &str = "/api/v1/namespaces/lab/limitranges";
 const PODS: &str = "/api/v1/namespaces/lab/pods";
@@ -18,7 +18,7 @@ fn pod(name: &str, containers: usize) -> Value {
     json!({ "metadata": { "name": name }, "spec": { "automountServiceAccountToken": false, "containers": containers } })
 }
 
-/// Waits until the cache, by which writes are compared, has so many limit ranges.
+/// Waits until the cache, which admission uses, has this number of limit ranges.
 async fn cached(raw: &Raw, count: usize) {
     let is_there = async || {
         let list = raw.get(format!("{LIMITS}?resourceVersion=0")).await.expect(200).json();
@@ -45,7 +45,7 @@ async fn limits_that_no_write_can_be_compared_with_are_refused_with_the_way_out(
     let raw = server.raw();
     let named = |name: &str| json!({ "metadata": { "name": name } });
     raw.post("/api/v1/namespaces", &named("lab")).await.expect(201);
-    // Its controller may have made it.
+    // A controller may already have created it.
     raw.post("/api/v1/namespaces/lab/serviceaccounts", &named("default")).await;
     let amounts: Value = (0..1000)
         .map(|number| (format!("example.org/x{number}"), json!("1")))

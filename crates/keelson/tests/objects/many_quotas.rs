@@ -1,6 +1,7 @@
-//! Namespaces with more quotas than one write can be charged to: the refusal names the reason and the way out, and deletions work.
+//! Tests of namespaces with more quotas than one write can be charged to: the error has the reason and the remedy, and
+//! deletions work.
 //!
-//! No controller counts here. The test writes the status of each quota that is to be charged.
+//! No quota controller runs here. The test writes the status of each quota.
 
 use futures::{StreamExt as _, stream};
 use keelson_server::Switches;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 const QUOTAS: &str = "/api/v1/namespaces/lab/resourcequotas";
 const MAPS: &str = "/api/v1/namespaces/lab/configmaps";
-/// How many requests run at the same time.
+/// The number of concurrent requests.
 const AT_ONCE: usize = 8;
 
 async fn lab() -> (TestServer, Raw) {
@@ -25,7 +26,7 @@ fn named(name: &str) -> Value {
     json!({ "metadata": { "name": name } })
 }
 
-/// Makes quotas that are counted, each with so many bytes of annotations.
+/// Creates quotas with a status, each with this number of bytes of annotations.
 async fn add_quotas(raw: &Raw, count: usize, bytes: usize) {
     add_quotas_from(raw, 0..count, bytes).await;
 }
@@ -43,7 +44,7 @@ async fn add_quotas_from(raw: &Raw, numbers: std::ops::Range<usize>, bytes: usiz
     cached(raw, QUOTAS, count, true).await;
 }
 
-/// Waits until the cache, by which writes are compared, has so many objects, all with a status if they are to have one.
+/// Waits until the cache, which admission uses, has this number of objects, with a status if required.
 async fn cached(raw: &Raw, path: &str, count: usize, with_status: bool) {
     let is_there = async || {
         let list = raw.get(format!("{path}?resourceVersion=0")).await.expect(200).json();
@@ -74,7 +75,7 @@ async fn a_write_that_too_many_quotas_count_is_refused_with_the_way_out() {
     add_quotas(&raw, 101, 0).await;
     let message = refused(&raw).await;
     assert!(message.contains("101 resource quotas count it, and a write is charged to 100 at most"), "{message}");
-    // Deletions of objects and of quotas are charged nowhere. What no quota counts is made as always.
+    // Deletions are charged to no quota, and an object that no quota counts can be created.
     raw.delete(format!("{MAPS}/before")).await.expect(200);
     raw.post("/api/v1/namespaces/lab/secrets", &named("other")).await.expect(201);
     raw.delete(format!("{QUOTAS}/q100")).await.expect(200);
@@ -88,7 +89,7 @@ async fn a_write_that_too_many_quotas_count_is_refused_with_the_way_out() {
 async fn large_quotas_are_not_told_of_as_a_large_object() {
     let (_server, raw) = lab().await;
     add_quotas(&raw, 20, 45_000).await;
-    // The object of a user alone would fit.
+    // The client's object alone would not exceed the limit of a transaction.
     let large = json!({ "metadata": { "name": "new" }, "data": { "k": "x".repeat(800_000) } });
     let message = raw.post(MAPS, &large).await.expect(403).json()["message"].as_str().unwrap().to_owned();
     assert!(message.contains("the 20 resource quotas that count it are too large for one transaction"), "{message}");
@@ -96,7 +97,7 @@ async fn large_quotas_are_not_told_of_as_a_large_object() {
     let message = refused(&raw).await;
     assert!(message.contains("namespace lab has 23 resource quotas with "), "{message}");
     raw.delete(format!("{MAPS}/before")).await.expect(200);
-    // Writes that wait together are refused each for itself.
+    // Each of several batched writes gets its own error.
     let many = stream::iter(0..16).map(|number| {
         let raw = &raw;
         async move { raw.post(MAPS, &named(&format!("m{number}"))).await.expect(403) }
@@ -126,7 +127,7 @@ async fn quotas_that_no_write_could_read_in_time_are_refused_with_the_way_out() 
             && message.contains(" and a write looks at 500 with "),
         "{message}"
     );
-    // One more quota is such a write too, so that there is a limit.
+    // The create of one more quota is such a write too, so their number is limited.
     let mut quota = limit.clone();
     quota["metadata"] = json!({ "name": "more" });
     raw.post(QUOTAS, &quota).await.expect(403);

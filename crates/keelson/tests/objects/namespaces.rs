@@ -1,6 +1,6 @@
-//! The end of namespaces: they are emptied, whatever else is blocked, and only then deleted.
+//! Tests of the deletion of namespaces: all of their objects are deleted first, even if some of them block it.
 //!
-//! No new object may appear in one meanwhile.
+//! No new object may be created in a namespace meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 const MERGE: &str = "application/merge-patch+json";
 const NAMESPACES: &str = "/api/v1/namespaces";
-/// The timeout for work of the server itself.
+/// The timeout for background work of the server.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The number of objects of a large namespace, and the time to empty it in a build without optimisation.
+/// The number of objects in a large namespace, and the timeout for their deletion in a build without optimization.
 const MANY: usize = 10_000;
 const MANY_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -33,7 +33,7 @@ async fn delete(raw: &Raw, namespace: &str) -> Value {
     raw.delete(format!("{NAMESPACES}/{namespace}")).await.expect(200).json()
 }
 
-/// Waits until there is nothing at the path.
+/// Waits until the path gives 404.
 async fn gone(raw: &Raw, path: &str, patience: Duration) {
     let wait = async {
         while raw.get(path).await.status != 404 {
@@ -91,7 +91,7 @@ async fn a_namespace_with_ten_thousand_objects_is_emptied_in_seconds() {
     let (making, started) = (started.elapsed(), Instant::now());
     delete(&raw, "large").await;
     gone(&raw, &format!("{NAMESPACES}/large"), MANY_PATIENCE).await;
-    // Sixteen clients made them side by side. One deletion after the other would take several times as long as that.
+    // Sixteen clients created them concurrently. Sequential deletions would take several times as long.
     let emptying = started.elapsed();
     assert!(emptying < 2 * making, "made in {making:?}, emptied in {emptying:?}");
 }
@@ -207,7 +207,8 @@ async fn finalize_changes_the_finalizers_of_the_spec_and_metadata_but_no_status(
     let ordinary = raw.patch(&path, MERGE, &json!({"spec": {"finalizers": null}})).await.expect(200).json();
     assert_eq!(ordinary["spec"], changed["spec"], "only finalize may touch them");
 
-    // The server takes its own finalizer when the namespace is empty; those of others stay until others take them.
+    // The server removes its own finalizer when the namespace is empty. Finalizers of others remain until they remove
+    // them.
     config_map(&raw, "team", "content", json!([])).await;
     delete(&raw, "team").await;
     let emptied = async {
@@ -246,7 +247,7 @@ async fn the_namespaces_that_everybody_counts_on_stay() {
     assert_eq!(refused["message"], message.as_str());
 }
 
-/// An object posted to a subresource counts as created in its namespace.
+/// An object that is posted to a subresource counts as a create in its namespace.
 #[tokio::test]
 async fn nothing_is_posted_to_a_subresource_where_the_namespace_is_gone_or_going() {
     let server = TestServer::start().await;

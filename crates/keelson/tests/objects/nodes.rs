@@ -1,6 +1,6 @@
-//! Rights of kubelets: the node authorizer and node restriction.
+//! Tests of the rights of kubelets: the node authorizer and node restriction.
 //!
-//! The texts are the reference server's.
+//! The texts are those of kube-apiserver.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use super::certificates::named as certificate_of;
 const MERGE: &str = "application/merge-patch+json";
 const PODS: &str = "/api/v1/namespaces/a/pods";
 const NO_RELATION: &str = ": no relationship found between node 'n1' and this object";
-/// The time in which the authorizer sees a write.
+/// The longest time until the authorizer has a write.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server with the nodes n1 and n2, on each of which a pod runs, and what these use.
+/// A server with the nodes n1 and n2, a pod on each of them, and the objects that the pods use.
 struct Cluster {
     server: TestServer,
     admin: Raw,
-    /// The uid of n1, and that of its pod.
+    /// The uid of n1, and the uid of its pod.
     node_uid: String,
     pod_uid: String,
     _files: TempDir,
@@ -180,13 +180,13 @@ async fn a_node_reads_what_its_pods_use_and_nothing_else() {
         get("n1", "/apis/storage.k8s.io/v1/csinodes/n2", 403, "CSINode with the same name as the requesting node"),
         get("n1", "/apis/rbac.authorization.k8s.io/v1/roles", 403, "at the cluster scope"),
         get("n1", "/metrics", 403, r#"cannot get path "/metrics""#),
-        // A user in the group that is no node, or has the name alone, has no node's rights.
+        // A user that has only the group or only the name of a node has no rights of a node.
         get("lone", &vol, 403, r#"in the namespace "a""#),
         get("nameless", &vol, 403, r#"in the namespace "a""#),
         get("n3", &vol, 403, ": no relationship found between node 'n3' and this object"),
     ];
     cluster.check(&refused).await;
-    // Rights come and go with pods.
+    // The rights follow the pods of the node.
     let volumes = json!({"volumes": [{"name": "s", "secret": {"secretName": "unused"}}]});
     cluster.admin.post(PODS, &pod("later", "n1", volumes)).await.expect(201);
     cluster.until(get("n1", &of("secrets", "unused"), 200, "")).await;
@@ -223,7 +223,7 @@ async fn a_node_reads_what_is_attached_to_it_and_the_devices_that_its_pods_claim
     let status = json!({"status": {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "made"}]}});
     cluster.admin.patch(format!("{PODS}/p3/status"), MERGE, &status).await.expect(200);
     cluster.until(get("n1", &at(claims, "made"), 200, "")).await;
-    // A deleted object gives no right any more, and the error does not show that it is gone.
+    // A deleted object gives no rights, and the error does not reveal its deletion.
     cluster.admin.delete(at(attachments, "va1")).await.expect(200);
     cluster.until(get("n1", &at(attachments, "va1"), 403, NO_RELATION)).await;
     cluster.admin.delete(format!("{PODS}/p3?gracePeriodSeconds=0")).await.expect(200);
@@ -517,7 +517,7 @@ async fn a_node_asks_for_tokens_of_its_pods_for_their_audiences() {
         ("n1", "POST", "/api/v1/namespaces/a/serviceaccounts/default/token", own(json!(["vault"])), 403, NO_RELATION),
     ];
     cluster.check(&cases).await;
-    // The driver of the volume is asked too, and then who may have any audience.
+    // The audiences of the volume's CSI driver are allowed too, and those that a role allows.
     let claim = "/api/v1/namespaces/a/persistentvolumeclaims/used";
     cluster.admin.patch(claim, MERGE, &json!({"spec": {"volumeName": "pv1"}})).await.expect(200);
     let driver = named("d.example.org", json!({"spec": {"tokenRequests": [{"audience": "disk"}]}}));

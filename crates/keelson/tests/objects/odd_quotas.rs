@@ -1,6 +1,6 @@
-//! Quotas with names that nobody knows, and quotas that somebody else counts.
+//! Tests of quotas with unknown resource names, and of quotas that another controller counts.
 //!
-//! Texts are as recorded. What is charged of known names is in `quotas`.
+//! Texts are as recorded. `quotas` tests known names.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const QUOTAS: &str = "/api/v1/namespaces/lab/resourcequotas";
 const PODS: &str = "/api/v1/namespaces/lab/pods";
 const MERGE: &str = "application/merge-patch+json";
-/// Longest time that something is waited for.
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server with these controllers and the namespace `lab`.
@@ -31,7 +31,7 @@ fn named(name: &str) -> Value {
     json!({ "metadata": { "name": name } })
 }
 
-/// A pod with a container that asks for this.
+/// A pod with a container with these resource requests.
 fn pod(name: &str, resources: &Value) -> Value {
     let container = json!({ "name": "c", "image": "i:1", "resources": resources });
     json!({ "metadata": { "name": name }, "spec": { "containers": [container] } })
@@ -67,7 +67,7 @@ async fn a_name_that_no_resource_can_have_is_refused_and_others_hold_nobody_up()
     };
     let status_of = tokio::time::timeout(PATIENCE, counted).await.expect("it is counted");
     assert_eq!(status_of["used"]["count/things.example.org"], Value::Null, "nobody can say how many there are");
-    // What is known is charged, and what is not is as if it were not named.
+    // Known names are charged, and unknown names are ignored.
     raw.post("/api/v1/namespaces/lab/secrets", &named("s")).await.expect(201);
     raw.post("/api/v1/namespaces/lab/configmaps", &named("a")).await.expect(201);
     let beyond = raw.post("/api/v1/namespaces/lab/configmaps", &named("b")).await.expect(403).json();
@@ -128,7 +128,7 @@ async fn a_quota_that_somebody_else_counts_holds_as_far_as_its_status_says() {
     assert_eq!(status(&raw).await, once);
     raw.post(format!("{PODS}?dryRun=All"), &sized("b")).await.expect(201);
     assert_eq!(status(&raw).await, once, "a rehearsal takes nothing");
-    // Whoever counts gives back, and nobody else does.
+    // Only the controller that counts a quota reduces its usage.
     raw.delete(format!("{PODS}/a?gracePeriodSeconds=0")).await.expect(200);
     raw.post(PODS, &sized("b")).await.expect(201);
     assert_eq!(status(&raw).await, json!({ "hard": hard, "used": used("2", "200m", "400m", "128Mi") }));

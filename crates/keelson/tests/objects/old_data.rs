@@ -1,5 +1,5 @@
-//! Objects that were stored before there were the defaults of today: whatever way they are read, they have them, at the
-//! revision at which they were written; the store gets them with the next write.
+//! Tests of objects that were stored before the current defaults existed. Every read shows the defaults, at the
+//! revision of the last write. The next write stores them.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Where an object is stored, its URL, what is stored, and the defaults that it lacks.
+/// The key of an object, its URL, its stored form, and the defaults that it lacks.
 type Old = (&'static str, &'static str, Value, Vec<(&'static str, Value)>);
 
-/// What a store may hold of several kinds.
+/// Stored objects of several kinds.
 fn old() -> [Old; 3] {
     let metadata = json!({"name": "old", "namespace": "default", "uid": "5cf4b8a1-0c86-4d3a-9a4f-000000000001",
         "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"age": "old"}});
@@ -60,7 +60,7 @@ fn old() -> [Old; 3] {
     ]
 }
 
-/// Writes into the store behind every server's back; the revision.
+/// Writes directly to the store. Returns the revision.
 async fn put(store: &MemoryStore, key: &str, object: &Value) -> String {
     let written = Transaction::default().put(StoreKey::new(key), object.to_string());
     store.commit(written).await.unwrap().revisions[0].to_string()
@@ -77,7 +77,7 @@ fn check(object: &Value, revision: &str, expected: &[(&str, Value)], how: &str) 
     assert_eq!(object["metadata"]["resourceVersion"], revision, "{how}");
 }
 
-/// Reads an object in every way that shows it as it is now.
+/// Reads the current object by every verb.
 async fn check_reads(raw: &Raw, url: &str, revision: &str, expected: &[(&str, Value)]) {
     check(&get(raw, format!("{url}/old")).await, revision, expected, "get");
     let list = get(raw, format!("{url}?labelSelector=age%3Dold")).await;
@@ -99,7 +99,7 @@ async fn check_reads(raw: &Raw, url: &str, revision: &str, expected: &[(&str, Va
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn old_objects_have_the_defaults_of_today_before_and_after_a_restart() {
     let store = MemoryStore::new();
-    // The first is there when the server starts, the others come while it runs.
+    // The first object exists when the server starts, the others appear while it runs.
     let [(first, url, object, expected), rest @ ..] = old();
     let revision = put(&store, first, &object).await;
     let mut server = TestServer::builder().shared_store(Arc::new(store.clone())).start().await;
@@ -125,7 +125,7 @@ async fn old_objects_have_the_defaults_of_today_where_only_the_store_remembers_t
     let builder = TestServer::builder().shared_store(Arc::new(store.clone()));
     let server = builder.configure(|config| config.history_bytes = 0).start().await;
     let revision = put(&store, key, &object).await;
-    // More changes than the cache keeps whatever it is told.
+    // More changes than the cache keeps under any setting.
     for number in 0..200 {
         let newer = json!({"metadata": {"annotations": {"number": number.to_string()}}});
         server.raw().patch(format!("{url}/old"), "application/merge-patch+json", &newer).await.expect(200);

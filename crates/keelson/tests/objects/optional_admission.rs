@@ -1,6 +1,6 @@
-//! Plugins of admission that are off unless they are named, over the wire.
+//! Tests of admission plugins that are off by default.
 //!
-//! Texts are those of the reference server's plugins.
+//! Texts are those of kube-apiserver's plugins.
 
 use keelson_server::{AdmissionConfiguration, AdmissionPlugins, Config, Server};
 use keelson_testkit::{Answer, Raw, TestServer};
@@ -10,7 +10,7 @@ const DEFAULT: &str = "/api/v1/namespaces/default";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
 const MERGE: &str = "application/merge-patch+json";
 
-/// A server that has these plugins besides.
+/// Starts a server with these additional plugins.
 async fn with(plugins: &[&str]) -> TestServer {
     let on = plugins.iter().map(|&name| name.to_owned()).collect();
     let plugins = AdmissionPlugins::new(on, vec!["ServiceAccount".to_owned()]).unwrap();
@@ -68,7 +68,7 @@ async fn what_a_policy_changes_back_is_changed_once_more_or_refused() {
     raw.post(&*policies, &policy("Never")).await.expect(201);
     let binding = json!({ "metadata": { "name": "m" }, "spec": { "policyName": "m" } });
     raw.post(format!("{admission}/mutatingadmissionpolicybindings"), &binding).await.expect(201);
-    // The plugins that are built in are asked again behind a policy that changed something.
+    // Built-in plugins run again after a policy has changed the object.
     let made = raw.post(format!("{DEFAULT}/pods"), &pod("p", json!({}))).await.expect(201).json();
     assert_eq!(made["spec"]["containers"][0]["imagePullPolicy"], "Always");
     raw.delete(format!("{policies}/m")).await.expect(200);
@@ -223,7 +223,8 @@ async fn events_beyond_a_limit_are_refused() {
         raw.post(format!("/api/v1/namespaces/{namespace}/events{query}"), &event).await
     };
     raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "other" } })).await.expect(201);
-    // A dry run takes nothing. A slow machine may fill the bucket a little meanwhile, so that one more passes now and then.
+    // A dry run consumes no token. On a slow machine the bucket may refill a little meanwhile, so one more event may
+    // pass.
     for _ in 0..5 {
         post("default", "dry", "?dryRun=All").await.expect(201);
     }
@@ -242,7 +243,7 @@ async fn events_beyond_a_limit_are_refused() {
     post("other", "e", "").await.expect(201);
     raw.post(format!("{DEFAULT}/configmaps"), &json!({ "metadata": { "name": "m" } })).await.expect(201);
 
-    // Switched on without limits, the plugin keeps the server from starting.
+    // If the plugin is enabled without limits, the server does not start.
     let error =
         Server::start(Config { admission: plugins(), ..Config::default() }).await.err().expect("it has no limits");
     assert!(format!("{error:#}").contains("EventRateLimit has no limits"), "{error:#}");
@@ -269,10 +270,10 @@ async fn a_missing_namespace_is_made_for_the_first_object_in_it() {
     let raw = server.raw();
     let map = json!({ "metadata": { "name": "m" } });
     let maps = |namespace: &str| format!("/api/v1/namespaces/{namespace}/configmaps");
-    // A dry run makes none.
+    // A dry run creates no namespace.
     let told = raw.post(format!("{}?dryRun=All", maps("new")), &map).await.expect(404);
     assert_eq!(message(&told), "namespaces \"new\" not found");
-    // The server makes it, also for a user who may make no namespaces.
+    // The server creates the namespace, also for a user without the right to create namespaces.
     let rules = json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch"] }]);
     let cluster = "/apis/rbac.authorization.k8s.io/v1";
     raw.post(format!("{cluster}/clusterroles"), &json!({ "metadata": { "name": "maps" }, "rules": rules }))
@@ -290,7 +291,7 @@ async fn a_missing_namespace_is_made_for_the_first_object_in_it() {
         .header("impersonate-user", "ann")
         .await
         .expect(403);
-    // By an apply too, and by several requests at once.
+    // An apply and concurrent requests work too.
     let applied = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m" } });
     let apply = "application/apply-patch+yaml";
     raw.patch(format!("{}/m?fieldManager=t", maps("applied")), apply, &applied).await.expect(201);
@@ -300,7 +301,7 @@ async fn a_missing_namespace_is_made_for_the_first_object_in_it() {
         async move { raw.post(path, &named(number)).await.status }
     });
     assert_eq!(futures::future::join_all(several).await, [201; 8]);
-    // A namespace that can't be is refused, and reads make none.
+    // An invalid name is rejected, and reads create no namespace.
     let told = raw.post(maps("A_b"), &map).await.expect(403);
     assert!(
         message(&told).starts_with("configmaps \"m\" is forbidden: Namespace \"A_b\" is invalid: metadata.name"),
@@ -309,7 +310,7 @@ async fn a_missing_namespace_is_made_for_the_first_object_in_it() {
     );
     raw.get(maps("read")).await.expect(200);
     raw.get("/api/v1/namespaces/read").await.expect(404);
-    // A namespace that goes is no missing one.
+    // A namespace that is being deleted is not a missing one.
     raw.patch("/api/v1/namespaces/new", MERGE, &json!({ "metadata": { "finalizers": ["example.org/held"] } }))
         .await
         .expect(200);

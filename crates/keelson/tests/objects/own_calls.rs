@@ -1,5 +1,5 @@
-//! The server's own calls: known by construction and not by a name, and passed without authorizers, webhooks and policies where the
-//! server needs them to become ready.
+//! Tests of the server's own calls. An internal mark identifies them, not a user name. They skip authorizers, webhooks
+//! and policies where the server needs them to become ready.
 
 use std::fs;
 use std::path::Path;
@@ -18,13 +18,13 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases
 const MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
-/// The name of the server itself.
+/// The user name of the server itself.
 const SERVER: &str = "system:apiserver";
-/// The group that may do anything.
+/// The group with all rights.
 const MASTERS: &str = "system:masters";
-/// Longest time that a start, or what the server does by itself, may take.
+/// The longest time for a start, or for background work of the server.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The longest time that a webhook may be given.
+/// The largest timeout of a webhook.
 const HOOK_SECONDS: u32 = 30;
 
 async fn until(mut is_so: impl AsyncFnMut() -> bool) {
@@ -35,19 +35,19 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Starts the server again, which must not take longer than it may.
+/// Restarts the server, and checks the duration.
 async fn restart(server: &mut TestServer) {
     tokio::time::timeout(PATIENCE, server.restart()).await.expect("the server becomes ready");
     until(async || server.raw().get("/readyz").await.status == 200).await;
 }
 
-/// A rule of a webhook or a policy that sees all requests that write.
+/// A rule of a webhook or a policy that matches all writes.
 fn everything() -> Value {
     json!({ "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "scope": "*",
         "operations": ["CREATE", "UPDATE", "DELETE", "CONNECT"] })
 }
 
-/// A policy that refuses what its rule is about, with its binding.
+/// Creates a policy that denies everything that its rule matches, and its binding.
 async fn policy(raw: &Raw, name: &str, rule: &Value, more: &Value, of_binding: &Value) {
     let mut spec =
         json!({ "matchConstraints": { "resourceRules": [rule] }, "validations": [{ "expression": "false" }] });
@@ -60,7 +60,7 @@ async fn policy(raw: &Raw, name: &str, rule: &Value, more: &Value, of_binding: &
     raw.post(format!("{ADMISSION}/validatingadmissionpolicybindings"), &binding).await.expect(201);
 }
 
-/// A client that proves by a certificate that it has this name, one that does by a token, and one that impersonates.
+/// Clients with the server's user name: one has it from a certificate, one from a token, and one impersonates it.
 struct Namesakes {
     server: TestServer,
     _files: TempDir,
@@ -88,7 +88,7 @@ impl Namesakes {
         Self { server, _files: files, certified }
     }
 
-    /// Sends a POST as each of them and returns the answers.
+    /// Sends a POST as each of them, and returns the responses.
     async fn post(&self, path: &str, body: impl Fn(&str) -> Value) -> Vec<(u16, Value)> {
         let (token, admin) = (self.server.anonymous(), self.server.raw());
         let calls = [
@@ -109,7 +109,7 @@ impl Namesakes {
 async fn the_servers_name_is_no_pass() {
     let namesakes = Namesakes::start().await;
     let raw = namesakes.server.raw();
-    // It names no status of a new storage version, as no client does.
+    // Their create of a storage version does not keep its status, as for every client.
     let status =
         json!({ "storageVersions": [{ "apiServerID": "x", "encodingVersion": "v1", "decodableVersions": ["v1"] }] });
     let version =
@@ -125,7 +125,7 @@ async fn the_servers_name_is_no_pass() {
         assert_eq!(code, 422, "{refused}");
         assert!(refused["message"].as_str().unwrap().contains("'no-leases'"), "{refused}");
     }
-    // The server itself still renews the lease by which others know it.
+    // The server itself still renews its identity lease.
     let own = async || {
         let all = raw.get(LEASES).await.expect(200).json();
         let of_server =
@@ -137,7 +137,7 @@ async fn the_servers_name_is_no_pass() {
     until(async || own().await != before).await;
 }
 
-/// Webhooks and policies that see everything and refuse it, each in another way.
+/// Creates webhooks and policies that match everything and reject it, each in another way.
 async fn refuse_everything(raw: &Raw, hook: &HookServer) {
     let webhook = |kind: &str, client: Value| {
         json!({ "metadata": { "name": "everything" }, "webhooks": [{
@@ -161,7 +161,7 @@ async fn refuse_everything(raw: &Raw, hook: &HookServer) {
 async fn a_restart_passes_webhooks_and_policies_that_refuse_everything() {
     let hook = HookServer::start(&["127.0.0.1"], |_| async { HookReply::Hangs }).await;
     let mut server = TestServer::builder().sqlite().start().await;
-    // The next start makes these where they are missing.
+    // The next start recreates these objects if they are missing.
     let made = [
         format!("{RBAC}/clusterroles/view"),
         format!("{RBAC}/clusterrolebindings/system:discovery"),
@@ -174,12 +174,13 @@ async fn a_restart_passes_webhooks_and_policies_that_refuse_everything() {
     refuse_everything(&raw, &hook).await;
     let map = json!({ "metadata": { "name": "x" } });
     until(async || raw.post(format!("{MAPS}?dryRun=All&timeout=1s"), &map).await.status != 201).await;
-    // Deletions are refused too, so the objects are deleted while nothing refuses anything.
+    // Deletions are rejected too, so the test first removes everything that rejects.
     let free = async |raw: &Raw| {
         for kind in
             ["validatingadmissionpolicybindings", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
         {
-            // The policies see the configurations of webhooks until their bindings are known to be gone.
+            // The policies match the deletions of webhook configurations until the cache has the deletion of their
+            // bindings.
             until(async || raw.delete(format!("{ADMISSION}/{kind}")).await.status == 200).await;
         }
         raw.delete(format!("{ADMISSION}/validatingadmissionpolicies")).await.expect(200);
@@ -207,7 +208,7 @@ async fn what_is_refused_of_the_bootstrap_does_not_hold_readiness_back() {
     let mut server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();
     let told = format!("{MAPS}/extension-apiserver-authentication");
-    // A quota without room, and a binding to another role that a finalizer holds.
+    // A full quota, and a binding to another role with a finalizer.
     let quotas = "/api/v1/namespaces/kube-system/resourcequotas";
     let hard = json!({ "count/configmaps": "0" });
     raw.post(quotas, &json!({ "metadata": { "name": "full" }, "spec": { "hard": hard } })).await.expect(201);

@@ -1,6 +1,6 @@
-//! Pod security over the wire: what namespaces enforce, warn of and say of pods that they have.
+//! Tests of pod security: the enforced level of a namespace, its warnings, and its warnings about existing pods.
 //!
-//! The controls themselves are tested where they are, in `admission`.
+//! The crate `admission` tests the controls themselves.
 
 use keelson_server::{AdmissionConfiguration, AdmissionPlugins};
 use keelson_testkit::{Answer, Raw, TestServer};
@@ -34,7 +34,7 @@ fn message(answer: &Answer) -> String {
     answer.json()["message"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The texts of the warnings of an answer.
+/// The texts of a response's warnings.
 fn warnings(answer: &Answer) -> Vec<String> {
     let told = answer.headers.get_all("warning").iter().map(|value| value.to_str().unwrap());
     let quoted = told.map(|text| text.strip_prefix("299 - \"").and_then(|text| text.strip_suffix('"')).unwrap());
@@ -61,13 +61,13 @@ async fn pods_keep_the_standard_of_their_namespace() {
         "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
     });
     post(&raw, "restricted", &pod("good", hardened)).await.expect(201);
-    // What came with a later release is not in the standard of an earlier one.
+    // A control of a later release is not part of the standard of an earlier one.
     let probe = json!({ "httpGet": { "port": 80, "host": "10.0.0.1" } });
     let probing = json!({ "containers": [{ "name": "c", "image": "i", "livenessProbe": probe }] });
     post(&raw, "dated", &pod("p", probing.clone())).await.expect(201);
     let refused = post(&raw, "baseline", &pod("p", probing)).await.expect(403);
     assert!(message(&refused).contains("container \"c\" uses probe or lifecycle host \"10.0.0.1\""));
-    // An invalid pod is told so first.
+    // For an invalid pod the validation error comes first.
     post(&raw, "restricted", &pod("Bad_Name", json!({ "hostNetwork": true }))).await.expect(422);
 }
 
@@ -126,7 +126,7 @@ async fn a_namespace_that_enforces_more_tells_of_the_pods_that_it_has() {
     assert!(warnings(&raw.patch(path, MERGE, &enforce("baseline")).await.expect(200)).is_empty(), "it is the same");
     assert!(warnings(&raw.patch(path, MERGE, &enforce("privileged")).await.expect(200)).is_empty(), "it is less");
     raw.patch(path, MERGE, &enforce("restricted")).await.expect(200);
-    // A change of anything but what is run is let be.
+    // A change that does not concern the running containers is allowed.
     let pods = "/api/v1/namespaces/lab/pods/d";
     raw.patch(pods, MERGE, &json!({ "metadata": { "labels": { "x": "y" } } })).await.expect(200);
     let image = json!({ "spec": { "containers": [{ "name": "c", "image": "i:2" }] } });
@@ -174,7 +174,7 @@ plugins:
     assert!(error.contains("imagePolicy.kubeConfigFile: Required value"), "{error}");
 }
 
-/// A profile that is stated as before Kubernetes 1.30 becomes the field that stands for it.
+/// A profile in an annotation, as before Kubernetes 1.30, is copied to its field.
 #[tokio::test]
 async fn profiles_in_annotations_are_read_into_fields_and_judged() {
     let server = TestServer::start().await;
@@ -200,7 +200,8 @@ async fn profiles_in_annotations_are_read_into_fields_and_judged() {
     let made = post(&raw, "baseline", &annotated("a", "c", "localhost/mine", json!({}))).await.expect(201);
     assert_eq!(stated(&made), json!({ "type": "Localhost", "localhostProfile": "mine" }));
     assert_eq!(warnings(&made), [told]);
-    // What the pod says already, what the container says itself, and what is about another container.
+    // The field is not set if the pod or the container already has a profile, or if the annotation is for another
+    // container.
     let of_pod = json!({ "securityContext": { "appArmorProfile": { "type": "RuntimeDefault" } } });
     let made = post(&raw, "baseline", &annotated("b", "c", "runtime/default", of_pod)).await.expect(201);
     assert_eq!((stated(&made), warnings(&made)), (Value::Null, vec![]));

@@ -1,4 +1,5 @@
-//! The end of pods: they have a grace period, and are deleted when their kubelet confirms or none has to stop them.
+//! Tests of the deletion of pods: they have a grace period, and are removed when their kubelet confirms or no kubelet
+//! has to stop them.
 //!
 //! No kubelet runs here; the tests write in its place.
 
@@ -12,9 +13,9 @@ use serde_json::{Value, json};
 
 const MERGE: &str = "application/merge-patch+json";
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// The timeout for work of the server itself.
+/// The timeout for background work of the server.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A server whose time stands still unless it is moved.
+/// A server whose clock only moves when the test advances it.
 struct Lab {
     _server: TestServer,
     raw: Raw,
@@ -41,7 +42,8 @@ impl Lab {
         self.raw.delete(format!("{PODS}/{name}?{query}")).await.expect(200).json()
     }
 
-    /// The end that an object is given: seconds after the beginning of the test, grace period, and generation.
+    /// Checks the deletion of an object: its time in seconds since the start of the test, its grace period, and its
+    /// generation.
     #[track_caller]
     fn check_end(&self, object: &Value, expected: (u64, i64, i64)) {
         let metadata = &object["metadata"];
@@ -56,7 +58,7 @@ impl Lab {
     }
 }
 
-/// Pods need an account, which a controller may be about to make.
+/// Waits for the service account of pods, which a controller creates.
 async fn account(raw: &Raw) {
     let path = "/api/v1/namespaces/default/serviceaccounts";
     let made = raw.post(path, &json!({"metadata": {"name": "default"}})).await;
@@ -219,7 +221,7 @@ async fn a_kubelet_need_not_repeat_what_it_has_observed() {
     assert_eq!(status["conditions"][0]["observedGeneration"], 1);
 }
 
-/// Waits until a pod is no longer there.
+/// Waits until a pod is gone.
 async fn gone(raw: &Raw, name: &str) {
     let wait = async {
         while raw.get(format!("{PODS}/{name}")).await.status != 404 {

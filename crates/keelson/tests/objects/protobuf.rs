@@ -1,6 +1,7 @@
-//! Protobuf beside stored objects: errors and the documents of discovery say what they say in JSON.
+//! Tests of protobuf for responses that are no stored objects: errors and discovery documents have the same content as
+//! in JSON.
 //!
-//! client-go asks for it by default, also where an answer is no object.
+//! client-go requests protobuf by default, also for such responses.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ fn decoded(body: &[u8]) -> Value {
     serde_json::to_value(keelson_protobuf::decode(body).unwrap().object).unwrap()
 }
 
-/// Sends a request twice and compares what protobuf and JSON tell; what it is.
+/// Sends a request for protobuf and for JSON, compares the content, and returns it.
 async fn check(raw: &Raw, method: &str, path: &str, body: Option<&Value>, status: u16) -> Value {
     let call = |accept: &str| {
         let call = raw.call(method.parse().unwrap(), path).header("accept", accept);
@@ -21,7 +22,7 @@ async fn check(raw: &Raw, method: &str, path: &str, body: Option<&Value>, status
     let in_json = call("application/json").await.expect(status).json();
     let answer = call(PROTOBUF).await.expect(status);
     assert_eq!(answer.header("content-type"), PROTOBUF, "{method} {path}");
-    // The oldest documents say in JSON only what they are, not in which version; protobuf always says both.
+    // The oldest documents have a kind but no version in JSON; protobuf always has both.
     let mut told = in_json.clone();
     told.as_object_mut().unwrap().entry("apiVersion").or_insert_with(|| json!("v1"));
     assert_eq!(decoded(&answer.body), told, "{method} {path}");

@@ -1,6 +1,6 @@
-//! Quotas: what objects take of them, what is given back, and what is told of those for which there is no room.
+//! Tests of quotas: the usage of objects, its release, and the errors for objects that exceed a quota.
 //!
-//! The texts are the reference server's. That several servers never exceed a quota together is in `many_servers`.
+//! The texts are those of kube-apiserver. `many_servers` tests that several servers together never exceed a quota.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 const DEADLINE: Duration = Duration::from_secs(60);
 const MERGE: &str = "application/merge-patch+json";
 
-/// A server, and a namespace with one quota, which holds already.
+/// A server, and a namespace with one enforced quota.
 struct Lab {
     server: TestServer,
     raw: Raw,
@@ -29,7 +29,7 @@ impl Lab {
         lab
     }
 
-    /// Makes a quota, and waits until it has been counted.
+    /// Creates a quota, and waits until it has been counted.
     async fn quota(&self, name: &str, spec: Value) {
         let hard = spec["hard"].clone();
         let quota = json!({ "metadata": { "name": name }, "spec": spec });
@@ -93,7 +93,7 @@ async fn pods_take_what_they_ask_for_and_give_it_back() {
         json!({ "pods": pods, "requests.cpu": requests, "limits.cpu": limits,
             "requests.memory": memory, "memory": memory })
     };
-    // It stands in the status with the answer, and not some time later.
+    // The status has the new usage when the response arrives, not some time later.
     assert_eq!(lab.status("q").await["used"], used("1", "100m", "200m", "64Mi"));
     let large = pod("b", &json!({ "cpu": "950m", "memory": "64Mi" }), &json!({ "cpu": "1500m" }));
     let told = "pods \"b\" is forbidden: exceeded quota: q, requested: requests.cpu=950m, used: requests.cpu=100m, \
@@ -170,7 +170,7 @@ async fn objects_of_any_resource_are_counted() {
     assert_eq!(answer["message"], told);
     lab.until("q", |status| status["used"]["services"] == "2" && status["used"]["services.nodeports"] == "1").await;
 
-    // A resource that comes later is counted from then on.
+    // A resource that is defined later is counted from then on.
     let definition = json!({
         "metadata": { "name": "things.example.org" },
         "spec": {
@@ -202,7 +202,7 @@ async fn a_quota_counts_what_is_in_its_scopes() {
     for name in ["b", "c"] {
         lab.post("pods", &sized(name)).await.expect(201);
     }
-    // A deadline that comes later brings a pod into the scope.
+    // A deadline that is set later moves a pod into the quota's scope.
     let deadline = json!({ "spec": { "activeDeadlineSeconds": 60 } });
     lab.raw.patch("/api/v1/namespaces/lab/pods/b", MERGE, &deadline).await.expect(200);
     let answer = lab.raw.patch("/api/v1/namespaces/lab/pods/c", MERGE, &deadline).await.expect(403).json();

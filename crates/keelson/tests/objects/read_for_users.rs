@@ -1,6 +1,6 @@
-//! Objects that have the server read or act in its own name, written by users who lack the rights for it.
+//! Tests of objects that make the server read or act in its own name, written by users without the rights for it.
 //!
-//! The list of these objects and rights is in `docs/explanation/security.md`. Texts of refusals are upstream's.
+//! `docs/explanation/security.md` lists these objects and rights. The texts of errors are upstream's.
 
 mod claims;
 mod parameters;
@@ -14,7 +14,7 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// A server with the namespaces `mine` and `theirs`, in which there is the secret `keys`.
+/// A server with the namespaces `mine` and `theirs`, which has the secret `keys`.
 struct Lab {
     admin: Raw,
     _server: TestServer,
@@ -36,7 +36,7 @@ impl Lab {
         Self { admin, _server: server }
     }
 
-    /// Gives a user a right by a role of this name: in a namespace, or everywhere.
+    /// Grants a user these rules by a role with this name: in a namespace, or in all.
     async fn give(&self, user: &str, name: &str, namespace: Option<&str>, rules: Value) {
         let place = namespace.map_or_else(|| RBAC.to_owned(), |namespace| format!("{RBAC}/namespaces/{namespace}"));
         let (role, kind) = if namespace.is_some() { ("role", "Role") } else { ("clusterrole", "ClusterRole") };

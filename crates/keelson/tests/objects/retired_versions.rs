@@ -1,6 +1,8 @@
-//! Objects that kube-apiserver stored in versions that are no longer served, on a store that it shares or leaves.
+//! Tests of objects that kube-apiserver stored in versions that are no longer served, in a store that it shares or has
+//! left.
 //!
-//! They read as objects of a served version, from JSON and from protobuf. They can be changed, and a migration stores them anew.
+//! Reads show them in a served version, from JSON and from protobuf. They can be changed, and a migration rewrites
+//! them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,10 +17,11 @@ use serde_json::{Value, json};
 use super::kinds::samples;
 
 const MERGE: &str = "application/merge-patch+json";
-/// Timeout for all migrations on a slow machine.
+/// The timeout for all migrations on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Resources with the `apiVersion`s in which their objects may lie in a store, as the sample of `kinds/objects.json` is named.
+/// Resources with the possible stored `apiVersion`s of their objects. The names are those of the samples in
+/// `kinds/objects.json`.
 const RETIRED: [(&str, &[&str]); 36] = [
     ("mutatingwebhookconfigurations.admissionregistration.k8s.io", &["admissionregistration.k8s.io/v1beta1"]),
     ("validatingwebhookconfigurations.admissionregistration.k8s.io", &["admissionregistration.k8s.io/v1beta1"]),
@@ -70,7 +73,7 @@ const FLOW_CONTROL: &[&str] = &[
 ];
 const RBAC: &[&str] = &["rbac.authorization.k8s.io/v1beta1", "rbac.authorization.k8s.io/v1alpha1"];
 
-/// Gives an object the fields of an old version where they differ; what of it is to be read, by JSON pointer.
+/// Sets the fields of an old version that differ. Returns the values that a read must show, by JSON pointer.
 fn age(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
     match (api_version, object["kind"].as_str().unwrap()) {
         ("admissionregistration.k8s.io/v1beta1", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
@@ -141,7 +144,7 @@ fn age(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
     }
 }
 
-/// Gives the old form to kinds whose fields stood elsewhere or had another meaning.
+/// Converts kinds whose fields had another place or another meaning to their old form.
 fn age_moved(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
     match (api_version, object["kind"].as_str().unwrap()) {
         (_, "Ingress") => {
@@ -183,7 +186,7 @@ fn age_moved(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)
     }
 }
 
-/// An object as it lies in the store, and how it is to be read.
+/// A stored object, and the expected result of a read.
 struct Old {
     key: String,
     api_version: String,
@@ -193,7 +196,7 @@ struct Old {
     shows: Vec<(&'static str, Value)>,
 }
 
-/// Names an object so that none of the others is it; kinds whose names mean something follow their rules.
+/// Gives an object a unique name. Kinds whose names have a meaning follow their rules.
 fn rename(object: &mut Value, number: usize) -> String {
     let name = match object["kind"].as_str().unwrap() {
         "APIService" => {
@@ -208,7 +211,7 @@ fn rename(object: &mut Value, number: usize) -> String {
     name
 }
 
-/// Makes the sample of each resource, and puts what becomes of it in each old version and both encodings into the store.
+/// Creates the sample of each resource, and writes it to the store in each old version and both encodings.
 async fn fill(store: &MemoryStore) -> Vec<Old> {
     let samples = samples();
     let server = TestServer::builder().every_version().start().await;
@@ -259,7 +262,7 @@ async fn stored(store: &MemoryStore, key: &str) -> Value {
     serde_json::from_slice(&store.get(&StoreKey::new(key)).await.unwrap().unwrap().value).unwrap_or_default()
 }
 
-/// Waits until the server's own migration has stored an object as JSON of the served version.
+/// Waits until the server's own migration has stored an object as JSON in the served version.
 async fn until_migrated(store: &MemoryStore, object: &Old) -> Value {
     let started = Instant::now();
     loop {
@@ -294,7 +297,7 @@ async fn objects_of_versions_that_are_no_longer_served_are_read_changed_and_migr
         let mut bare = found.clone();
         bare.as_object_mut().unwrap().retain(|field, _| field != "kind" && field != "apiVersion");
         assert_eq!(list["items"], json!([bare]), "{url}");
-        // Every second of them, those in protobuf, is changed; the others wait for a migration.
+        // Every second object, those in protobuf, is changed; the others wait for a migration.
         if place % 2 == 1 {
             let patch = json!({"metadata": {"labels": {"touched": "yes"}}});
             let changed = raw.patch(url.as_str(), MERGE, &patch).await.expect(200).json();
@@ -356,7 +359,7 @@ async fn services_and_claims_of_older_servers_can_be_changed() {
     let source = json!({"apiGroup": null, "kind": "PersistentVolumeClaim", "name": "other"});
     assert_eq!((&read["spec"]["dataSource"], &read["spec"]["dataSourceRef"]), (&source, &source));
     raw.patch(url, MERGE, &patch).await.expect(200);
-    // A client that knows the older field alone writes back what it has read.
+    // A client that knows only the older field writes back the object that it has read.
     let mut known = raw.get(url).await.expect(200).json();
     known["spec"].as_object_mut().unwrap().remove("dataSourceRef");
     known["metadata"]["annotations"] = json!({"a": "b"});

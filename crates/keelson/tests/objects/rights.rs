@@ -1,6 +1,6 @@
-//! Rights of users by roles and bindings, and rights that they give to others.
+//! Tests of the rights of users by roles and bindings, and of the rights that they grant to others.
 //!
-//! The texts are the reference server's.
+//! The texts are those of kube-apiserver.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const MERGE: &str = "application/merge-patch+json";
 
-/// A server with the users ann (of devs), bob and dave (of devs and leads), and a namespace with a config map.
+/// A server with the users ann (of devs), bob, and dave (of devs and leads), and a namespace with a ConfigMap.
 struct Cluster {
     server: TestServer,
     admin: Raw,
@@ -43,7 +43,7 @@ impl Cluster {
         self.admin.post(place("rolebinding", namespace), &binding).await.expect(201);
     }
 
-    /// The code of an answer to a user of the file, and its message.
+    /// The code and the message of a response to a user of the token file.
     async fn asks(&self, user: &str, method: &str, path: &str, body: Option<&Value>) -> (u16, String) {
         let raw = self.server.anonymous();
         let call = match (method, body) {
@@ -109,14 +109,14 @@ async fn users_may_do_what_is_bound_to_them_and_nothing_else() {
 
     cluster.role(None, "reader", json!([rule("get,list", "configmaps")])).await;
     cluster.bind(Some("a"), "devs", "cluster:reader", ("Group", "devs")).await;
-    // It counts for the next request, here only in its namespace, and for members alone.
+    // The binding applies to the next request, only in its namespace and only to members.
     assert_eq!(cluster.get("ann", one).await, 200);
     assert_eq!(cluster.get("ann", maps).await, 200);
     assert_eq!(cluster.get("ann", "/api/v1/namespaces/b/configmaps").await, 403);
     assert_eq!(cluster.get("bob", one).await, 403);
     assert_eq!(cluster.asks("ann", "DELETE", one, None).await.0, 403);
 
-    // One object by its name, for a list by a selector that names it too.
+    // A right to one object by name. A list needs a field selector with that name.
     let named =
         json!([{ "verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["one"] }]);
     cluster.role(Some("a"), "named", named).await;
@@ -126,7 +126,7 @@ async fn users_may_do_what_is_bound_to_them_and_nothing_else() {
     assert_eq!(cluster.get("bob", maps).await, 403);
     assert_eq!(cluster.get("bob", &format!("{maps}?fieldSelector=metadata.name%3Done")).await, 200);
 
-    // What is taken is gone for the next request.
+    // A removed right is gone for the next request.
     cluster.admin.delete(format!("{}/devs", place("rolebinding", Some("a")))).await.expect(200);
     assert_eq!(cluster.get("ann", one).await, 403);
     let empty = json!({ "rules": [] });
@@ -162,7 +162,7 @@ async fn who_may_only_change_objects_makes_none_by_a_put_or_an_apply() {
     assert_eq!(cluster.asks("bob", "PUT", lease_path, Some(&lease)).await, refused);
     cluster.admin.get(path).await.expect(404);
     cluster.admin.get(lease_path).await.expect(404);
-    // What is there may be changed, and who may make one of this name makes it.
+    // An existing object can be changed. A missing one is created if the user may create an object with this name.
     assert_eq!(apply("/api/v1/namespaces/a/configmaps/one", &map("one")).await.0, 200);
     let named = json!([
         { "verbs": ["create"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["two"] },
@@ -195,7 +195,7 @@ async fn a_role_of_very_many_rights_is_refused_at_once() {
         });
         json!({ "metadata": { "name": "boom" }, "rules": [rule] })
     };
-    // 1.6 million, of which none is looked at, and 160 thousand, of which a thousand lines are told.
+    // 1.6 million rules, which are not compared, and 160 thousand, of which the error lists a thousand lines.
     for (count, expected) in [(36, "which are not compared one by one"), (20, "and more")] {
         let (status, message) = cluster.asks("bob", "POST", &place("role", Some("a")), Some(&boom(count))).await;
         assert!(status == 403 && message.contains(expected), "{status} {}", message.len());
@@ -226,7 +226,8 @@ async fn nobody_gives_rights_that_he_lacks() {
     let invalid = role("invalid", json!([{ "verbs": [], "apiGroups": [""], "resources": ["services"] }]));
     assert_eq!(cluster.asks("dave", "POST", &roles, Some(&invalid)).await.0, 422, "what is wrong is told before");
 
-    // Also who changes nothing but a label of a stronger role gives it away anew; finalizers give nothing.
+    // A change of a label counts as a new grant of a stronger role, since it may be aggregated; a change of finalizers
+    // does not.
     let strong = format!("{roles}/strong");
     let label = json!({ "metadata": { "labels": { "a": "b" } } });
     assert_eq!(cluster.asks("dave", "PATCH", &strong, Some(&label)).await.0, 403);
@@ -366,7 +367,7 @@ async fn bootstrap_tokens_are_taken_where_they_are_switched_on_and_as_long_as_th
     let review = json!({ "spec": { "token": token } });
     let told = admin.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await.expect(201).json();
     assert_eq!((&told["status"]["authenticated"], &told["status"]["user"]), (&json!(true), &expected));
-    // It may do what is bound to its group, and nothing else.
+    // The user has the rights that are bound to its group, and no others.
     let nodes = server.anonymous().get("/api/v1/nodes").header("authorization", format!("Bearer {token}"));
     assert_eq!(nodes.await.status, 403);
     admin.delete(format!("{secrets}/bootstrap-token-abc123")).await.expect(200);
@@ -385,7 +386,7 @@ async fn requests_without_credentials_can_be_refused() {
         assert_eq!(answer["reason"], "Unauthorized", "{path}");
     }
     server.raw().get("/healthz").await.expect(200);
-    // Who may act as somebody may act as nobody too.
+    // A user who may impersonate others may also impersonate the anonymous user.
     server.raw().get("/healthz").header("impersonate-user", "system:anonymous").await.expect(200);
 }
 
@@ -450,7 +451,7 @@ async fn who_may_impersonate_somebody_has_his_rights_and_no_others() {
     }
 }
 
-/// The code of an answer to somebody in another's name, and its message or the user whom it is for.
+/// The code of a response to a request with impersonation, and its message or the resulting user.
 async fn acts(cluster: &Cluster, token: &str, path: &str, headers: &[(&str, &str)]) -> (u16, Value) {
     let raw = cluster.server.anonymous();
     let review = json!({});
@@ -500,7 +501,7 @@ async fn who_may_impersonate_in_one_way_may_do_nothing_else_so() {
         );
         assert_eq!(ask(whoami, &[user, ("impersonate-group", name)]).await, refused(&told));
     }
-    // What is asked in another's name is a right of its own, and then that user's.
+    // Each action with constrained impersonation needs its own right. Then the rights of the impersonated user decide.
     let pods = r#"resource "pods" in API group "" in the namespace "a""#;
     let own = format!(r#"pods is forbidden: User "bob" cannot list {pods}"#);
     assert_eq!(ask("/api/v1/namespaces/a/pods", &[user]).await, refused(&own));
@@ -525,7 +526,7 @@ async fn who_may_impersonate_in_one_way_may_do_nothing_else_so() {
     let old =
         format!(r#"users "system:node:n1" {dave} impersonate resource "users" in API group "" at the cluster scope"#);
     assert_eq!(ask(whoami, &[n1, ("impersonate-group", "system:nodes")]).await, refused(&old));
-    // Who may nothing is told of the way that he would have to be allowed.
+    // For a user without any right the error names the constrained right.
     let bob = acts(&cluster, "t-bob", whoami, &[("impersonate-user", "bob")]).await;
     let told = r#"selfsubjectreviews.authentication.k8s.io is forbidden: User "bob" cannot impersonate-on:user-info:create resource "selfsubjectreviews""#;
     assert_eq!(bob, refused(&format!("{told} {constrained}")));
@@ -577,7 +578,7 @@ async fn a_token_of_the_file_counts_for_as_long_as_it_stands_there() {
     assert_eq!(cluster.get("ann", "/apis").await, 401);
 }
 
-/// A token that stands too far behind its scheme is passed over, and its sender is told.
+/// A token with too many blanks after its scheme is ignored, and the client gets a warning.
 #[tokio::test]
 async fn a_token_behind_two_blanks_is_passed_over_with_a_warning() {
     let server = TestServer::start().await;

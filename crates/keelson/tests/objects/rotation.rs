@@ -1,6 +1,7 @@
-//! Keys that are changed while a server runs: that of tokens, which others verify, and that of the authority, which signs certificates.
+//! Tests of keys that change while a server runs: the key of tokens, which other servers verify, and the key of the
+//! authority, which signs certificates.
 //!
-//! A file that can't be used leaves what was read before, and is counted.
+//! After the read of an invalid file the server keeps the earlier keys, and counts the failure.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use crate::signed_clients::signed_client;
 
 const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/one";
-/// The time in which a changed file is read.
+/// The longest time until a changed file is read.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server whose keys the test changes.
@@ -73,7 +74,7 @@ impl Lab {
         call.header("authorization", format!("Bearer {token}")).await.status
     }
 
-    /// The ids of the keys that the server publishes, the one first that signs.
+    /// The ids of the published keys, the signing key first.
     async fn published(&self) -> Vec<String> {
         let keys = self.admin.get("/openid/v1/jwks").await.expect(200).json();
         keys["keys"].as_array().unwrap().iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
@@ -84,7 +85,7 @@ impl Lab {
     }
 }
 
-/// Asks until there is what is waited for.
+/// Repeats a check until it returns a value.
 async fn wait_for<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -115,7 +116,7 @@ async fn keys_of_tokens_are_changed_and_tokens_hold_as_long_as_their_key_is_list
     let next = KeyPair::generate().unwrap();
     let old_public = lab.read("sa.pub");
 
-    // First every server takes what the new key signs, and then one signs with it.
+    // First every server accepts the new key, and then one signs with it.
     lab.write("sa.pub", &format!("{old_public}{}", next.public_key_pem()));
     let both = wait_for("the new key", async || Some(lab.published().await).filter(|keys| keys.len() == 2)).await;
     assert_eq!((&both[0], signed_by(&lab.token().await)), (&begin[0], begin[0].clone()));
@@ -126,7 +127,7 @@ async fn keys_of_tokens_are_changed_and_tokens_hold_as_long_as_their_key_is_list
     let new = new.await;
     assert_eq!(lab.published().await, [both[1].clone(), both[0].clone()]);
     assert_eq!((lab.whoami(&old).await, lab.whoami(&new).await), (201, 201));
-    // Later servers see the published keys, and so find no other key than theirs.
+    // A server that starts later compares its keys with the published ones.
     wait_for("the lease", async || {
         let lease = lab.admin.get(LEASE).await.expect(200).json();
         let told = lease["metadata"]["annotations"]["keelson.io/service-account-keys"].as_str();
@@ -140,7 +141,7 @@ async fn keys_of_tokens_are_changed_and_tokens_hold_as_long_as_their_key_is_list
     assert_eq!((signed_by(&lab.token().await), lab.whoami(&old).await), (both[1].clone(), 201));
     lab.write("sa.key", &next.serialize_pem());
 
-    // The old one is taken away when its tokens are over.
+    // The old key is removed when its tokens have expired.
     lab.write("sa.pub", &next.public_key_pem());
     wait_for("the end of the old key", async || Some(lab.whoami(&old).await).filter(|status| *status == 401)).await;
     assert_eq!((lab.whoami(&new).await, lab.published().await), (201, vec![both[1].clone()]));
@@ -159,7 +160,7 @@ async fn the_authority_that_signs_is_changed_while_the_server_runs() {
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     let next = params.self_signed(&key).unwrap().pem();
 
-    // A certificate whose key is still to come signs nothing.
+    // A certificate whose key is still missing signs nothing.
     let failures = lab.failures().await;
     lab.write("ca.crt", &format!("{next}{old}"));
     wait_for("a failure in the metrics", async || Some(lab.failures().await).filter(|now| *now > failures)).await;
@@ -174,7 +175,7 @@ async fn the_authority_that_signs_is_changed_while_the_server_runs() {
     for client in [&before, &after] {
         assert_eq!(client.post(WHOAMI, &json!({})).await.status, 201);
     }
-    // Without the old authority only certificates of the new one are trusted: not even the administrator's.
+    // Without the old authority only certificates of the new one are accepted. The administrator's certificate is not.
     lab.write("ca.crt", &next);
     wait_for("the end of the old authority", async || {
         let status = before.post(WHOAMI, &json!({})).await.status;
@@ -185,7 +186,7 @@ async fn the_authority_that_signs_is_changed_while_the_server_runs() {
     assert_eq!(lab.admin.get("/api/v1/namespaces").await.status, 401);
 }
 
-/// Keys as kubeadm makes them: of RSA, with the public one in a file of its own.
+/// Keys as kubeadm makes them: RSA, with the public key in a separate file.
 fn rsa(name: &str) -> String {
     let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/../access/src/pki/testdata");
     fs::read_to_string(PathBuf::from(keys).join(name)).unwrap()
@@ -209,7 +210,7 @@ async fn a_server_moves_to_a_key_of_rsa_and_the_tokens_of_before_hold() {
     assert_eq!(configuration["id_token_signing_alg_values_supported"], json!(["ES256", "RS256"]));
     assert_eq!((lab.whoami(&before).await, lab.whoami(&after).await), (201, 201));
 
-    // A start with the files that kubeadm's flags name.
+    // A start with the key files of kubeadm's flags.
     let old = lab.data.path().join("old.pub");
     fs::write(&old, old_public).unwrap();
     let signing = lab.data.path().join("kubeadm.key");
@@ -255,7 +256,7 @@ async fn presented(raw: &Raw) -> Vec<u8> {
 async fn certificates_that_are_about_to_end_are_renewed_while_the_server_runs() {
     let day = Duration::from_secs(24 * 60 * 60);
     let now = SystemTime::now();
-    // Made so long ago that they end in 20 days.
+    // Certificates that were made so long ago that they expire in 20 days.
     let clock = Arc::new(ManualClock::new(now - day * 345));
     let data = TempDir::new().unwrap();
     let (path, time) = (data.path().to_owned(), clock.clone());
@@ -274,7 +275,7 @@ async fn certificates_that_are_about_to_end_are_renewed_while_the_server_runs() 
         .await;
     wait_for("the new certificate", async || Some(presented(&admin).await).filter(|shown| *shown != before)).await;
     assert_eq!(read("ca.crt"), old_ca, "authorities stay");
-    // The kubeconfig is written with them, and both the old and the new one are good.
+    // The kubeconfig is written with the new certificates. Both the old and the new kubeconfig are valid.
     let path = data.path().join("kubeconfig");
     wait_for("the kubeconfig", async || Some(()).filter(|()| fs::read_to_string(&path).unwrap() != kubeconfig)).await;
     let renewed = Endpoint::from_kubeconfig(&path).await.unwrap().raw();

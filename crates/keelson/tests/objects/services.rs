@@ -1,6 +1,6 @@
-//! Addresses and ports of services, given and given back, and the service by which the server itself is found.
+//! Tests of the addresses and ports of services, their allocation and release, and the service of the server itself.
 //!
-//! Races between servers are in the registry's tests.
+//! The tests of the registry cover races between servers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ async fn create(raw: &Raw, name: &str, spec: Value) -> Value {
     post(raw, name, spec).await.expect(201).json()
 }
 
-/// The service is refused with this end of a sentence.
+/// Checks that the service is rejected, and that the message ends with this text.
 async fn refused(raw: &Raw, code: u16, spec: Value, expect: &str) {
     let message = post(raw, "refused", spec).await.expect(code).json()["message"].as_str().unwrap().to_owned();
     assert!(message.ends_with(expect), "{message}");
@@ -116,7 +116,8 @@ async fn an_address_is_its_services_even_when_the_object_that_says_so_was_delete
     raw.delete(ADDRESSES).await.expect(200);
     let taken = "failed to allocate IP 10.0.0.3: provided IP is already allocated";
     refused(&raw, 422, json!({"clusterIP": "10.0.0.3"}), taken).await;
-    // The range has six addresses: five are left, of which one is the server's own, and none is the one that was deleted.
+    // The range has six addresses. Five are left, one of them is the server's own, and none is that of the deleted
+    // service.
     for index in 0..4 {
         let other = create(&raw, &format!("other{index}"), json!({})).await;
         assert_ne!(other["spec"]["clusterIP"], first["spec"]["clusterIP"]);
@@ -141,7 +142,7 @@ async fn an_address_whose_object_was_lost_is_told_again_with_the_next_write_of_i
         .await;
     let raw = server.raw();
     let web = create(&raw, "web", json!({"clusterIP": "10.0.0.3"})).await;
-    // As a tool does that writes to the store, or an older release.
+    // Deletes the address, as a tool with access to the store or an older release might.
     let key = StoreKey::new("/registry/ipaddresses/10.0.0.3");
     store.commit(Transaction::default().delete(key)).await.unwrap();
     assert!(!exists(&raw, &web["spec"]["clusterIP"]).await);
@@ -189,11 +190,11 @@ async fn node_ports_are_given_kept_and_given_back() {
     refused(&raw, 422, wish(80), outside).await;
     refused(&raw, 422, wish(70_000), &outside.replace("80:", "70000:")).await;
     refused(&raw, 422, wish(-1), &outside.replace("80:", "-1:")).await;
-    // What a service is given is found before the rest of it is judged.
+    // The allocation comes before the validation of the other fields.
     let both = json!({"type": "NodePort", "sessionAffinity": "Maybe", "ports": [{"port": 80, "nodePort": 80}]});
     refused(&raw, 422, both, outside).await;
 
-    // Who writes it anew without saying what it was given does not change that.
+    // An update without the allocated values keeps them.
     let mut bare = made.clone();
     bare["spec"] = json!({"type": "NodePort", "ports": ports});
     bare["spec"]["ports"][1].as_object_mut().unwrap().remove("nodePort");
@@ -252,7 +253,7 @@ async fn a_dry_run_takes_nothing() {
 async fn addresses_also_come_from_ranges_that_are_added() {
     let server = server(&["10.0.0.0/29"], "30000-32767").await;
     let raw = server.raw();
-    // Six addresses, of which the server's own service has one.
+    // Six addresses, and the server's own service has one of them.
     for number in 0..5 {
         create(&raw, &format!("s{number}"), json!({})).await;
     }
@@ -304,7 +305,8 @@ async fn the_server_is_found_by_a_service_until_it_stops() {
     assert_eq!(endpoints["subsets"][0]["addresses"], json!([{"ip": "192.0.2.8"}]));
 }
 
-/// Somebody deletes what a service has, and another gets it: that stays the other's when the first goes or changes.
+/// The allocation of a service is deleted, and another service gets it. It remains with the other one when the first is
+/// deleted or changed.
 #[tokio::test]
 async fn nobody_gives_back_what_is_anothers_by_now() {
     let store = Arc::new(MemoryStore::new());
@@ -316,7 +318,7 @@ async fn nobody_gives_back_what_is_anothers_by_now() {
         let (ip, port) = (format!("10.96.0.{}", 50 + number), 30_050 + number as u16);
         let (first, second) = (format!("first-{leave}"), format!("second-{leave}"));
         create(&raw, &first, spec(&ip, port)).await;
-        // An older release may have left out both, and handed the address out a second time.
+        // An older release may have lost both entries and allocated the address twice.
         let lost = Transaction::default().delete(StoreKey::new(format!("/registry/ipaddresses/{ip}")));
         store.commit(lost.delete(port_key(port))).await.unwrap();
         create(&raw, &second, spec(&ip, port)).await;
@@ -337,7 +339,7 @@ async fn nobody_gives_back_what_is_anothers_by_now() {
             "provided port is already allocated",
         )
         .await;
-        // Somebody looks after the address meanwhile: it still is the second's to give back.
+        // A client changes the address object meanwhile. The second service still releases it.
         let labelled = json!({"metadata": {"labels": {"seen": "yes"}}});
         raw.patch(format!("{ADDRESSES}/{ip}"), MERGE, &labelled).await.expect(200);
         raw.delete(format!("{SERVICES}/{second}")).await.expect(200);

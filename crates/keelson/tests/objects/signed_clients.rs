@@ -1,6 +1,6 @@
-//! Clients with a certificate that the server has signed, for a request that somebody has approved.
+//! Creates clients with a certificate that the server has signed after an approved request.
 //!
-//! The authority is the one that signs when the request is made.
+//! The authority is the one that signs at the time of the request.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use serde_json::json;
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A client of this name, whose files are kept in a directory. Its certificate is of the authority that signs now.
+/// A client with this name. Its files are kept in a directory. The current authority signs its certificate.
 pub(crate) async fn signed_client(server: &TestServer, directory: &Path, name: &str) -> Raw {
     let admin = server.raw();
     let key = KeyPair::generate().unwrap();

@@ -1,6 +1,6 @@
-//! Tokens of service accounts that the server's own key has signed, but not the server: what they claim decides.
+//! Tests of service account tokens that are signed with the server's key, but not by the server: their claims decide.
 //!
-//! The texts are the reference server's.
+//! The texts are those of kube-apiserver.
 
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use super::legacy_tokens::signed_by;
 const NAMESPACE: &str = "/api/v1/namespaces/default";
 const UNEXPECTED: &str = "service account token claims could not be validated due to unexpected private claim";
 
-/// A server with the account `mate`, and the pod `boat` of it.
+/// A server with the account `mate`, and its pod `boat`.
 struct Ship {
     server: TestServer,
     account: Value,
@@ -41,7 +41,7 @@ impl Ship {
         json!({"alg": "ES256", "kid": self.key_id})
     }
 
-    /// What a token of the account claims that the server itself has made.
+    /// The claims of a token that the server itself would issue for the account.
     fn claims(&self) -> Value {
         let now = now();
         json!({
@@ -51,7 +51,7 @@ impl Ship {
         })
     }
 
-    /// The token with these claims beside those that it has anyway; `null` takes one away.
+    /// A token with these changed claims; `null` removes a claim.
     fn token(&self, changed: &Value) -> String {
         let mut claims = self.claims();
         for (name, value) in changed.as_object().unwrap() {
@@ -63,7 +63,7 @@ impl Ship {
         signed_by(&self.server, &self.header(), &claims)
     }
 
-    /// What a review says of a token, which a request that shows it has to meet with too.
+    /// The review of a token. A request with the token must have the same result.
     async fn review(&self, token: &str) -> Value {
         let sent = json!({"spec": {"token": token}});
         let review =
@@ -145,7 +145,7 @@ async fn a_signed_token_is_refused_for_its_time_its_key_and_whom_it_is_for() {
     ship.check_refused(&ship.token(&json!({"iss": "https://elsewhere"})), "").await;
     let target = format!("token audiences [\"port\"] is invalid for the target audiences [\"{}\"]", ship.issuer);
     ship.check_refused(&ship.token(&json!({"aud": ["port"]})), &target).await;
-    // Nobody makes such tokens, so that keelson takes none.
+    // No server issues such tokens, so keelson rejects them.
     for odd in [json!({"exp": null}), json!({"aud": null}), json!({"sub": "system:serviceaccount:default:cook"})] {
         ship.check_refused(&ship.token(&odd), UNEXPECTED).await;
     }

@@ -1,6 +1,6 @@
-//! Subresources over the wire: acts such as a binding or an eviction, and parts that are written on their own.
+//! Tests of subresources: actions such as a binding or an eviction, and parts of objects that are written separately.
 //!
-//! Answers are those of kube-apiserver.
+//! Responses are those of kube-apiserver.
 
 mod approval;
 mod binding;
@@ -39,7 +39,7 @@ impl Lab {
         Self { server, raw }
     }
 
-    /// Makes a pod with one container that asks for a little, and with what `spec` adds.
+    /// Creates a pod with one container with small requests, and the additional fields of `spec`.
     async fn pod(&self, name: &str, spec: Value) -> Value {
         let mut pod = json!({
             "metadata": {"name": name, "labels": {"app": "web"}},
@@ -66,14 +66,14 @@ impl Lab {
         self.raw.post(format!("{NAMESPACE}/{path}"), &body).await
     }
 
-    /// Says in the status of a pod what a kubelet would.
+    /// Writes the status of a pod, as a kubelet would.
     async fn report(&self, pod: &str, status: Value) -> Value {
         let path = format!("{NAMESPACE}/pods/{pod}/status");
         self.raw.patch(path, MERGE, &json!({ "status": status })).await.expect(200).json()
     }
 }
 
-/// The code, reason and message of a response.
+/// Checks the code, reason and message of a response.
 #[track_caller]
 fn check(answer: &Answer, code: u16, reason: &str, message: &str) {
     let status = answer.json();
@@ -82,7 +82,7 @@ fn check(answer: &Answer, code: u16, reason: &str, message: &str) {
     assert_eq!(status["message"].as_str().unwrap_or_default(), message, "{status}");
 }
 
-/// The answer to an act that was done.
+/// Checks the response to a successful action.
 #[track_caller]
 fn check_done(answer: &Answer) {
     let done = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});

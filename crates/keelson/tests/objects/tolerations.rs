@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const MERGE: &str = "application/merge-patch+json";
 const REFUSED: &str = "is forbidden: pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist";
 
-/// A server with the plugin and its settings, and without tolerations by time.
+/// Starts a server with the plugin and these settings, and without the plugin DefaultTolerationSeconds.
 async fn server(settings: Value) -> TestServer {
     let files = tempfile::TempDir::new().unwrap();
     let path = files.path().join("admission.yaml");
@@ -33,7 +33,7 @@ fn exists(key: &str) -> Value {
     json!({ "key": key, "operator": "Exists", "effect": "NoSchedule" })
 }
 
-/// Makes a namespace with these tolerations, as annotations have them.
+/// Creates a namespace with these tolerations in its annotations.
 async fn namespace(raw: &Raw, name: &str, defaults: Option<&str>, allowed: Option<&str>) {
     let stated = [("defaultTolerations", defaults), ("tolerationsWhitelist", allowed)];
     let stated =
@@ -78,7 +78,7 @@ async fn pods_get_the_tolerations_of_their_namespace() {
         json!([exists("lab"), { "key": "wide", "operator": "Exists" }]),
         "a part of another one"
     );
-    // A pod with a claim to resources tolerates nodes that are short of memory.
+    // A pod with resource requests tolerates nodes with memory pressure.
     let asks = json!({ "requests": { "cpu": "1m" } });
     let pressure = exists("node.kubernetes.io/memory-pressure");
     assert_eq!(made("empty", "b", &[], asks.clone()).await, json!([pressure]));
@@ -113,7 +113,7 @@ async fn pods_have_no_tolerations_that_their_namespace_does_not_allow() {
     assert_eq!(posted("lab", "c", &[json!({ "operator": "Exists" })]).await, refused("c"));
     assert_eq!(posted("free", "a", &[exists("anything")]).await.0, 201);
     assert_eq!(posted("never", "a", &[]).await, refused("a"), "the default is not allowed");
-    // Also of an update.
+    // The limits apply to updates too.
     let more = json!({ "spec": { "tolerations": [exists("lab"), exists("all")] } });
     let told = raw.patch(format!("{}/a", pods("lab")), MERGE, &more).await.expect(403).json();
     assert_eq!(told["message"], format!("pods \"a\" {REFUSED}"));

@@ -1,7 +1,7 @@
-//! Bundles of trust, which are served where somebody asks for them: who may write one in the name of a signer, what is one, and how
-//! it is shown.
+//! Tests of ClusterTrustBundles, which are served if enabled: the right to write one for a signer, valid content, and
+//! its form in responses.
 //!
-//! Texts are as recorded. Names and forms are checked one by one in `validation`.
+//! Texts are as recorded. `validation` tests each rule for names and content.
 
 use keelson_testkit::{Answer, Call, Raw, TestServer};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
@@ -40,7 +40,7 @@ fn bundle(name: &str, signer: Option<&str>, anchors: &str) -> Value {
     json!({ "apiVersion": "certificates.k8s.io/v1beta1", "kind": "ClusterTrustBundle", "metadata": { "name": name }, "spec": spec })
 }
 
-/// Gives ann the right to write bundles, and to attest for a signer.
+/// Grants ann the right to write bundles, and to attest for a signer.
 async fn permit(raw: &Raw, signer: &str) {
     let rules = json!([
         { "apiGroups": ["certificates.k8s.io"], "resources": ["clustertrustbundles"], "verbs": ["*"] },
@@ -102,7 +102,7 @@ async fn clusters_with_bundles_have_the_roles_for_them() {
         raw.get(format!("{ROLES}/clusterroles/{name}")).await.expect(200);
         raw.get(format!("{ROLES}/clusterrolebindings/{name}")).await.expect(200);
     }
-    // Every service account reads bundles, and so does every node, and neither writes them.
+    // All service accounts and nodes may read bundles, and none of them may write them.
     let reads = async |user: &str, group: &str| {
         let asked = |call: Call| call.header("impersonate-user", user).header("impersonate-group", group);
         asked(raw.get(BUNDLES)).await.expect(200);
@@ -135,7 +135,7 @@ async fn who_writes_a_bundle_of_a_signer_may_attest_for_it() {
     assert_eq!(message(&refused), refusal("example.org:two:a", "example.org/two"));
     raw.get(format!("{BUNDLES}/example.org:two:a")).await.expect(404);
 
-    // A bundle of another signer may be left as it is, collected and deleted, and nothing else.
+    // For a bundle of another signer only an unchanged update, deletion and a deletion of the collection are allowed.
     raw.post(BUNDLES, &bundle("example.org:two:a", Some("example.org/two"), &anchors)).await.expect(201);
     let two = format!("{BUNDLES}/example.org:two:a");
     let patch = |change: Value| as_ann(raw.patch(&*two, MERGE, &change));
@@ -179,7 +179,7 @@ async fn a_bundle_holds_certificates_of_authorities_and_each_once() {
     let made = raw.post(BUNDLES, &bundle("both", None, &both)).await.expect(201).json();
     assert_eq!(made["spec"]["trustBundle"], both.as_str(), "as it was sent");
 
-    // An update has to say from which revision on.
+    // An update must have a resourceVersion.
     let mut blind = made.clone();
     blind["metadata"].as_object_mut().unwrap().remove("resourceVersion");
     let told = raw.put(format!("{BUNDLES}/both"), &blind).await.expect(422);

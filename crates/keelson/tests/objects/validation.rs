@@ -1,13 +1,13 @@
-//! Objects that break the rules of their kinds, over the wire: the status, and every cause with its field, reason and text.
+//! Tests of objects that violate the rules of their kinds: the status, and every cause with its field, reason and text.
 //!
-//! The rules are tested one by one in the crate `validation`.
+//! The crate `validation` tests each rule.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
 const MERGE: &str = "application/merge-patch+json";
 
-/// A cause of a refusal: field, reason (without `FieldValue`) and text.
+/// A cause of an error: field, reason (without `FieldValue`) and text.
 type Cause<'a> = (&'a str, &'a str, &'a str);
 
 fn check_causes(answer: &Value, kind: &str, expected: &[Cause<'_>]) {
@@ -22,13 +22,13 @@ fn check_causes(answer: &Value, kind: &str, expected: &[Cause<'_>]) {
     assert!(answer["message"].as_str().unwrap().ends_with(&format!(" is invalid: {text}")), "{answer}");
 }
 
-/// Makes an object that has to be refused.
+/// Creates an object, which must be rejected.
 async fn check_create(raw: &Raw, collection: &str, body: Value, expected: &[Cause<'_>]) {
     let answer = raw.post(collection, &body).await.expect(422).json();
     check_causes(&answer, body["kind"].as_str().unwrap(), expected);
 }
 
-/// Makes an object, and a change to it that has to be refused.
+/// Creates an object, and patches it, which must be rejected.
 async fn check_change(raw: &Raw, collection: &str, body: Value, patch: Value, expected: &[Cause<'_>]) {
     let made = raw.post(collection, &body).await.expect(201).json();
     let path = format!("{collection}/{}", made["metadata"]["name"].as_str().unwrap());
@@ -179,7 +179,7 @@ async fn a_scale_is_judged_as_a_change_of_the_whole() {
     raw.patch(path.as_str(), MERGE, &json!({"spec": {"replicas": -1}})).await.expect(422);
 }
 
-/// Each kind that serves the servers themselves, as it should not be.
+/// An invalid object of each kind that concerns the API servers themselves.
 #[tokio::test]
 async fn what_describes_the_api_is_held_to_its_rules() {
     let server = TestServer::start().await;
@@ -217,7 +217,7 @@ async fn what_describes_the_api_is_held_to_its_rules() {
     check_create(&raw, "/apis/certificates.k8s.io/v1/certificatesigningrequests", request, &causes).await;
 }
 
-/// Expressions of kinds that are only stored so far: a bad one is refused when it is written, and not when somebody would ask it.
+/// Expressions of kinds that are only stored so far: an invalid one is rejected at the write, not at its first use.
 #[tokio::test]
 async fn an_expression_is_compiled_when_what_states_it_is_written() {
     let server = TestServer::start().await;
@@ -367,7 +367,7 @@ async fn a_storage_version_says_what_its_servers_write() {
     assert_eq!(answer["details"]["causes"].as_array().map(Vec::len), Some(1));
 }
 
-/// The warnings of an answer, as clients read them.
+/// The warnings of a response, as clients read them.
 fn told(answer: &keelson_testkit::Answer) -> Vec<String> {
     let values = answer.headers.get_all("warning").iter();
     let text = |value: &str| value.strip_prefix("299 - \"")?.strip_suffix('"').map(|text| text.replace("\\\"", "\""));
@@ -393,14 +393,14 @@ async fn a_refusal_keeps_the_warnings() {
     assert_eq!(told(&scaled), [alias], "the template is looked at with each generation");
     let labelled = raw.patch(path.as_str(), MERGE, &json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200);
     assert_eq!(told(&labelled), [""; 0]);
-    // What an attacker can make many of fits into the head of an answer.
+    // The number of warnings that an attacker can cause fits into the response header.
     let mut many = pod("Bad");
     for index in 0..2000 {
         many[format!("{}{index}", "x".repeat(200))] = json!(1);
     }
     let answer = raw.post(PODS, &many).await.expect(422);
     let told: Vec<usize> = told(&answer).iter().map(|text| text.chars().count()).collect();
-    // Each is cut after 256 characters, and the one that passes 4,096 in all is the last.
+    // Each warning is cut after 256 characters, and the one that exceeds 4,096 in total is the last.
     assert!(told.iter().all(|characters| *characters <= 256), "{told:?}");
     assert!((4096..4096 + 256).contains(&told.iter().sum::<usize>()), "{told:?}");
 }

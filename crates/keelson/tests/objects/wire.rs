@@ -1,7 +1,7 @@
-//! Conversations byte for byte, one for each situation that a record describes (`tests/objects/wire`).
+//! Checks recorded requests and responses byte for byte. Each record in `tests/objects/wire` covers one situation.
 //!
-//! The records hold what kube-apiserver answers, except for the steps that name a difference: each of those must be
-//! explained in `docs/explanation/differences.md`, and each explanation there must be shown by a step.
+//! The records have the responses of kube-apiserver, except for steps that name a difference.
+//! `docs/explanation/differences.md` must explain each of these, and a step must show each explained difference.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,14 +14,14 @@ use keelson_server::{Config, Switches};
 use keelson_testkit::{TestServer, check_record, differences_shown};
 use tempfile::TempDir;
 
-/// How long a read waits for a revision from the future before it is refused: nothing makes it come in these records.
+/// The time that a read waits for a future revision before its error. In these records the revision never comes.
 const REVISION_WAIT: Duration = Duration::from_millis(100);
-/// A history that ends while a test waits for it, but not before the test has begun its lists.
+/// A history that expires during a test, but not before its first lists.
 const SHORT_HISTORY: Duration = Duration::from_secs(2);
 
-/// Nodes, and who is almost one: token, name, no uid, groups.
+/// Users that are nodes or similar to nodes: token, name, no uid, groups.
 const NODES: &str = "bow,system:node:bow,,system:nodes\nlost,system:node:lost,,system:nodes\nraft,system:node:raft,\ndeck,deckhand,,system:nodes\n";
-/// Those who ask in the records about rights: token, name, no uid, groups.
+/// The users in the records about rights: token, name, no uid, groups.
 const USERS: &str = "ann,ann,,crew\ndan,dan,,\"crew,mates\"\nvera,vera,,lookouts\neva,eva,\nfred,fred,\ngil,gil,\nhal,hal,\nira,ira,\nkit,kit,\ntom,tom,\n";
 
 fn records() -> PathBuf {
@@ -60,7 +60,7 @@ async fn refusals() {
 
 #[tokio::test]
 async fn tables_of_every_kind() {
-    // Ages stand in the cells, so time stands still.
+    // The clock is stopped, since cells contain ages.
     let clock = Arc::new(ManualClock::new(SystemTime::now()));
     let server = TestServer::builder().every_version().configure(|config| config.clock = clock).start().await;
     check_record(records().join("tables.wire"), &server).await;
@@ -114,7 +114,7 @@ async fn migrations() {
     check_record(records().join("migrations.wire"), &server).await;
 }
 
-/// The same with users whose tokens are their names.
+/// Checks a record on a server with users whose tokens are their names.
 async fn check_with_users(record: &str) {
     check_with(USERS, record).await;
 }
@@ -150,7 +150,7 @@ async fn who_asks() {
 
 #[tokio::test]
 async fn rights_that_a_server_has_from_the_beginning() {
-    // What roles sum up is filled in by a controller, when it comes to that.
+    // Without controllers the aggregated roles have no rules.
     let none = |config: &mut Config| config.controllers = Switches::parse([]).expect("no names");
     let server = TestServer::builder().every_version().configure(none).start().await;
     check_record(records().join("bootstrap-rights.wire"), &server).await;

@@ -1,6 +1,6 @@
-//! Audit over the wire: the events of each level and stage in the log, and requests whose events cannot be written.
+//! Tests of audit events: each level and stage in the log, and requests whose events cannot be written.
 //!
-//! The events equal those of the reference server for the same requests.
+//! The events equal those of kube-apiserver for the same requests.
 
 mod admission;
 mod requests;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 /// The timeout for events.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Something of each namespace at another level.
+/// A policy with a different level for each of several namespaces.
 const POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -35,7 +35,7 @@ rules:
 - {level: Metadata, omitStages: [RequestReceived]}
 "#;
 
-/// A server with a log, and the users bob and admin by tokens.
+/// A server with an audit log, and the users bob and admin with tokens.
 struct Audited {
     server: TestServer,
     admin: Raw,
@@ -67,15 +67,15 @@ impl Audited {
         self.files.path().join("logs/audit.log")
     }
 
-    /// The events of a request that are written so far.
+    /// The events of a request in the log so far.
     fn written(&self, id: &str) -> Vec<Value> {
         let lines = fs::read_to_string(self.log()).unwrap_or_default();
-        // The last line may not be whole yet.
+        // The last line may be incomplete.
         let events = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         events.filter(|event| event["auditID"] == id).collect()
     }
 
-    /// Makes a request as a user of the file, and gives its answer with its events, once the last has come.
+    /// Sends a request as a user of the token file. Waits for the last event, and returns the response and the events.
     async fn events(&self, user: &str, call: impl FnOnce(&Raw) -> Call) -> (Answer, Vec<Value>) {
         let id = format!("{user}-{}", next_number());
         let raw = self.server.anonymous();
@@ -101,14 +101,14 @@ impl Audited {
     }
 }
 
-/// A number that comes once.
+/// A unique number.
 fn next_number() -> u32 {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// An event without what every one has and none can foretell.
+/// An event without the fields that differ in each run.
 fn masked(mut event: Value) -> Value {
     let members = event.as_object_mut().unwrap();
     for (member, expect) in [
@@ -139,7 +139,7 @@ fn event(level: &str, stage: &str, verb: &str, uri: &str, name: &str) -> Value {
     json!({ "level": level, "stage": stage, "requestURI": uri, "verb": verb, "user": user, "objectRef": object })
 }
 
-/// The event with a response.
+/// Adds a response to the event.
 fn answered(mut event: Value, code: u16) -> Value {
     event["responseStatus"] = json!({ "metadata": {}, "code": code });
     event["annotations"] = json!({ "authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": "" });
@@ -233,7 +233,7 @@ async fn lists_in_any_form_are_written_down_as_json_and_watches_in_three_stages(
     assert_eq!(events, expect);
 }
 
-/// A request that hangs is in the log before it has a response.
+/// The log has the first event of a hanging request before the response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_has_to_wait_is_written_down_before_it_is_answered() {
     let audited = Audited::start().await;
@@ -379,14 +379,14 @@ async fn an_id_of_a_client_is_taken_over_whatever_it_is() {
     assert_eq!(raw.get("/livez").header("audit-id", "").await.headers["audit-id"].len(), 36);
 }
 
-/// The value of a metric, by the end of its line.
+/// The value of the metric whose line begins with this text.
 async fn counted(server: &TestServer, metric: &str) -> f64 {
     let metrics = server.raw().get("/metrics").await.expect(200).text();
     let line = metrics.lines().find(|line| line.starts_with(metric)).unwrap_or_else(|| panic!("{metric}\n{metrics}"));
     line.rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
-/// A server that audits all to where nothing can be written.
+/// Starts a server that audits everything, on a log file that cannot be written.
 async fn with_a_full_disk(mode: AuditMode, files: &TempDir) -> TestServer {
     let policy = files.path().join("policy.yaml");
     let all = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- {level: None, nonResourceURLs: [/metrics]}\n";
@@ -483,7 +483,7 @@ async fn what_a_policy_says_of_a_write_is_written_down() {
         if events[1]["annotations"]["vap/size"].is_string() {
             break events[1]["annotations"].clone();
         }
-        // A policy counts as soon as the server has read it.
+        // A policy takes effect when the server has read it.
         assert!(begun.elapsed() < PATIENCE, "{events:?}");
     };
     assert_eq!(annotations["vap/size"], "size 2");

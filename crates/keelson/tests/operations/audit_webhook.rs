@@ -1,6 +1,6 @@
-//! Audit events that are sent to a webhook in batches.
+//! Tests of audit events that are sent to a webhook in batches.
 //!
-//! No request waits for one that refuses, hangs or is not there.
+//! No request waits for a webhook that rejects events, hangs or is missing.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 /// The timeout for events.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long requests may take together that do not wait: less than the shortest wait for the webhook.
+/// The time limit for all requests that do not wait for the webhook: shorter than the shortest wait for it.
 const UNHINDERED: Duration = Duration::from_secs(25);
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -38,12 +38,12 @@ fn kubeconfig(url: &str, authority: &str, user: &Value) -> Value {
     })
 }
 
-/// A server that sends what the admin does with config maps to a URL, a few events at a time, and shows a token.
+/// Starts a server that sends the administrator's events about ConfigMaps to a URL, in small batches and with a token.
 async fn sending(files: &TempDir, url: &str, authority: &str) -> TestServer {
     sending_as(files, url, authority, &json!({ "token": "webhook-token" })).await
 }
 
-/// The same with other credentials.
+/// Starts the server with other credentials for the webhook.
 async fn sending_as(files: &TempDir, url: &str, authority: &str, user: &Value) -> TestServer {
     let (policy, config) = (files.path().join("policy.yaml"), files.path().join("webhook.yaml"));
     fs::write(&policy, POLICY).unwrap();
@@ -60,7 +60,7 @@ async fn sending_as(files: &TempDir, url: &str, authority: &str, user: &Value) -
     server.start().await
 }
 
-/// The user of a kubeconfig who shows a certificate, and the authority (PEM) that has signed that.
+/// The user of a kubeconfig with a client certificate, and the authority of that certificate (PEM).
 fn certified_user() -> (Value, String) {
     let (authority_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let mut authority = CertificateParams::default();
@@ -77,7 +77,7 @@ fn certified_user() -> (Value, String) {
     (user, authority_pem)
 }
 
-/// The same with files, which stand beside the kubeconfig.
+/// The user of a kubeconfig whose certificate and key are in files next to the kubeconfig.
 fn certified_user_of_files(files: &TempDir) -> Value {
     let named = |name: &str| files.path().join(name).display().to_string();
     json!({ "client-certificate": named("client.crt"), "client-key": named("client.key") })
@@ -88,7 +88,7 @@ fn write_data(files: &TempDir, name: &str, data: &Value) {
     fs::write(files.path().join(name), STANDARD.decode(data.as_str().unwrap()).unwrap()).unwrap();
 }
 
-/// Makes so many objects, which must not take as long as somebody who waits for the webhook.
+/// Creates these objects. This must take less time than a wait for the webhook.
 async fn make(server: &TestServer, objects: std::ops::Range<usize>) {
     let raw = server.raw();
     let begun = Instant::now();
@@ -98,7 +98,7 @@ async fn make(server: &TestServer, objects: std::ops::Range<usize>) {
     assert!(begun.elapsed() < UNHINDERED, "requests wait for the webhook: {:?}", begun.elapsed());
 }
 
-/// How many events a part has lost.
+/// The number of events that an audit backend has lost.
 async fn lost(server: &TestServer, part: &str) -> f64 {
     let metrics = server.raw().get("/metrics").await.expect(200).text();
     let name = format!("apiserver_audit_error_total{{plugin=\"{part}\"}}");
@@ -106,7 +106,7 @@ async fn lost(server: &TestServer, part: &str) -> f64 {
     line.rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
-/// Waits until so many events are lost.
+/// Waits until this number of events is lost.
 async fn until_lost(server: &TestServer, part: &str, events: f64) {
     let begun = Instant::now();
     while lost(server, part).await < events {
@@ -168,7 +168,7 @@ async fn events_come_in_batches_and_again_where_the_webhook_fails() {
         );
         assert!(sent.iter().all(|request| request.body["items"].as_array().unwrap().len() <= 5));
     }
-    // What is not sent yet is sent at the end.
+    // Unsent events are sent when the server stops.
     make(&server, 12..13).await;
     server.stop().await;
     assert!(names().contains(&"m12".to_owned()), "{:?}", names());
@@ -193,7 +193,7 @@ async fn a_webhook_that_hangs_fills_its_queue_and_holds_up_nobody() {
     let files = TempDir::new().unwrap();
     let hook = HookServer::start(&["127.0.0.1"], |_| async { HookReply::Hangs }).await;
     let mut server = sending(&files, &hook.url("/"), &hook.ca_bundle()).await;
-    // More than what is under way, what is put together and what waits.
+    // More events than fit into the batch in flight, the next batch and the queue.
     make(&server, 0..150).await;
     until_lost(&server, "buffered", 1.0).await;
     server.stop().await;
@@ -224,7 +224,7 @@ async fn a_webhook_is_shown_the_certificate_of_its_kubeconfig() {
         assert!(begun.elapsed() < PATIENCE, "{received:?} of 5, {} lost", lost(&server, "webhook").await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Whoever shows none is not let in.
+    // The webhook rejects a client without a certificate.
     let stranger = sending(&files, &url, &hook.ca_bundle()).await;
     make(&stranger, 0..5).await;
     until_lost(&stranger, "webhook", 5.0).await;

@@ -1,7 +1,7 @@
-//! The console in a browser, used with keys and clicks, and checked by the content of the page.
+//! Tests of the console in a browser. They use keys and clicks, and check the content of the page.
 //!
-//! One browser runs at a time, whatever else is tested meanwhile. Each test ends with a look at what the browser complained about, such as
-//! scripts that threw or something that the policy of the page forbids.
+//! Only one browser runs at a time. At its end each test checks the browser's log for errors, such as exceptions of
+//! scripts and violations of the page's policy.
 
 mod access;
 mod accessibility;
@@ -20,10 +20,10 @@ use keelson_testkit::{Browser, Raw, TestServer, TestServerBuilder};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Browsers take memory and time.
+/// Held by a test while its browser runs, since browsers need much memory and time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// Tokens of an administrator, and of a user with the rights that a test gives to readers.
+/// Tokens of an administrator, and of a user whose rights a test grants to the group readers.
 const TOKENS: &str = "admin-token,admin,1,system:masters\nreader-token,reader,2,readers\n";
 const ADMIN: &str = "admin-token";
 
@@ -34,7 +34,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// None where this machine has no browser.
+    /// Starts a server and a browser. `None` if this machine has no browser.
     async fn start(builder: TestServerBuilder) -> Option<Self> {
         let only = ONE_AT_A_TIME.lock().await;
         let browser = Browser::start().await?;
@@ -49,12 +49,12 @@ impl Lab {
         self.server.raw()
     }
 
-    /// Opens a page of the console, as the present user.
+    /// Opens a page of the console as the current user.
     async fn open(&self, path: &str) {
         self.browser.open(&format!("{}/console/{path}", self.server.url())).await;
     }
 
-    /// Logs in by typing a token.
+    /// Logs in with a token.
     async fn log_in(&self, token: &str) {
         self.open("").await;
         self.browser.fill("#token", token).await;
@@ -62,7 +62,7 @@ impl Lab {
         self.browser.until("document.querySelector('.shell') !== null").await;
     }
 
-    /// Opens a list, and waits for its first row.
+    /// Opens a list and waits for its first row.
     async fn open_list(&self, path: &str) {
         self.open(path).await;
         self.browser.until("document.querySelector('tbody tr') !== null").await;
@@ -73,7 +73,7 @@ impl Lab {
         self.browser.shows(text).await;
     }
 
-    /// Waits until the rows of the list begin with these names.
+    /// Waits until the first rows of the list have these names.
     async fn rows(&self, names: &[&str]) {
         let shown = format!(
             "[...document.querySelectorAll('.table tbody tr')].slice(0, {}).map(row => row.dataset.name)",
@@ -82,7 +82,7 @@ impl Lab {
         self.browser.until(&format!("JSON.stringify({shown}) === {}", json!(json!(names).to_string()))).await;
     }
 
-    /// Waits until the bar below the list says so.
+    /// Waits until the bar below the list has this text.
     async fn pager(&self, text: &str) {
         self.browser.until(&format!("document.querySelector('.pager .of')?.innerText === {}", json!(text))).await;
     }
@@ -92,10 +92,10 @@ impl Lab {
         place.as_str().unwrap_or_default().to_owned()
     }
 
-    /// Ends a test in which the browser had nothing to complain about but what is expected: refusals that were asked for.
+    /// Ends a test. The browser's log may contain only the expected errors, such as those of rejected requests.
     async fn ends_without_complaints(self, expected: &[&str]) {
         let complaints = self.browser.complaints().await;
-        // A server may announce no parameters of its own, which it says by 404.
+        // A server without parameters of its own answers the request for them with 404.
         let is_expected =
             |text: &str| text.contains("/apis/keelson.io/") || expected.iter().any(|part| text.contains(part));
         let others: Vec<_> = complaints.iter().filter(|text| !is_expected(text)).collect();
@@ -123,7 +123,7 @@ fn pod(number: usize) -> Value {
     })
 }
 
-/// A store with so many pods, which it would take long to create one by one.
+/// A store with this number of pods, which would take long to create one by one.
 async fn with_pods(count: usize) -> Arc<MemoryStore> {
     let store = MemoryStore::default();
     for number in 0..count {

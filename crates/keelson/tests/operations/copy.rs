@@ -1,5 +1,5 @@
-//! `keelson storage copy`: all objects from one kind of store to the next and back, served by each; and the copies that are
-//! refused.
+//! Tests of `keelson storage copy`. All objects are copied from one kind of store to the next and back, and each copy
+//! is served. Other tests check rejected copies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,10 +15,10 @@ use tokio::process::Command;
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// Says in a store that a copy into it is not finished.
+/// The key that marks a store as the target of an unfinished copy.
 const MARK: &str = "/registry/keelson/unfinished-copy";
 
-/// What is compared. Leases and endpoints are of the servers that run.
+/// The compared collections. Leases and endpoints belong to the running servers.
 const COLLECTIONS: [&str; 8] = [
     "/api/v1/namespaces",
     "/api/v1/configmaps",
@@ -30,7 +30,7 @@ const COLLECTIONS: [&str; 8] = [
     "/apis/rbac.authorization.k8s.io/v1/clusterroles",
 ];
 
-/// A server on a store; certificates are in a directory that all share.
+/// Starts a server on a store. All servers share a directory of certificates.
 async fn serve(store: &str, data: &Path) -> ProcessServer {
     ProcessServer::builder(KEELSON).data_dir(data).arg("--store").arg(store).start().await
 }
@@ -109,7 +109,7 @@ async fn objects_are_the_same_in_every_store_that_they_are_copied_to() {
         server = serve(&pair[1], data.path()).await;
         let (found, revision) = objects(&server.raw()).await;
         assert_eq!(found, made, "{}", pair[1]);
-        // etcd's revisions only count.
+        // Revisions of etcd only count its writes.
         assert!(revision > newest || pair[1].starts_with("etcd:"), "{revision} after {newest} in {}", pair[1]);
         newest = revision;
         server.raw().get(format!("{CONFIG_MAPS}/gone")).await.expect(404);
@@ -124,7 +124,7 @@ async fn nobody_serves_a_copy_that_is_not_finished_until_it_is() {
     make_objects(&server.raw()).await;
     let (made, _) = objects(&server.raw()).await;
     assert!(server.terminate().await.success());
-    // As a copy that was killed leaves it.
+    // The state that a killed copy leaves.
     let store = SqliteStore::open(SqliteConfig::directory(target.path())).unwrap();
     store.commit(Transaction::default().put(StoreKey::new(MARK), "not finished")).await.unwrap();
     drop(store);
@@ -145,7 +145,7 @@ async fn nobody_serves_a_copy_that_is_not_finished_until_it_is() {
     assert_eq!(objects(&server.raw()).await.0, made);
 }
 
-/// A copy that is killed as soon as there is something at its target leaves a store that no server takes for a new one.
+/// A copy is killed as soon as it has written something. No server takes the remaining store for a new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_is_killed_at_its_beginning_leaves_no_empty_store() {
     let (data, source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
@@ -172,19 +172,19 @@ async fn a_copy_that_is_killed_at_its_beginning_leaves_no_empty_store() {
     assert!(done && text.contains("copied 20000 objects"), "{text}");
 }
 
-/// The tables of a database that is made for a copy are marked with their first row.
+/// A database that is created for a copy gets the mark together with its tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_is_made_for_a_copy_is_an_unfinished_one_from_its_first_moment() {
     let Some(postgres) = PostgresServer::shared() else { return };
     let (url, data) = (postgres.create_database("unfinished"), TempDir::new().unwrap());
     let mut config = PostgresConfig::from_url(&url).unwrap();
     config.first = Some(keelson_storage::copy::unfinished());
-    // As a copy that was killed right behind it.
+    // The state that a copy leaves if it is killed right after that.
     drop(PostgresStore::open(config.clone()).await.unwrap());
     let serve = ["serve", "--bind", "127.0.0.1:0", "--data-dir", data.path().to_str().unwrap(), "--store", &url];
     let (done, text) = keelson(&serve).await;
     assert!(!done && text.contains("a copy into this store did not finish"), "{text}");
-    // It is put once.
+    // The mark is written once.
     let store = PostgresStore::open(config).await.unwrap();
     assert_eq!(store.current_revision().await.unwrap().get(), 2);
 }
@@ -212,12 +212,12 @@ async fn nothing_is_copied_over_objects_or_from_a_store_in_use() {
     );
 }
 
-/// A copy that is refused does not even raise the revisions of its target.
+/// A rejected copy does not even raise the revisions of its target.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_is_refused_leaves_its_target_as_it_was() {
     let (source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let postgres = PostgresServer::shared().map(|server| server.create_database("refused"));
-    // A program that another test starts holds the lock with all else that is open here, until it is what it shall be.
+    // A program that another test starts inherits all open files, with this lock, until it has executed its binary.
     let open = |directory: &TempDir| loop {
         match SqliteStore::open(SqliteConfig::directory(directory.path())) {
             Err(error) if error.to_string().contains("in use") => std::thread::sleep(Duration::from_millis(10)),
@@ -250,7 +250,7 @@ async fn a_copy_that_is_refused_leaves_its_target_as_it_was() {
     assert_eq!(std::fs::read_dir(nowhere.path()).unwrap().count(), 0, "nothing is made where nothing is copied to");
 }
 
-/// A mistyped source is no empty one.
+/// A mistyped source must not count as an empty store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_makes_no_source_and_takes_an_empty_one_only_when_it_is_said() {
     let (source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap());
@@ -282,7 +282,7 @@ async fn a_copy_makes_no_source_and_takes_an_empty_one_only_when_it_is_said() {
     assert!(done && text.contains("copied 0 objects"), "{text}");
 }
 
-/// Commands for the embedded store name the store that the servers of a directory use.
+/// Commands for the embedded store name the store that the servers of the directory use.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_where_servers_use_another_store_names_it_and_what_to_use_there() {
     let (Some(postgres), Some(etcd)) = (PostgresServer::shared(), EtcdServer::start()) else { return };
@@ -315,7 +315,7 @@ async fn a_backup_where_servers_use_another_store_names_it_and_what_to_use_there
     assert!(!typo.exists());
 }
 
-/// The store that a server used has to be there at its next start, wherever it is.
+/// The store that a server used must exist at its next start, also if it is outside of the data directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_elsewhere_that_is_gone_is_not_begun_anew_unless_that_is_accepted() {
     let (Some(postgres), Some(etcd)) = (PostgresServer::shared(), EtcdServer::start()) else { return };
@@ -347,7 +347,7 @@ async fn a_store_elsewhere_that_is_gone_is_not_begun_anew_unless_that_is_accepte
         let revision: u64 = made["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
         assert!(revision > 1_000_000_000, "{made}");
     }
-    // A mistyped store is none either, and nothing is made there.
+    // A mistyped store is rejected too, and nothing is created there.
     let data = TempDir::new().unwrap();
     let mut server = serve(&file, data.path()).await;
     assert!(server.terminate().await.success());
@@ -358,7 +358,7 @@ async fn a_store_elsewhere_that_is_gone_is_not_begun_anew_unless_that_is_accepte
         assert!(!done && text.contains("holds none: name that store with --store, or copy its objects"), "{text}");
     }
     assert!(!typo.exists());
-    // etcd makes nothing when it is opened; another prefix is another store.
+    // Opening an etcd creates nothing; another prefix is another store.
     let data = TempDir::new().unwrap();
     let name = data.path().to_str().unwrap();
     let mut server = serve(&etcd_url, data.path()).await;

@@ -1,6 +1,8 @@
-//! The drop-in for kube-apiserver and etcd, started and used in the order in which controller-runtime's envtest does it.
+//! Tests of the replacement for kube-apiserver and etcd, in the order in which controller-runtime's envtest starts and
+//! uses them.
 //!
-//! The programs are this crate's under their names in a directory of assets. Certificates are made by the test, as envtest makes them.
+//! The programs are this crate's binary under their names in a directory of assets. The test makes certificates as
+//! envtest does.
 
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
@@ -18,12 +20,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-/// The time that envtest gives a start, a stop and the installation of definitions.
+/// envtest's timeout for a start, a stop and the installation of definitions.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The pause between two looks of envtest.
+/// envtest's interval of checks.
 const POLL: Duration = Duration::from_millis(100);
 
-/// A certificate that signs others. All of envtest's have the same subject.
+/// An authority. All authorities of envtest have the same subject.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -39,14 +41,14 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    /// A certificate and its key.
+    /// Signs a certificate. Returns it with its key.
     fn sign(&self, mut params: CertificateParams, usage: ExtendedKeyUsagePurpose) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         params.extended_key_usages = vec![usage];
         (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    /// The credentials of a user: a client certificate.
+    /// The credentials of a user: a client certificate and its key.
     fn user(&self, name: &str, group: &str) -> (String, String) {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -58,9 +60,9 @@ impl Authority {
 /// The control plane of a test.
 struct Environment {
     assets: TempDir,
-    /// The directories of etcd and of the API server, under the names that envtest gives them.
+    /// The directories of etcd and of the API server, with envtest's names.
     scratch: TempDir,
-    /// The working directory of the processes: the package of the test, in which nothing may be left.
+    /// The working directory of the processes: the package of the test, in which they must not leave files.
     package: TempDir,
     ports: [u16; 3],
     serving: Authority,
@@ -107,7 +109,7 @@ impl Environment {
         flags.sort();
         let mut command = Command::new(self.assets.path().join(program));
         command.args(flags).current_dir(self.package.path()).process_group(0).kill_on_drop(true);
-        // A shell of a user of keelson: none of it concerns this server.
+        // Variables of a user of keelson. They must not affect this server.
         command.env("KEELSON_DATA_DIR", "mine").env("KEELSON_CONTROLLERS", "*").env("KEELSON_STORE", "memory:");
         let log = std::fs::File::options().create(true).append(true).open(self.scratch.path().join("log")).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
@@ -117,7 +119,7 @@ impl Environment {
         std::fs::read_to_string(self.scratch.path().join("log")).unwrap_or_default()
     }
 
-    /// Looks for a flag at the beginning of a line of the help.
+    /// Returns true if a line of the help begins with this flag.
     async fn lists(&self, program: &str, flag: &str) -> bool {
         let help = Command::new(self.assets.path().join(program)).arg("--help").output().await.unwrap();
         assert!(help.status.success(), "{program}: {help:?}");
@@ -143,7 +145,7 @@ impl Environment {
         self.wait_for("etcd", healthy).await;
     }
 
-    /// Writes what envtest writes before it starts the API server.
+    /// Writes the files that envtest writes before it starts the API server.
     fn write_certificates(&self) {
         let write = |name: &str, text: &str| std::fs::write(self.cert_dir().join(name), text).unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
@@ -193,7 +195,7 @@ impl Environment {
         }
     }
 
-    /// A client by a kubeconfig as envtest makes them.
+    /// A client with a kubeconfig like envtest's.
     async fn client(&self, user: (String, String)) -> Raw {
         self.endpoint(user).await.raw()
     }
@@ -229,7 +231,7 @@ impl Environment {
         tokio::time::timeout(PATIENCE, child.wait()).await.expect("it ends within the patience of envtest").unwrap()
     }
 
-    /// Stops both in the order of envtest and removes their directories.
+    /// Stops both programs in envtest's order and removes their directories.
     async fn stop(mut self) {
         Self::end(&mut self.server).await;
         Self::end(&mut self.etcd).await;
@@ -267,7 +269,7 @@ fn definition() -> Value {
     })
 }
 
-/// Waits as envtest does: for the plural in the document of the version.
+/// Installs a definition, and waits as envtest does: until the version's discovery document has the plural.
 async fn install(admin: &Raw) {
     admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition()).await.expect(201);
     let begun = Instant::now();
@@ -304,12 +306,12 @@ async fn the_sequence_of_envtest_finds_a_bare_server() {
         json!({"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": 1}});
     admin.post("/apis/example.org/v1/namespaces/default/widgets", &widget).await.expect(201);
 
-    // Rights of users are those of their certificates.
+    // The rights of users follow from their certificates.
     let user = environment.client(environment.clients.user("ann", "devs")).await;
     user.get("/api/v1/namespaces").await.expect(403);
     environment.anonymous().await.get("/api/v1/namespaces").await.expect(403);
 
-    // Tokens are signed by the given key, and name the given issuer.
+    // The given key signs tokens, which name the given issuer.
     let token = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
     let account = json!({"metadata": {"name": "builder"}});
     admin.post("/api/v1/namespaces/default/serviceaccounts", &account).await.expect(201);
@@ -337,7 +339,7 @@ async fn the_sequence_of_envtest_finds_a_bare_server() {
     environment.stop().await;
 }
 
-/// Managers are often stopped after the control plane.
+/// Tests often stop managers after the control plane.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_started_again_on_its_etcd_has_its_objects() {
     let mut environment = Environment::new();
@@ -365,7 +367,7 @@ async fn a_server_that_is_started_again_on_its_etcd_has_its_objects() {
     environment.stop().await;
 }
 
-/// The process that started them is killed and stops nothing.
+/// The process that started the servers is killed, so it stops nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_of_envtest_end_with_the_test_process() {
     let environment = Environment::new();

@@ -1,6 +1,7 @@
-//! The commands of a first hour: a made-up cluster, a token, a kubeconfig for elsewhere, and a doctor.
+//! Tests of the commands for the first hour: a made-up cluster, a token, a kubeconfig for another machine, and the
+//! doctor.
 //!
-//! Each runs as a process of its own, and what it made is used.
+//! Each command runs as a process, and the test uses its result.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -102,7 +103,7 @@ async fn a_kubeconfig_is_printed_for_another_place() {
     assert!(keelson(&args).await.err.contains("File exists"), "a file is not replaced");
 }
 
-/// The findings of the doctor, as (check, state).
+/// The exit code of the doctor, its findings as (check, state), and its output.
 async fn findings(data: &Path, bind: &str) -> (Option<i32>, Vec<(String, String)>, String) {
     let said = keelson(&["doctor", "--json", "--data-dir", data.to_str().unwrap(), "--bind", bind]).await;
     let read = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -135,7 +136,7 @@ async fn a_doctor_finds_what_is_wrong_and_says_what_to_do() {
     let (code, found, text) = findings(&data, "127.0.0.1:0").await;
     assert!(code == Some(1) && failed(&found, "certificates") && text.contains("chmod 600"), "{text}");
 
-    // Pages of the database in the middle of the file.
+    // Overwrites pages in the middle of the database file.
     let file = data.join("keelson.db");
     let mut bytes = std::fs::read(&file).unwrap();
     let middle = bytes.len() / 2;

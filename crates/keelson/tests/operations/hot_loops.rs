@@ -1,7 +1,7 @@
-//! A server that has nothing to do does nothing, whatever its objects are like.
+//! Tests that an idle server uses almost no processor time, whatever its objects are.
 //!
-//! Objects that can't come to where controllers want them, and others that can't be reached, are the work of every controller. The
-//! processor time of the server's process shows whether one of them begins anew at once.
+//! Each controller has objects whose desired state can't be reached. The processor time of the server process shows
+//! whether a controller retries without a pause.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,25 +17,25 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const MERGE: &str = "application/merge-patch+json";
-/// How long the processor time is added up.
+/// The duration of a measurement of the processor time.
 const WINDOW: Duration = Duration::from_secs(10);
-/// How long a server may need until it is quiet: waits grow to a minute.
+/// The longest time until the server is quiet, since backoffs grow to a minute.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// How much of a core a quiet server may use: 1%, and several times that without optimization.
+/// The share of a core that a quiet server may use: 1%, or 3% without optimization.
 const QUIET_SHARE: f64 = if cfg!(debug_assertions) { 0.03 } else { 0.01 };
-/// How many objects there are of each sort.
+/// The number of objects of each kind.
 const EACH: usize = 20;
 
-/// The processor time that a process has used, by what the system says.
+/// The processor time of a process according to the system.
 fn used(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    // Behind the name in parentheses the fields are numbers: 11 and 12 are the times in user mode and in the kernel.
+    // After the name in parentheses, the fields 11 and 12 are the times in user mode and in the kernel.
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect();
     let ticks: u32 = fields[11].parse::<u32>().unwrap() + fields[12].parse::<u32>().unwrap();
     Duration::from_millis(10) * ticks
 }
 
-/// Waits for a window in which the server uses hardly any processor time.
+/// Waits for a measurement in which the server uses hardly any processor time.
 async fn quiet(server: &ProcessServer, when: &str) {
     let pid = server.pid().unwrap();
     let deadline = Instant::now() + PATIENCE;
@@ -72,7 +72,7 @@ async fn own(raw: &Raw, name: &str, owner: &Value) {
     raw.patch(format!("{CONFIG_MAPS}/{name}"), MERGE, &owned).await.expect(200);
 }
 
-/// Owners that own themselves or each other, wait for ever, never were, or are in the wrong namespace.
+/// Creates owners that own themselves or each other, wait forever, do not exist, or are in the wrong namespace.
 async fn owners(raw: &Raw) {
     for number in 0..EACH {
         let name = format!("self-{number}");
@@ -106,7 +106,7 @@ async fn owners(raw: &Raw) {
     }
 }
 
-/// Namespaces that can't be emptied, a quota at its limit that keeps controllers from writing, pods that nobody ends.
+/// Creates namespaces that can't be emptied, a full quota that blocks controllers, and pods that nothing ends.
 async fn namespaces(raw: &Raw) {
     let held = |name: &str| json!({ "metadata": { "name": name, "finalizers": ["example.com/never"] } });
     for number in 0..EACH {
@@ -119,7 +119,7 @@ async fn namespaces(raw: &Raw) {
     let hard = json!({ "configmaps": "0", "serviceaccounts": "0", "pods": "0", "count/serviceaccounts": "0" });
     let quota = json!({ "metadata": { "name": "q" }, "spec": { "hard": hard } });
     raw.post("/api/v1/namespaces/full/resourcequotas", &quota).await;
-    // Names that nobody serves, none of which may be looked for again and again.
+    // Names of resources that no server has. The server must not look for them repeatedly.
     let unserved = (0..8_000).map(|number| (format!("count/x{number}.example.org"), json!("1")));
     let unserved: serde_json::Map<_, _> = unserved.collect();
     let wide = json!({ "metadata": { "name": "wide" }, "spec": { "hard": unserved } });
@@ -129,7 +129,7 @@ async fn namespaces(raw: &Raw) {
     }
 }
 
-/// Roles that are made of each other.
+/// Creates roles that aggregate each other.
 async fn roles(raw: &Raw) {
     for (name, of) in [("a", "b"), ("b", "c"), ("c", "a"), ("x", "y"), ("y", "x")] {
         let role = json!({
@@ -150,7 +150,8 @@ fn definition(plural: &str, kind: &str, group: &str) -> Value {
     })
 }
 
-/// Definitions that get no names, that hold objects while they end, and whose objects can't be converted or migrated.
+/// Creates definitions whose names are not accepted, whose deletion hangs, and whose objects can't be converted or
+/// migrated.
 async fn definitions(raw: &Raw, hanging: SocketAddr) {
     for (plural, kind) in [("firsts", "Same"), ("seconds", "Same"), ("thirds", "Same")] {
         made(raw, DEFINITIONS, &definition(plural, kind, "conflict.example.com")).await;
@@ -208,7 +209,7 @@ async fn definitions(raw: &Raw, hanging: SocketAddr) {
     raw.delete(format!("{DEFINITIONS}/ends.ends.example.com")).await.expect(200);
 }
 
-/// Aggregated servers that are not there, refuse connections, or never answer.
+/// Registers aggregated servers that are missing, refuse connections, or never answer.
 async fn api_services(raw: &Raw) {
     made(raw, "/api/v1/namespaces", &named("agg")).await;
     for (number, name) in ["absent", "refuses", "hangs"].into_iter().enumerate() {
@@ -221,7 +222,7 @@ async fn api_services(raw: &Raw) {
     }
 }
 
-/// Requests for certificates that nobody signs, a server that is gone, a policy with errors.
+/// Creates certificate requests that nothing signs, the lease of a dead server, and a policy with errors.
 async fn others(raw: &Raw) {
     for number in 0..EACH {
         let request = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();
@@ -241,13 +242,13 @@ async fn others(raw: &Raw) {
     made(raw, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", &policy).await;
 }
 
-/// An authority that signed nothing.
+/// An authority that has signed nothing.
 fn ca() -> String {
     let key = rcgen::KeyPair::generate().unwrap();
     BASE64.encode(rcgen::CertificateParams::new(Vec::<String>::new()).unwrap().self_signed(&key).unwrap().pem())
 }
 
-/// Webhooks that refuse connections or never answer, and are asked about everything that anyone writes.
+/// Configures webhooks for all writes, which refuse connections or never answer.
 async fn webhooks(raw: &Raw, hanging: SocketAddr) {
     for (name, to) in [("refuses", "127.0.0.1:1".to_owned()), ("hangs", hanging.to_string())] {
         let rules = json!([{ "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"] }]);
@@ -266,7 +267,7 @@ async fn webhooks(raw: &Raw, hanging: SocketAddr) {
     }
 }
 
-/// An address that takes connections and never says anything.
+/// An address that accepts connections and never sends anything.
 async fn silence() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -294,7 +295,7 @@ async fn nothing_spins_on_objects_that_can_not_be_dealt_with() {
     api_services(&raw).await;
     others(&raw).await;
     quiet(&server, "with them").await;
-    // Each is still served.
+    // The server still answers.
     raw.get(CONFIG_MAPS).await.expect(200);
 
     webhooks(&raw, hanging).await;

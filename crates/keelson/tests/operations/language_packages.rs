@@ -1,6 +1,6 @@
-//! The packages for Python and JavaScript, whose own tests run on this binary where the languages are installed.
+//! Runs the tests of the packages for Python and JavaScript on this binary, if the languages are installed.
 //!
-//! The output names what was not run.
+//! The output lists the tests that were not run.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-/// The longest time for the tests of a package.
+/// The timeout for the tests of a package.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 fn project(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// Returns true for a command that can be run and succeeds.
+/// Returns true if the command can be run and succeeds.
 async fn can_run(program: &str, args: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

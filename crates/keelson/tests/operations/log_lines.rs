@@ -1,6 +1,7 @@
-//! The log of a server whose neighbours fail: a line for the first failure, a count for the rest.
+//! Tests of the log while neighbours of the server fail: one line for the first failure, and a count of the following
+//! ones.
 //!
-//! Texts that a neighbour sent can forge no line and steer no terminal.
+//! Text from a neighbour can neither forge a line nor control a terminal.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +11,15 @@ use serde_json::json;
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-/// The number of requests of which a webhook fails each.
+/// The number of requests. The webhook fails for each.
 const REQUESTS: usize = 200;
-/// Longest time that something is waited for.
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_that_fails_for_each_request_gets_a_few_lines() {
     let server = ProcessServer::builder(KEELSON).start().await;
-    // One that is unreachable, and one whose answer holds what a terminal would obey.
+    // One webhook is unreachable, and the response of another one contains control sequences of terminals.
     let sent = "no\u{1b}[2J\nWARN forged\u{9b}31m";
     let hook =
         HookServer::start(&["127.0.0.1"], move |_| async move { HookReply::Other(500, vec![], sent.to_owned()) }).await;
@@ -44,7 +45,7 @@ async fn a_webhook_that_fails_for_each_request_gets_a_few_lines() {
     for number in 0..REQUESTS {
         raw.post(CONFIG_MAPS, &json!({ "metadata": { "name": format!("map-{number}") } })).await.expect(201);
     }
-    // One line at once, and one for each minute that this took.
+    // One line at once, and one for each minute of the test.
     let most = 2 + usize::try_from(begun.elapsed().as_secs() / 60).unwrap();
     for name in ["gone.example.org", "broken.example.org"] {
         assert!((1..=most).contains(&lines(name)), "{} lines of {name}:\n{}", lines(name), server.log());

@@ -1,4 +1,4 @@
-//! A server as its operator meets it: settings, restarts, copies of its store, metrics, and the death of one of its parts.
+//! Tests of the server for operators: settings, restarts, copies of its store, metrics, and the failure of its parts.
 //!
 //! Most tests run the real binary.
 

@@ -1,7 +1,8 @@
-//! Memory that a process takes for what one client sends: at most twenty times the bytes, whatever they are.
+//! Tests of the memory that one client's data can take in the process: at most twenty times the sent bytes, for any
+//! data.
 //!
-//! What the parsers of bodies hold is counted byte by byte elsewhere (`crates/fuzz/tests/memory.rs`). Here it is what the system gave to
-//! the process while it answered, with all that a request takes besides.
+//! `crates/fuzz/tests/memory.rs` counts the memory of the body parsers exactly. Here the system reports the memory of
+//! the process while it answers, with everything that a request needs.
 
 use http::Method;
 use keelson_testkit::{ProcessServer, Raw};
@@ -10,18 +11,18 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// A resource whose objects may hold anything.
+/// A resource whose objects can contain any data.
 const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
 
-/// How many bytes may be taken for each byte that was sent.
+/// The number of bytes that the server may allocate for each sent byte.
 const TAKEN_PER_BYTE: u64 = 20;
-/// How many bytes more the process may take besides: threads that work for the first time, and what the allocator keeps of what was
-/// freed. A few MB are seen.
+/// The number of further bytes that the process may use: stacks of threads that work for the first time, and freed
+/// memory that the allocator keeps. Usually it is a few MB.
 const BESIDES: u64 = 16 * 1024 * 1024;
-/// As large as a body may be.
+/// The largest size of a body.
 const BODY_BYTES: usize = 3 * 1024 * 1024 - 1024;
 
-/// What the process holds now, and the most that it held since it was last asked, in bytes.
+/// The memory of the process now, and its peak since the last call, in bytes.
 fn held(server: &ProcessServer) -> (u64, u64) {
     let process = format!("/proc/{}", server.pid().unwrap());
     let status = std::fs::read_to_string(format!("{process}/status")).unwrap();
@@ -29,12 +30,12 @@ fn held(server: &ProcessServer) -> (u64, u64) {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     };
-    // This begins a new count of the most.
+    // Resets the peak.
     std::fs::write(format!("{process}/clear_refs"), "5").unwrap();
     (of("VmRSS:"), of("VmHWM:"))
 }
 
-/// What is sent must not cost more than it may.
+/// Checks that a request costs no more memory than allowed.
 async fn check(server: &ProcessServer, what: &str, sent: usize, send: impl AsyncFnOnce(Raw)) {
     let (before, _) = held(server);
     send(server.raw()).await;
@@ -46,14 +47,14 @@ async fn check(server: &ProcessServer, what: &str, sent: usize, send: impl Async
 
 async fn server() -> ProcessServer {
     let server = ProcessServer::builder(KEELSON).start().await;
-    // What is made when it is first needed is no request's doing.
+    // Memory that is allocated at first use belongs to no request.
     let raw = server.raw();
     raw.post(CONFIG_MAPS, &json!({"metadata": {"generateName": "a-"}})).await.expect(201);
     raw.get(CONFIG_MAPS).await.expect(200);
     server
 }
 
-/// An object around this text.
+/// An object that contains this text.
 fn revision(data: &str) -> String {
     format!(
         r#"{{"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {{"generateName": "a-"}}, "revision": 1, "data": {data}}}"#
@@ -64,18 +65,18 @@ fn repeated(length: usize, part: &str) -> Vec<u8> {
     part.repeat(length / part.len()).into_bytes()
 }
 
-/// Posts a body to a process in which nothing large was read before: what an allocator keeps of one body serves the next.
+/// Posts a body to a new process: the allocator would reuse the memory of an earlier body.
 async fn check_body(what: &str, path: &str, kind: &str, body: Vec<u8>) {
     let server = server().await;
     check(&server, what, body.len(), async |raw| {
         let answer = raw.call(Method::POST, path).header("content-type", kind).body(body.clone()).await;
-        // What is too large for the store is refused when it has been read; some of it takes less room there.
+        // An object that is too large for the store is rejected after it was parsed; some need less space in the store.
         assert!([201, 400, 413, 422, 500].contains(&answer.status), "{what}: {}", answer.status);
     })
     .await;
 }
 
-/// What each element costs that is held is many times its text, and most of the memory is that of the array that has to grow for it.
+/// An element in memory is many times its text. Most of the memory is the growing array of the elements.
 #[tokio::test]
 async fn bodies_of_json_with_very_many_elements() {
     for (what, part) in [("texts", "\"\","), ("numbers", "1,"), ("empty objects", "{},"), ("small arrays", "[[]],")] {
@@ -103,7 +104,7 @@ async fn bodies_of_yaml_with_very_many_elements() {
     check_body("members", REVISIONS, "application/yaml", body(format!("  {{{}}}", members.join(",")))).await;
 }
 
-/// Volumes of a pod, of which none says anything.
+/// Volumes of a pod, all of them empty messages.
 #[tokio::test]
 async fn bodies_of_protobuf_with_very_many_elements() {
     let field = |tag: u8, inner: &[u8]| {
@@ -122,7 +123,7 @@ async fn bodies_of_protobuf_with_very_many_elements() {
     check_body("volumes", "/api/v1/namespaces/default/pods", "application/vnd.kubernetes.protobuf", body).await;
 }
 
-/// Each on a connection of its own that sends most of a head, and waits.
+/// Each connection sends most of a request header, and waits.
 #[tokio::test]
 async fn heads_of_requests() {
     const CONNECTIONS: usize = 100;
@@ -136,7 +137,7 @@ async fn heads_of_requests() {
             connection.flush().await.unwrap();
             open.push(connection);
         }
-        // The last one is read when the server answers it.
+        // The server has read all headers when it answers the last one.
         let mut last = raw.connect().await;
         last.write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
         let mut answer = String::new();

@@ -1,6 +1,7 @@
-//! Output that nobody can read: a log on a full disk, a pipe that nobody holds any more. A server goes on, a command fails.
+//! Tests of output that cannot be written: a log on a full disk, and a pipe without a reader. A server continues, a
+//! command fails.
 //!
-//! An answer to a client never hangs on it.
+//! A response to a client never waits for such output.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -17,12 +18,12 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Takes nothing, as a disk that is full.
+/// Every write fails, as on a full disk.
 const FULL_DISK: &str = "exec 3> /dev/full";
-/// A pipe whose reader has gone.
+/// A pipe whose reader has ended.
 const CLOSED_PIPE: &str = "mkfifo \"$0.pipe\"; : < \"$0.pipe\" & exec 3> \"$0.pipe\"; wait";
 
-/// The program, with this as all that it says anything to.
+/// The program with all of its output redirected to this.
 fn saying_to(directory: &TempDir, sink: &str) -> PathBuf {
     let script = directory.path().join("keelson");
     std::fs::write(&script, format!("#!/bin/sh\n{sink}\nexec {KEELSON} \"$@\" >&3 2>&3\n")).unwrap();
@@ -30,7 +31,7 @@ fn saying_to(directory: &TempDir, sink: &str) -> PathBuf {
     script
 }
 
-/// A server that says much must answer, and end when it is told to.
+/// Checks that a server with much output answers, and stops at a signal.
 async fn check_serves(sink: &str) {
     for format in ["text", "json"] {
         let directory = TempDir::new().unwrap();
@@ -57,7 +58,7 @@ async fn a_server_goes_on_whose_log_is_a_closed_pipe() {
     check_serves(CLOSED_PIPE).await;
 }
 
-/// Not by a panic, which has another code and would be told to nobody either.
+/// The command must not panic, which has another exit code.
 #[tokio::test]
 async fn what_fails_fails_in_order_where_nobody_reads_why() {
     for sink in [FULL_DISK, CLOSED_PIPE] {
@@ -68,7 +69,7 @@ async fn what_fails_fails_in_order_where_nobody_reads_why() {
     }
 }
 
-/// Whoever has standard output read as the log of audit finds nothing else in it.
+/// If standard output is the audit log, it contains only events.
 #[tokio::test]
 async fn standard_output_has_events_alone_where_it_is_the_log_of_audit() {
     let directory = TempDir::new().unwrap();
@@ -80,7 +81,7 @@ async fn standard_output_has_events_alone_where_it_is_the_log_of_audit() {
     let server = ProcessServer::builder(program).arg("--audit-policy-file").arg(policy);
     let mut server = server.args(["--audit-log-path", "-"]).start().await;
     server.raw().post(CONFIG_MAPS, &json!({"metadata": {"name": "map"}})).await.expect(201);
-    // It is told a moment after the server answers.
+    // The server writes the event a moment after its response.
     let begun = Instant::now();
     while !server.log().contains("keelson is ready on https://") {
         assert!(begun.elapsed() < PATIENCE, "{}", server.log());

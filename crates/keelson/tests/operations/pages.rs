@@ -1,8 +1,9 @@
-//! The commands of the pages: each `console` block of README, tutorials and how-tos is run, and its output compared.
+//! Runs the commands of the documentation: each `console` block of README, tutorials and how-tos, and compares its
+//! output.
 //!
-//! A page has a server of its own, which stands for the page's `keelson serve`. Blocks of other kinds (`sh`, `text`) are not run,
-//! since they need hosts, disks or databases. In the output ages match any age, a line `...` matches any lines, and a word that ends
-//! with `...` any word that begins so.
+//! A page has its own server, which replaces the page's `keelson serve`. Other blocks (`sh`, `text`) are not run, since
+//! they need hosts, disks or databases. In the expected output an age matches any age, a line `...` any lines, and a
+//! word that ends with `...` any word with this prefix.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,11 +13,11 @@ use keelson_testkit::{ProcessServer, TestServer};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-/// The longest time that a command takes, or that a read is repeated until its output is the expected one.
+/// The longest time for a command, and for the repetition of a read until its output is as expected.
 const PATIENCE: Duration = Duration::from_secs(60);
 const REPEAT_EVERY: Duration = Duration::from_millis(200);
 
-/// A command with the output that the page shows.
+/// A command with its output in the page.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Step {
     line: usize,
@@ -54,7 +55,7 @@ fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// Says whether the lines are found in the output, in order.
+/// Returns true if the output contains the lines in this order.
 fn matches(expected: &[String], output: &str) -> bool {
     let mut lines = output.lines().filter(|line| !line.trim().is_empty());
     let mut expected = expected.iter().filter(|line| !line.trim().is_empty() && line.trim() != "...");
@@ -67,7 +68,7 @@ fn same(expected: &str, line: &str) -> bool {
         match (expected.next(), words.next()) {
             (None, None) => return true,
             (Some(expected), Some(word)) => {
-                // A word that is cut ends the comparison.
+                // An abbreviated word ends the comparison.
                 if let Some(start) = expected.strip_suffix("...") {
                     return word.starts_with(start);
                 }
@@ -87,7 +88,7 @@ fn age(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || "smhd".contains(c))
 }
 
-/// A command that can be repeated until its output is the expected one.
+/// Returns true if the command only reads, so that it can be repeated until its output is as expected.
 fn reads(command: &str) -> bool {
     let verbs = ["get", "auth", "keelson", "explain", "wait"];
     command.starts_with("kubectl ") && command.split(' ').any(|word| verbs.contains(&word))
@@ -97,11 +98,11 @@ struct Shell {
     server: ProcessServer,
     directory: TempDir,
     programs: TempDir,
-    /// Stands for the port 8443 of the pages, which another program may use.
+    /// The port that replaces the port 8443 of the pages, which another program may use.
     port: String,
 }
 
-/// Programs that a page starts in the background end with their page.
+/// Ends the background programs of a page.
 impl Drop for Shell {
     fn drop(&mut self) {
         let kill = "test ! -e background.pid || kill $(cat background.pid)";
@@ -124,7 +125,7 @@ impl Shell {
         for (name, program) in found {
             std::os::unix::fs::symlink(program, programs.path().join(name)).unwrap();
         }
-        // All controllers run, as where a user starts the server.
+        // All controllers run, as for a user.
         let builder = ProcessServer::builder(env!("CARGO_BIN_EXE_keelson")).env("KEELSON_CONTROLLERS", "*");
         let server = builder.data_dir(directory.path().join("keelson-data")).start().await;
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
@@ -134,7 +135,7 @@ impl Shell {
     async fn run(&self, command: &str) -> (bool, String) {
         let path = format!("{}:{}", self.programs.path().display(), std::env::var("PATH").unwrap_or_default());
         let mut shell = Command::new("bash");
-        // A server in the background must not hold the streams.
+        // A server in the background must not keep the streams open.
         let command = match command.strip_suffix('&') {
             Some(background) => format!("{background} >background.log 2>&1 & echo $! >>background.pid"),
             None => command.to_owned(),
@@ -148,7 +149,7 @@ impl Shell {
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Runs the step, and repeats it where it only reads, until its output is the expected one.
+    /// Runs the step. A step that only reads is repeated until its output is as expected.
     async fn follow(&self, page: &str, step: &Step) {
         let deadline = Instant::now() + PATIENCE;
         let fails = step.output.first().is_some_and(|line| line.to_lowercase().starts_with("error"));
@@ -186,7 +187,7 @@ async fn follow(page: &str) {
     }
 }
 
-/// The test's own server stands for the one that the page starts.
+/// Returns true if the command starts the page's server, which the test replaces.
 fn starts_a_server(command: &str) -> bool {
     !command.ends_with('&') && ["keelson serve", "export KUBECONFIG"].iter().any(|start| command.starts_with(start))
 }

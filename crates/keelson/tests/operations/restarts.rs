@@ -1,6 +1,6 @@
-//! Restarts after a signal and after force, and the promises that clients rely on across them.
+//! Tests of restarts after a signal and after kill -9, and of the guarantees for clients across them.
 //!
-//! Durability under load is in `durability`.
+//! `durability` tests durability under load.
 
 use keelson_testkit::{ProcessServer, Raw};
 use serde_json::json;
@@ -21,7 +21,7 @@ async fn what_was_acknowledged_survives_kill_9_whole() {
     let mut server = server().await;
     let raw = server.raw();
     let writer = tokio::spawn(async move {
-        // Writes one after the other until the server is gone; returns how many were acknowledged.
+        // Writes until the server is gone. Returns the number of acknowledged writes.
         for number in 0.. {
             let body =
                 json!({"metadata": {"name": format!("object-{number}")}, "data": {"number": number.to_string()}});
@@ -64,7 +64,7 @@ async fn a_continue_token_survives_kill_9_between_two_chunks() {
     assert_eq!(chunks, whole["items"].as_array().unwrap().iter().collect::<Vec<_>>());
 }
 
-/// What happened before a start is read after it, so a watch may come before its history.
+/// A server reads its history after the start, so a watch may arrive before its history is loaded.
 #[tokio::test]
 async fn a_watch_goes_on_after_kill_9_where_it_was() {
     const OBJECTS: usize = 300;

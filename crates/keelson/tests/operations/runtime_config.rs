@@ -1,4 +1,4 @@
-//! `--runtime-config`: the versions of built-in groups that clients find, by default and where settings name them.
+//! Tests of `--runtime-config`: the served versions of built-in groups, by default and with settings.
 //!
 //! Objects of a version that is off are kept.
 

@@ -1,6 +1,7 @@
-//! Settings that the command line refuses before a server starts, what a server says about itself, and the bounds of its process.
+//! Tests of settings that the command line rejects, of the server's messages at the start, and of the limits of its
+//! process.
 //!
-//! A wrong setting has to be found at the start, not by the first request.
+//! A wrong setting must fail at the start, not at the first request.
 
 use std::time::Duration;
 
@@ -12,15 +13,15 @@ use tokio::process::Command;
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 
-/// The longest a start that is to be refused may take.
+/// The longest time for a start that must fail.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The server must end at once, and leave nothing behind; what it says.
+/// Checks that the server ends at once and leaves nothing. Returns its output.
 async fn refused(args: &[&str]) -> String {
     refused_on("127.0.0.1:0", args).await
 }
 
-/// The same for a server that is to listen on an address.
+/// Checks the same for a server with this address.
 async fn refused_on(address: &str, args: &[&str]) -> String {
     let directory = TempDir::new().unwrap();
     let data = directory.path().join("data");
@@ -33,13 +34,13 @@ async fn refused_on(address: &str, args: &[&str]) -> String {
     text
 }
 
-/// The server must end at once, with `expect` among its words.
+/// Checks that the server ends at once, with `expect` in its output.
 async fn check_refused(args: &[&str], expect: &str) {
     let text = refused(args).await;
     assert!(text.contains(expect), "{args:?}: {text}");
 }
 
-/// A privacy setting that names nothing would leave open what it was to protect.
+/// A privacy setting with an unknown name would not protect what it should.
 #[tokio::test]
 async fn a_setting_that_names_nothing_is_refused() {
     let secrets = |name: &str| format!("there is no resource {name:?}; did you mean secrets?");
@@ -72,7 +73,7 @@ async fn a_setting_that_names_nothing_is_refused() {
     }
 }
 
-/// The URL of a store may hold a password, and what a server says at its start ends up in logs.
+/// The URL of a store may contain a password, and the output of a start ends up in logs.
 #[tokio::test]
 async fn a_store_that_can_not_be_is_refused_without_its_password() {
     for (url, why) in
@@ -83,7 +84,7 @@ async fn a_store_that_can_not_be_is_refused_without_its_password() {
     }
 }
 
-/// What is found out late leaves no keys either ([`refused`] looks): they would be those of a cluster that never was.
+/// Late errors also leave no keys ([`refused`] checks this), which would belong to a cluster that never existed.
 #[tokio::test]
 async fn what_a_server_can_not_begin_with_is_refused() {
     let files = TempDir::new().unwrap();
@@ -111,7 +112,7 @@ async fn what_a_server_can_not_begin_with_is_refused() {
     check_refused(&["--store", &postgres], &format!("{nonsense}: it holds no certificate")).await;
     let text = refused(&["--store", "sqlite:/proc/x"]).await;
     assert_eq!(text, "keelson: opening the store: /proc/x: No such file or directory (os error 2)\n");
-    // Nobody listens there.
+    // No server listens at this address.
     check_refused(&["--store", "etcd://127.0.0.1:1"], "opening the store in etcd").await;
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let text = refused_on(&taken.local_addr().unwrap().to_string(), &[]).await;
@@ -127,7 +128,7 @@ async fn a_server_is_known_by_its_name() {
     let info = metrics.lines().find(|line| line.starts_with("keelson_server_info{")).unwrap();
     assert!(info.contains("server_id=\"east-1\"") && info.ends_with(" 1.0"), "{info}");
     let told = async {
-        // The server answers a moment before it says so.
+        // The server answers a moment before it prints this.
         while !server.log().contains("server id:  east-1") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -154,7 +155,7 @@ async fn a_server_has_the_threads_that_it_is_given() {
         std::fs::read_dir(format!("/proc/{}/task", server.pid().unwrap())).unwrap().count()
     };
     let (one, many) = (of("1").await, of("60").await);
-    // Other threads, such as those for the store, come and go.
+    // The number of other threads, such as those of the store, varies.
     assert!(many >= 60 && one < 60, "{one} threads, {many} threads");
 }
 
@@ -189,7 +190,7 @@ async fn services_and_controllers_are_as_they_are_set() {
     raw.get("/api/v1/namespaces/default/serviceaccounts/default").await.expect(404);
 }
 
-/// As upstream has it: such an address is none that endpoints could have, and the server serves those who know its address regardless.
+/// As in kube-apiserver: endpoints can't have such an address. The server still serves clients that know its address.
 #[tokio::test]
 async fn an_address_that_nobody_can_reach_is_not_advertised() {
     for (address, is_told) in [("127.0.0.1", true), ("169.254.1.1", true), ("0.0.0.0", false)] {
@@ -206,7 +207,7 @@ async fn an_address_that_nobody_can_reach_is_not_advertised() {
     }
 }
 
-/// A server that is started through a shell which lowers its limits first.
+/// A server that is started by a shell with lower limits.
 fn limited(directory: &TempDir, limits: &str) -> ProcessServerBuilder {
     use std::os::unix::fs::PermissionsExt as _;
     let script = directory.path().join("limited");
@@ -221,7 +222,7 @@ async fn metric(server: &ProcessServer, name: &str) -> f64 {
     value.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
 }
 
-/// Connects so often without saying anything.
+/// Opens this number of connections without sending anything.
 async fn idle_connections(server: &ProcessServer, count: usize) -> Vec<tokio::net::TcpStream> {
     let url = server.url();
     let address = url.trim_start_matches("https://");
@@ -252,12 +253,12 @@ async fn idle_connections_use_up_no_descriptors() {
     }
     assert!(metric(&server, "keelson_connections_displaced_total").await > 100.0);
     assert!(metric(&server, "process_open_fds").await < 300.0);
-    // Hundreds gave way, which is told once.
+    // Hundreds of connections were closed, which is logged once.
     assert_eq!(server.log().matches("more connections come").count(), 1, "{}", server.log());
 }
 
-/// How long a request may have a thread of the runtime work at a time, in seconds. A build that is not optimized takes many times
-/// as long, on a slow machine more: there the bound only tells work of seconds from work of milliseconds.
+/// The longest time, in seconds, for which a request may occupy a runtime thread at once. A build without optimization
+/// takes many times as long. There the limit only detects work of seconds.
 const LONGEST_POLL: &str = if cfg!(debug_assertions) { "1" } else { "0.01" };
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -270,7 +271,7 @@ fn config_map(name: &str, keys: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 }
 
-/// A pod of so many volumes, all of which are mounted.
+/// A pod with this number of volumes, all of them mounted.
 fn pod_of_volumes(count: usize) -> Value {
     let volumes: Vec<_> = (0..count).map(|number| json!({"name": format!("v{number}"), "emptyDir": {}})).collect();
     let mounts: Vec<_> =
@@ -284,7 +285,7 @@ fn bad_labels(name: &str, count: usize) -> Value {
     json!({"metadata": {"name": name, "labels": labels}})
 }
 
-/// Sends what costs most for its length, as large as it may be, and just small enough to be answered by the runtime's own threads.
+/// Writes the bodies that cost most for their length, at the largest size that the runtime's own threads handle.
 async fn write_the_worst(raw: &Raw) {
     for (name, keys) in [("large", 12_000), ("small", 2_800)] {
         let object = format!("{CONFIG_MAPS}/{name}");
@@ -302,7 +303,7 @@ async fn write_the_worst(raw: &Raw) {
         raw.get(format!("{object}?pretty=1")).await.expect(200);
         raw.get(&object).header("accept", "application/yaml").await.expect(200);
     }
-    // A few bytes that become much.
+    // A few bytes that expand to a large object.
     let copies: Vec<_> =
         (0..3).map(|copy| json!({"op": "copy", "from": "/data/key-1", "path": format!("/data/copy-{copy}")})).collect();
     let grown = [vec![json!({"op": "add", "path": "/data/key-1", "value": "x".repeat(60_000)})], copies].concat();
@@ -315,7 +316,7 @@ async fn write_the_worst(raw: &Raw) {
     }
 }
 
-/// Reads that in every form, from lists and watches, over a connection that takes it as fast as it comes.
+/// Reads these objects in every format, by lists and watches, as fast as the connection allows.
 async fn read_the_worst(raw: &Raw) {
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     for form in ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf", table] {
@@ -342,7 +343,7 @@ async fn read_the_worst(raw: &Raw) {
     }
 }
 
-/// Asks for what takes longest to be found out of one object.
+/// Sends the queries that take longest for one object.
 async fn query_the_worst(raw: &Raw) {
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let args: Vec<String> = (0..60_000).map(|number| number.to_string()).collect();
@@ -366,7 +367,7 @@ async fn query_the_worst(raw: &Raw) {
     for query in [filter.as_str(), search] {
         raw.get(format!("{deployments}?{query}")).await.expect(200);
         raw.get(format!("{deployments}?watch=1&timeoutSeconds=1&{query}{initial}")).await.expect(200);
-        // What is known is led on to the object as it is now.
+        // The cached view advances to the changed object.
         raw.patch(format!("{deployments}/many"), MERGE_PATCH, &json!({"spec": {"paused": true}})).await.expect(200);
         raw.get(format!("{deployments}?{query}")).await.expect(200);
         raw.patch(format!("{deployments}/many"), MERGE_PATCH, &json!({"spec": {"paused": false}})).await.expect(200);
@@ -375,7 +376,7 @@ async fn query_the_worst(raw: &Raw) {
     raw.delete(format!("{deployments}/many")).await.expect(200);
 }
 
-/// Sends a request, which is or is not answered by the threads for long work.
+/// Sends a request, and checks whether the threads for long work answered it.
 async fn check_long(raw: &Raw, what: &str, call: Call, code: u16, expect: bool) {
     let begun = async || -> u64 {
         let metrics = raw.get("/metrics").await.expect(200).text();
@@ -384,12 +385,12 @@ async fn check_long(raw: &Raw, what: &str, call: Call, code: u16, expect: bool) 
     };
     let before = begun().await;
     call.await.expect(code);
-    // Metrics are long work themselves.
+    // A request for metrics is long work too.
     let given = begun().await - before - 1;
     assert_eq!(given, u64::from(expect), "{what}: {given} requests were given to other threads");
 }
 
-/// What takes long is known beforehand by what is sent, by what is stored and by what is asked for.
+/// Checks that long work is recognized in advance: by the sent body, the stored objects, and the query.
 async fn check_all_long(raw: &Raw) {
     let (large, small) = (config_map("kept", 12_000), config_map("kept", 30));
     let object = format!("{CONFIG_MAPS}/kept");
@@ -415,7 +416,7 @@ async fn check_all_long(raw: &Raw) {
     check_long(raw, "a selector", select(10), 200, false).await;
     check_long(raw, "a selector of many terms", select(1_000), 200, true).await;
     check_long(raw, "an update of much", raw.put(&object, &large), 200, true).await;
-    // The estimate is of the cache, which has seen the update once a read is answered.
+    // The estimate uses the cache, which has the update when a read is answered.
     raw.get(&object).await.expect(200);
     check_long(raw, "a change of much", raw.patch(&object, MERGE_PATCH, &change), 200, true).await;
     check_long(raw, "many steps", raw.patch(&object, JSON_PATCH, &json!(tests(9_000))), 200, true).await;
@@ -425,7 +426,7 @@ async fn check_all_long(raw: &Raw) {
     raw.delete(&object).await.expect(200);
 }
 
-/// A selection is looked for among all objects that there are, whatever comes of it.
+/// A selection scans all objects, independent of its result.
 async fn check_scans(raw: &Raw) {
     const FEW: usize = 4_900;
     const MANY: usize = 5_100;
@@ -445,10 +446,10 @@ async fn check_scans(raw: &Raw) {
     check_long(raw, "a deletion of a selection from many", raw.delete(all), 200, true).await;
 }
 
-/// However long a request takes, it takes it beside the threads that all requests share.
+/// Long requests run on separate threads, not on those that all requests share.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_work_holds_no_thread_of_the_runtime() {
-    // Accounts of pods are made behind the start.
+    // The service accounts of pods are created after the start.
     let server = ProcessServer::builder(KEELSON).arg("--disable-admission-plugins=ServiceAccount").start().await;
     for raw in [server.raw(), server.raw().http2()] {
         check_all_long(&raw).await;
@@ -461,7 +462,8 @@ async fn long_work_holds_no_thread_of_the_runtime() {
         read_the_worst(&raw).await;
         query_the_worst(&raw).await;
         check_scans(&raw).await;
-        // Of one scrape, since each adds polls of its own. What a thread does while the system lets it wait is not the request's doing.
+        // All values come from one scrape, since each scrape adds polls. Time in which the system does not run a thread
+        // does not count.
         let metrics = raw.get("/metrics").await.expect(200).text();
         let value = |name: &str| -> f64 {
             let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -475,7 +477,7 @@ async fn long_work_holds_no_thread_of_the_runtime() {
     }
 }
 
-/// What the server says of how it stores autoscalers.
+/// The published storage version of autoscalers.
 async fn stored_as(raw: &Raw) -> Value {
     let path = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions/autoscaling.horizontalpodautoscalers";
     raw.get(path).await.expect(200).json()["status"]["commonEncodingVersion"].clone()

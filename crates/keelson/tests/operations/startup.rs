@@ -1,6 +1,7 @@
-//! A server that another program starts and stops: the program finds out where the server is, and the server ends with the program.
+//! Tests of a server that another program starts and stops: the program learns the server's address, and the server
+//! ends with it.
 //!
-//! Everything is seen as that program sees it: standard output, a file, the port, the process.
+//! The tests use what such a program has: standard output, a file, the port, the process.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,12 +15,12 @@ use tokio::process::{Child, ChildStdout, Command};
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 
-/// The longest time for a start or an end.
+/// The timeout for a start or a stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 const EPHEMERAL: [&str; 6] = ["serve", "--ephemeral", "--bind", "127.0.0.1:0", "--output", "json"];
 
-/// A server that has said where it is.
+/// A server that has printed its address.
 struct Started {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -55,7 +56,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Returns true while a process runs. One that has ended and is not waited for counts as gone.
+/// Returns true while a process runs. A zombie counts as ended.
 fn runs(pid: u64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
@@ -80,7 +81,7 @@ async fn one_line_and_a_file_say_where_a_ready_server_is_and_nothing_is_left_of_
         .env("TMPDIR", directory.path());
     let mut started = Started::of(&mut command).await;
 
-    // ORDER: a reader of the line finds the file.
+    // ORDER: the file exists before the line is printed.
     assert_eq!(std::fs::read_to_string(&ready).unwrap(), format!("{}\n", started.text("url")));
     assert_eq!(started.line["pid"], started.child.id().unwrap());
     assert_eq!(started.text("version"), env!("CARGO_PKG_VERSION"));
@@ -100,7 +101,7 @@ async fn one_line_and_a_file_say_where_a_ready_server_is_and_nothing_is_left_of_
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// The parent is killed, so that it can tell its child nothing.
+/// The parent is killed, so it can send its child no signal.
 #[tokio::test]
 async fn a_server_ends_with_its_parent() {
     let directory = TempDir::new().unwrap();
@@ -148,7 +149,7 @@ async fn settings_that_contradict_each_other_are_refused() {
     assert!(!Path::new("keelson-data").exists());
 }
 
-/// Clients keep watches open and request nothing else. The fastest of three stops counts, since the machine may be busy.
+/// Clients only keep watches open. The fastest of three stops counts, since the machine may be busy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_watches_do_not_hold_up_a_stop() {
     let mut fastest = PATIENCE;

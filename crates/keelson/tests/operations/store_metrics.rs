@@ -1,12 +1,12 @@
-//! Metrics of a store that a server shares with others.
+//! Tests of the metrics of a store that several servers share.
 //!
-//! A server with a store of its own says nothing of others.
+//! A server with an embedded store has no metrics of shared stores.
 
 use keelson_server::StoreConfig;
 use keelson_testkit::{EtcdServer, PostgresServer, TestServer};
 use serde_json::json;
 
-/// Serves from a store and returns what is said of stores of this name: metrics and numbers.
+/// Serves from a store, and returns the metrics whose names contain this name, with their values.
 async fn told(store: &str, name: &str) -> Vec<(String, f64)> {
     let store = StoreConfig::parse(store).unwrap();
     let server = TestServer::builder().configure(|config| config.store = store).start().await;
@@ -51,7 +51,7 @@ async fn a_server_on_etcd_counts_watches_and_failovers() {
     let told = told(&format!("etcd://{}", etcd.endpoint()), "etcd").await;
     let (progress, told): (Vec<_>, Vec<_>) =
         told.into_iter().partition(|(name, _)| name.contains("progress") || name.contains("ticks"));
-    // Which of these two is needed depends on etcd's version.
+    // The version of etcd determines which of the two is needed.
     assert_eq!(progress.len(), 2, "{progress:?}");
     check(
         &told,
@@ -71,7 +71,7 @@ async fn a_server_with_a_store_of_its_own_says_nothing_of_others() {
     assert_eq!(told("memory:", "etcd").await, []);
 }
 
-/// Clients know etcd's words, and making room must not need any.
+/// Clients know etcd's error text, and deletions must work without space.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_etcd_without_room_refuses_in_its_own_words_and_takes_deletions() {
     let Some(etcd) = EtcdServer::builder().arg("--quota-backend-bytes=16777216").start() else { return };

@@ -1,6 +1,7 @@
-//! A server of which a part has died: it says so by name, is not live, and ends. Nothing goes on half.
+//! Tests of a server with a failed part: it names the part, is no longer live, and ends. It does not continue
+//! partially.
 //!
-//! Each part that it can't do without is made to die once.
+//! Each essential part is made to fail once.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use keelson_testkit::{PostgresServer, ProcessServer, TestServer};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// The longest that a death may stay unnoticed, and the end of the server take.
+/// The longest time until a failure is noticed, and until the server has ended.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A server on a store that can be told to panic, whose parts all have something to do soon.
+/// A server on a store that can be made to panic. All its parts soon have work to do.
 async fn server() -> (TestServer, FaultyStore) {
     let store = FaultyStore::new(Arc::new(MemoryStore::new()));
     let server = TestServer::builder()
@@ -34,7 +35,7 @@ async fn server() -> (TestServer, FaultyStore) {
     (server, store)
 }
 
-/// The server must notice that `task` has died, fail `/livez` by its name, and stop in order all the same.
+/// Checks that the server notices the failure of `task`, fails `/livez` with its name, and still stops in order.
 async fn check(mut server: TestServer, task: &str) {
     let told =
         tokio::time::timeout(PATIENCE, server.failed()).await.unwrap_or_else(|_| panic!("{task} died unnoticed"));
@@ -45,7 +46,7 @@ async fn check(mut server: TestServer, task: &str) {
     assert!(!live.contains("task/listener") && live.ends_with("livez check failed\n"), "{live}");
     raw.get(format!("/livez/task/{task}")).await.expect(500);
     raw.get("/livez/task/listener").await.expect(200);
-    // The hooks of the reference server whose work it did fail with it, and no others.
+    // The health checks of kube-apiserver whose work this task did fail too, and no others.
     for (hook, of) in [
         ("generic-apiserver-start-informers", "cache-tail"),
         ("start-kube-apiserver-identity-lease-controller", "identity"),
@@ -77,7 +78,7 @@ async fn a_server_whose_parts_all_run_is_live_and_names_them() {
     }
 }
 
-/// The watchdog: a task that holds a thread of the runtime is named for as long as it does.
+/// The watchdog names a task that blocks a runtime thread, for as long as it does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_task_that_holds_its_thread_makes_the_server_unready_until_it_lets_go() {
     let (server, _) = server().await;
@@ -95,7 +96,7 @@ async fn a_task_that_holds_its_thread_makes_the_server_unready_until_it_lets_go(
     until_ready(500).await;
     let ready = raw.get("/readyz").await.text();
     let reason = raw.get("/readyz/runtime").await;
-    // It may have let go in between on a machine that is slow.
+    // On a slow machine the task may have ended in between.
     if reason.status == 500 {
         assert!(
             reason.text().starts_with("internal server error: compactor has held a thread for "),
@@ -112,14 +113,14 @@ async fn a_task_that_holds_its_thread_makes_the_server_unready_until_it_lets_go(
     assert!(!metrics.contains("keelson_thread_holds_total 0"), "{metrics}");
 }
 
-/// Who runs a server without nodes keeps the pods that it is given.
+/// A user who runs a server without nodes keeps the pods there.
 #[tokio::test]
 async fn pods_of_missing_nodes_are_nobodys_work_unless_that_is_asked_for() {
     for (asked, expected) in [("*", false), ("*,pod-garbage-collector-controller", true)] {
         let switches = Switches::parse(asked.split(',')).unwrap();
         let server = TestServer::builder().configure(|config| config.controllers = switches).start().await;
         let raw = server.raw();
-        // Controllers are started one after the other, this one last.
+        // Controllers start one after the other, this one last.
         while raw.get("/livez/task/namespace-controller").await.status != 200 {
             tokio::task::yield_now().await;
         }
@@ -165,7 +166,7 @@ async fn a_controller_that_dies_ends_the_server() {
     check(server, "serviceaccount-controller").await;
 }
 
-/// A server on a database of its own; `None` where there is no PostgreSQL to start.
+/// A server on a new PostgreSQL database; `None` if there is no PostgreSQL.
 async fn server_on_postgres(database: &str) -> Option<TestServer> {
     let store = StoreConfig::parse(&PostgresServer::shared()?.create_database(database)).unwrap();
     Some(TestServer::builder().configure(|config| config.store = store).start().await)
@@ -188,7 +189,7 @@ async fn a_postgresql_feed_that_dies_ends_the_server() {
     check(server, "store-feed").await;
 }
 
-/// Without its listener a server has no way to say anything, so nobody takes it for live.
+/// Without its listener a server cannot answer health checks, so it does not look live.
 #[tokio::test]
 async fn a_listener_that_dies_ends_the_server() {
     let (mut server, _) = server().await;
@@ -203,7 +204,7 @@ async fn a_listener_that_dies_ends_the_server() {
     tokio::time::timeout(PATIENCE, server.stop()).await.expect("it stops without its listener");
 }
 
-/// The thread that accepts connections is part of the listener: nothing else would notice that nobody can connect any more.
+/// The thread that accepts connections is part of the listener. No other part would notice that clients can't connect.
 #[tokio::test]
 async fn a_process_that_can_not_accept_connections_ends() {
     let directory = TempDir::new().unwrap();
@@ -214,7 +215,7 @@ async fn a_process_that_can_not_accept_connections_ends() {
         .start()
         .await;
     std::fs::write(&broken, "").unwrap();
-    // Wakes the thread, which nobody has served from then on.
+    // Wakes the thread. From then on no connection is accepted.
     let answer = server.raw().get("/livez").try_send().await;
     assert_eq!(server.ended().await.code(), Some(1));
     let log = server.log();
@@ -223,7 +224,7 @@ async fn a_process_that_can_not_accept_connections_ends() {
     assert!(log.lines().any(|line| line.contains("ERROR") && line.contains(fatal)), "{log}");
 }
 
-/// A request that panics is answered with 500 and harms nobody else.
+/// A request that panics gets 500 and affects no other.
 #[tokio::test]
 async fn a_request_that_panics_does_not_end_the_server() {
     let (server, store) = server().await;
@@ -234,7 +235,7 @@ async fn a_request_that_panics_does_not_end_the_server() {
     raw.get("/livez").await.expect(200);
 }
 
-/// What fsync and fdatasync are replaced by: they fail as long as a file exists.
+/// The replacement for fsync and fdatasync: they fail as long as a file exists.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -251,7 +252,7 @@ int fsync(int fd) { return refused() ? -1 : (int)syscall(SYS_fsync, fd); }
 int fdatasync(int fd) { return refused() ? -1 : (int)syscall(SYS_fdatasync, fd); }
 "#;
 
-/// What epoll_wait is replaced by: it fails in the thread that accepts connections as long as a file exists.
+/// The replacement for epoll_wait: it fails in the thread that accepts connections as long as a file exists.
 const DOOR_SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -274,7 +275,7 @@ int epoll_wait(int epfd, struct epoll_event *events, int most, int timeout) {
 }
 "#;
 
-/// Compiles the shim with the C compiler that the project needs anyway.
+/// Compiles the replacement with the C compiler that the build needs anyway.
 fn shim(directory: &Path, text: &str) -> PathBuf {
     let (source, library) = (directory.join("shim.c"), directory.join("shim.so"));
     std::fs::write(&source, text).unwrap();
@@ -284,7 +285,7 @@ fn shim(directory: &Path, text: &str) -> PathBuf {
     library
 }
 
-/// What a write has become is unknown after a sync that failed, so the process must not go on as if it were known.
+/// After a failed sync the outcome of a write is unknown, so the process must not continue.
 #[tokio::test]
 async fn a_disk_that_does_not_sync_ends_the_process() {
     let directory = TempDir::new().unwrap();

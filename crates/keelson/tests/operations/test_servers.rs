@@ -1,6 +1,7 @@
-//! The crate `keelson-test` with this binary: the same test passes in both forms, and a process ends with its handle.
+//! Tests of the crate `keelson-test` with this binary: the same test passes with both forms of a server, and a process
+//! ends with its handle.
 //!
-//! The form in a process has its own tests in that crate.
+//! That crate itself tests the form in the test's process.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -56,7 +57,7 @@ async fn nothing_is_left_of_a_process_whose_handle_is_dropped() {
     }
 }
 
-/// Idle clients of other servers have a second to read the end. Here they are held up by the drop itself.
+/// Other servers give idle clients a second to close their connections. Here the drop itself blocks the clients.
 #[tokio::test]
 async fn a_process_does_not_wait_for_clients_that_watch() {
     let mut shortest = Duration::MAX;

@@ -1,6 +1,6 @@
-//! `keelson user create`: what it makes works, and what it may not do it says.
+//! Tests of `keelson user create`: the created user works, and requests beyond its rights are rejected.
 //!
-//! The command runs as a process of its own, and what it wrote is used as anybody would use it.
+//! The command runs as a process, and the tests use its files as any client would.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -53,11 +53,11 @@ async fn a_user_works_with_the_file_that_was_written_and_may_do_what_was_bound()
     ann.get("/api/v1/namespaces/b/pods").await.expect(403);
     let text = std::fs::read_to_string(&out).unwrap();
     assert!(text.contains("    namespace: a\n"), "{text}");
-    // Nothing of how it was made is left.
+    // The signing request is deleted.
     let left = admin.get("/apis/certificates.k8s.io/v1/certificatesigningrequests").await.expect(200).json();
     assert_eq!(left["items"], json!([]));
 
-    // Once more for a longer list of rights, to another file; the binding that is there is as good.
+    // A second call writes another file; the existing binding is reused.
     let second = files.path().join("second");
     let again = ["ann@example.org", "--namespace", "a", "--role", "view", "--out", second.to_str().unwrap()];
     let said = user_create(server.kubeconfig(), &again).await;
@@ -85,7 +85,8 @@ async fn what_can_not_be_made_leaves_nothing_behind() {
     assert_eq!(server.raw().get(requests).await.expect(200).json()["items"], json!([]));
 }
 
-/// The administrator is who runs the server, or whom `KUBECONFIG` names; the user may reach it by another name.
+/// The administrator's kubeconfig is in the data directory or in `KUBECONFIG`. The user may reach the server by another
+/// name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_is_found_by_the_environment_and_named_as_its_users_know_it() {
     let server = TestServer::start().await;
@@ -106,7 +107,7 @@ async fn the_server_is_found_by_the_environment_and_named_as_its_users_know_it()
     assert!(text.contains("server: https://api.example.org:6443\n"), "{text}");
 }
 
-/// A warning comes when the user is made, and scripts run as before.
+/// The command prints a warning and still succeeds, so scripts continue to work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_that_the_certificate_lacks_and_a_role_that_holds_everywhere_get_a_warning() {
     let builder = TestServer::builder().configure(|config| config.pki.extra_names = vec!["api.example.org".to_owned()]);
@@ -143,7 +144,7 @@ async fn a_name_that_the_certificate_lacks_and_a_role_that_holds_everywhere_get_
     assert!(!said.ok && said.err.contains("reading --server") && !out.exists(), "{}", said.err);
 }
 
-/// No server knows of a user before it shows its certificate, so that there is nowhere else to look.
+/// A server knows no user before a request with its certificate, so only the record has them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_that_were_made_are_listed_with_what_they_may() {
     let server = TestServer::start().await;

@@ -1,5 +1,5 @@
-//! `keelson storage versions`: what an operator is told of the versions in which servers store what they have, and what waiting for a
-//! migration is like.
+//! Tests of `keelson storage versions`: its report about the storage versions of servers and of stored objects, and its
+//! wait for a migration.
 
 use std::process::Output;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::process::Command;
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 const SCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-/// All controllers, the one that writes anew what is stored in another version among them.
+/// All controllers, including the storage version migrator.
 const CONTROLLERS: [&str; 2] = ["--controllers", "*"];
 
-/// What `keelson storage versions` says: whether it succeeded, its answer, and its complaints.
+/// Runs `keelson storage versions`. Returns true if it succeeded, its output and its errors.
 async fn versions(server: &ProcessServer, args: &[&str]) -> (bool, String, String) {
     let data = server.data_dir().to_str().unwrap();
     let all = [&["storage", "versions", "--data-dir", data], args].concat();
@@ -76,7 +76,7 @@ async fn who_upgrades_a_server_sees_what_is_written_anew_and_waits_for_it() {
         "not managed: wardle.example.com/v1 is served by default/wardle, which publishes no storage versions";
     assert!(table.lines().any(|line| line == unmanaged), "{table}");
 
-    // A server of another kind on the same store tells nobody what it writes.
+    // Another kind of server on the same store does not publish its versions.
     let other = json!({
         "metadata": { "name": "other", "labels": { "apiserver.kubernetes.io/identity": "kube-apiserver" } },
         "spec": { "holderIdentity": "other_1", "leaseDurationSeconds": 3600, "renewTime": "2999-01-01T00:00:00.000000Z" },

@@ -1,7 +1,8 @@
-//! Every request has an answer to whether it is allowed: each resource, subresource and verb that is served, custom and aggregated ones
-//! included, and each other path. Who has no right is refused in the words for just that right, and who has it is not.
+//! Tests that every request is authorized: each served resource, subresource and verb, including custom and aggregated
+//! ones, and every other path. A user without the right gets an error that names this right, and a user with the right
+//! does not.
 //!
-//! What is served is read from the server, so that a new resource or path without a case fails here.
+//! The test reads the served resources from the server, so a new resource or path without a case fails.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,19 +15,19 @@ use tempfile::TempDir;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const AGGREGATED_GROUP: &str = "away.example.org";
-/// How long what is defined may take to be served.
+/// The longest time until a defined resource is served.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Who may ask for a path without a role of his own.
+/// The users who may read a path without a role of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Everybody,
-    /// Whoever has proved who he is.
+    /// Every authenticated user.
     Known,
     Nobody,
 }
 
-/// Who may ask for which path; one that ends in `*` stands for all that begin so. The first that fits counts.
+/// The users for each path. A path that ends in `*` matches all with this prefix. The first match counts.
 const PATHS: [(&str, Who); 19] = [
     ("/healthz", Who::Everybody),
     ("/livez", Who::Everybody),
@@ -37,10 +38,10 @@ const PATHS: [(&str, Who); 19] = [
     ("/apis", Who::Known),
     ("/apis/*", Who::Known),
     ("/openapi/*", Who::Known),
-    // The page on which one says who he is.
+    // The page for the login.
     ("/console", Who::Everybody),
     ("/console/*", Who::Everybody),
-    // What nobody serves.
+    // A path that is not served.
     ("/nowhere", Who::Nobody),
     ("/", Who::Nobody),
     ("/metrics", Who::Nobody),
@@ -48,20 +49,20 @@ const PATHS: [(&str, Who); 19] = [
     ("/healthz/*", Who::Nobody),
     ("/livez/*", Who::Nobody),
     ("/readyz/*", Who::Nobody),
-    // Service accounts may, by a role of theirs.
+    // Service accounts may read it by a role.
     ("/.well-known/openid-configuration", Who::Nobody),
 ];
-/// The keys of the issuer are as open as its document.
+/// The keys of the issuer are as public as its document.
 const KEY_SET: &str = "/openid/v1/jwks";
 
-/// What whoever has proved who he is may create: questions about himself.
+/// The reviews that every authenticated user may create about itself.
 const OWN_QUESTIONS: [(&str, &str); 3] = [
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authorization.k8s.io", "selfsubjectaccessreviews"),
     ("authorization.k8s.io", "selfsubjectrulesreviews"),
 ];
 
-/// A resource or subresource that is served.
+/// A served resource or subresource.
 #[derive(Clone, Debug)]
 struct Served {
     group: String,
@@ -82,12 +83,12 @@ impl Served {
         format!("{root}/{}{place}/{plural}{name}{below}", self.version)
     }
 
-    /// The request for a verb, none of which changes anything, and whether it names an object.
+    /// The request for a verb, which changes nothing. The last value is true if it names an object.
     fn request(&self, verb: &str) -> (Method, String, bool) {
         let (method, is_named, query) = match verb {
             "get" => (Method::GET, true, ""),
             "list" => (Method::GET, false, "?limit=1"),
-            // It ends at once, since there is no such revision.
+            // The watch ends at once, since the revision is invalid.
             "watch" => (Method::GET, false, "?watch=1&resourceVersion=x"),
             "create" => (Method::POST, self.resource.contains('/'), "?dryRun=All"),
             "update" => (Method::PUT, true, "?dryRun=All"),
@@ -99,7 +100,7 @@ impl Served {
         (method, format!("{}{query}", self.path(is_named)), is_named)
     }
 
-    /// What somebody is told who may not.
+    /// The expected error for a user without the right.
     fn refusal(&self, verb: &str, is_named: bool) -> String {
         let Self { group, resource, .. } = self;
         let plural = resource.split('/').next().unwrap_or_default();
@@ -116,7 +117,7 @@ impl Served {
     }
 }
 
-/// All that is served, by what the server says in discovery.
+/// All served resources according to discovery.
 async fn served(server: &TestServer) -> Vec<Served> {
     let raw = server.raw();
     let mut versions = vec![(String::new(), "v1".to_owned())];
@@ -140,7 +141,8 @@ async fn served(server: &TestServer) -> Vec<Served> {
             });
         }
     }
-    // A server that is away says nothing of itself; what it would serve is asked about all the same.
+    // The resources of an unavailable aggregated server are not in discovery, but requests for them are still
+    // authorized.
     let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
     all.push(Served {
         group: AGGREGATED_GROUP.to_owned(),
@@ -184,9 +186,9 @@ impl Cluster {
         Self { server, _files: files }
     }
 
-    /// The code and the message of an answer to bob.
+    /// The code and the message of the response to bob.
     async fn ask(&self, method: Method, path: &str) -> (u16, String) {
-        // The options of a deletion would be those of the body, if it had one.
+        // A deletion reads its options from the body, so it has none here.
         let is_write = ![Method::GET, Method::DELETE].contains(&method);
         let call = self.server.anonymous().call(method, path).header("authorization", "Bearer bob");
         let call = if is_write { call.json(&json!({})) } else { call };
@@ -261,7 +263,7 @@ async fn every_other_path_is_open_to_those_for_whom_it_is_meant() {
         let (written, _) = cluster.ask(Method::POST, path).await;
         assert_eq!(written, 403, "{path}: nobody may post there without a role");
     }
-    // That there is nothing is told to those alone who may ask.
+    // Only users with the right get a 404.
     let admin = cluster.server.raw();
     for path in ["/nowhere", "/console/assets/nothing.js"] {
         admin.get(path).await.expect(404);

@@ -1,5 +1,5 @@
-//! Calls to others as such: how long they take, how many there may be, and which connections they use. What is asked in them is
-//! shown in `webhooks.rs`.
+//! Tests of outgoing calls in general: their duration, their number, and their connections. `webhooks.rs` tests the
+//! content of calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -55,7 +55,7 @@ async fn a_call_ends_in_time_whatever_it_waits_for() {
     assert_eq!(error, CallError::Late(late.to_owned()));
 }
 
-/// All who call a host have the same places, which are fewer than the requests that may wait for them.
+/// All callers of a host share its slots, which are fewer than the requests that may wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_to_one_host_are_bounded_and_those_to_others_go_on() {
     let (permits, begun) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -83,7 +83,7 @@ async fn calls_to_one_host_are_bounded_and_those_to_others_go_on() {
         tokio::task::yield_now().await;
     }
     let refused = loop {
-        // One that waits in vain was there before all others were.
+        // A probe that times out arrived before the queue was full.
         match tokio::time::timeout(Duration::from_millis(20), peer(&outbound, &hook).call(&call(LONG))).await {
             Ok(refused) => break refused.unwrap_err(),
             Err(_) => continue,
@@ -112,10 +112,10 @@ async fn a_call_over_a_connection_that_has_ended_is_made_again() {
     })
     .await;
     let outbound = outbound();
-    // A host that nobody may call any more is forgotten with its connections.
+    // A host without callers is removed with its connections.
     let peer = peer(&outbound, &hook);
     let mut calls = 0;
-    // A call that comes too soon after another may find no connection that is free.
+    // A call right after another one may find no free connection.
     while calls < 100 && !closed.load(Ordering::SeqCst) {
         assert_eq!(peer.call(&call(LONG)).await.unwrap().status, 200);
         calls += 1;
@@ -124,7 +124,8 @@ async fn a_call_over_a_connection_that_has_ended_is_made_again() {
     assert_eq!(asked.load(Ordering::SeqCst), calls + 1);
 }
 
-/// A call that its peer may have processed is not made again, unless it may be processed twice. One that it did not process is.
+/// A call that its peer may have processed is repeated only if it is idempotent. A call that the peer did not process
+/// is repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_is_made_again_where_nothing_is_processed_twice_by_it() {
     for point in BreakPoint::ALL {
@@ -135,7 +136,7 @@ async fn a_call_is_made_again_where_nothing_is_processed_twice_by_it() {
             let peer = outbound.client(&config).unwrap();
             let call = Call { effect, ..call(LONG) };
             let mut calls = 0;
-            // A call that comes too soon after another may find no connection that is free.
+            // A call right after another one may find no free connection.
             let last = loop {
                 let answered = peer.call(&call).await;
                 calls += 1;
@@ -146,7 +147,8 @@ async fn a_call_is_made_again_where_nothing_is_processed_twice_by_it() {
             };
             let repeats = server.requests() - calls;
             let is_unprocessed = matches!(point, BreakPoint::GoAwayBefore | BreakPoint::Refused);
-            // Behind the head of a response, or an error that the peer states, it is no longer the connection that failed.
+            // After a response header, or an error that the peer reports, the failure no longer belongs to the
+            // connection.
             let ends = matches!(
                 point,
                 BreakPoint::Request | BreakPoint::ResponseHead | BreakPoint::Stream | BreakPoint::GoAwayBehind

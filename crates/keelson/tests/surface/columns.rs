@@ -1,6 +1,6 @@
-//! Columns that a contributor brings, as clients see them in tables: each version has its own, over whatever version is stored.
+//! Tests of contributed columns in tables: each version has its own columns, independent of the storage version.
 //!
-//! Columns of definitions are in `custom_resources/columns.rs`.
+//! `custom_resources/columns.rs` tests the columns of definitions.
 
 use keelson_registry::Contribution;
 use keelson_tables::{CellType, CustomColumn, Printer};
@@ -18,7 +18,7 @@ fn column(name: &str, kind: CellType, path: &str) -> CustomColumn {
     CustomColumn { name, kind, format: String::new(), description: String::new(), priority: 0, path }
 }
 
-/// The heads of the columns, and the cells of each row.
+/// The names of the columns, and the cells of each row.
 fn shown(table: &Value) -> (Vec<&Value>, Vec<&Value>) {
     assert_eq!(table["kind"], "Table", "{table}");
     let of = |list: &'static str, member: &'static str| {
@@ -31,7 +31,7 @@ fn shown(table: &Value) -> (Vec<&Value>, Vec<&Value>) {
 async fn each_version_is_shown_by_the_columns_that_its_contributor_brings() {
     let server = TestServer::start().await;
     let raw = server.raw();
-    // A command is among what no column of a built-in kind shows.
+    // No column of a built-in kind shows a command.
     let first = vec![
         column("Host", CellType::String, ".spec.host"),
         column("Port", CellType::Integer, ".spec.port"),

@@ -1,7 +1,7 @@
-//! Three thousand resources that a contributor adds to a running server, changes and removes, as clients see them.
+//! A test with three thousand resources that a contributor adds to a running server, changes and removes.
 //!
-//! All of them are used over the wire, some with every verb, while others list, watch and write what the server had before; afterwards
-//! its memory is what it was. That is counted of a whole process, so the test runs in one of its own.
+//! Clients use all of them, and some with every verb. Meanwhile others list, watch and write the built-in objects. In
+//! the end the memory is as before. The memory is that of the whole process, so the test runs in a separate one.
 #![allow(clippy::print_stdout, reason = "what is measured is printed and not asserted: a machine may be busy")]
 
 use std::process::Command;
@@ -22,28 +22,29 @@ use tokio::task::JoinHandle;
 
 use super::AGGREGATED;
 
-/// How many resources the contributor adds.
+/// The number of resources that the contributor adds.
 const RESOURCES: usize = 3_000;
-/// Every verb is used with one of so many, and some verbs with each.
+/// Every verb is used with one resource of this number, and some verbs with each resource.
 const ALL_VERBS: usize = 13;
-/// How many clients use them at a time.
+/// The number of concurrent clients of the resources.
 const CLIENTS: usize = 4;
-/// How many objects the others keep: what a list of theirs shows.
+/// The number of objects that the other clients keep, which their lists show.
 const KEPT: usize = 20;
-/// How long the others rest between two rounds: they shall be there all the time, not use up the machine.
+/// The pause of the other clients between two rounds, so that they do not use the whole machine.
 const ROUND: Duration = Duration::from_millis(10);
-/// How long a write may be told to come again: a server writes in no version that it has not published, and has thousands to publish.
+/// The longest time for which a first write gets Retry-After: a server writes only versions that it has published, and
+/// has thousands to publish.
 const PUBLISHED: Duration = Duration::from_secs(300);
-/// The process in which the test runs is told by this.
+/// The environment variable that marks the separate process of the test.
 const ALONE: &str = "KEELSON_TEST_ALONE";
-/// The share of the memory which the resources took that may be left, as a divisor: tables keep the room that they grew to, and the
-/// events of the storage versions that went with them are forgotten by their age.
+/// The part of the resources' memory that may remain, as a divisor. Tables keep their capacity, and events of removed
+/// storage versions are dropped by age.
 const LEFT: usize = 5;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MERGE: &str = "application/merge-patch+json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-/// Names that built-in resources have, which verbs once knew by name, and another one.
+/// Plural names of built-in resources, and another name. Verbs once had special cases for the former.
 fn plural(number: usize) -> &'static str {
     ["pods", "bindings", "services", "namespaces", "things"][number % 5]
 }
@@ -52,22 +53,23 @@ fn group(number: usize) -> String {
     format!("g{number}.example.org")
 }
 
-/// Whether an update makes an object of this resource where there is none.
+/// Returns true if an update of a missing object of this resource creates it.
 fn makes_on_update(number: usize) -> bool {
     number.is_multiple_of(2)
 }
 
-/// Whether every verb is used with this resource: some of all names, from the first to the last.
+/// Returns true if every verb is used with this resource: some of all names, from the first to the last.
 fn is_used_fully(number: usize) -> bool {
     number.is_multiple_of(ALL_VERBS)
 }
 
-/// The collection of a resource in one of its versions.
+/// The path of a resource's collection in one of its versions.
 fn objects(number: usize, version: &str) -> String {
     format!("/apis/{}/{version}/namespaces/default/{}", group(number), plural(number))
 }
 
-/// A resource with these versions, of which the first is stored, and these selectable fields. Each version has a column.
+/// A resource with these versions and selectable fields. The first version is the storage version. Each version has a
+/// column.
 fn contribution(number: usize, versions: &[&str], fields: &[&str]) -> Contribution {
     let field = |path: &&str| SelectableField {
         name: (*path).to_owned().into(),
@@ -116,7 +118,7 @@ fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
 }
 
-/// Does this for every resource, by a few clients at a time.
+/// Runs the function for every resource, with a few concurrent clients.
 async fn with_each<F: Future<Output = ()> + Send + 'static>(server: &TestServer, work: fn(Arc<Raw>, usize) -> F) {
     let clients: Vec<JoinHandle<()>> = (0..CLIENTS)
         .map(|client| {
@@ -133,7 +135,7 @@ async fn with_each<F: Future<Output = ()> + Send + 'static>(server: &TestServer,
     }
 }
 
-/// The answer to the first write in a version, which is sent again for as long as the version is not published.
+/// The response to the first write in a version. It is repeated until the version is published.
 async fn first_write(call: impl Fn() -> Call) -> Answer {
     let written = async {
         loop {
@@ -151,7 +153,7 @@ async fn use_what_is_new(raw: Arc<Raw>, number: usize) {
     if is_used_fully(number) { use_every_verb(raw, number).await } else { use_a_little(raw, number).await }
 }
 
-/// Some verbs on a resource that is new; the object is left as [`use_every_verb`] leaves it.
+/// Uses some verbs on a new resource. It leaves the same object as [`use_every_verb`].
 async fn use_a_little(raw: Arc<Raw>, number: usize) {
     let all = objects(number, "v1");
     let one = format!("{all}/a");
@@ -180,7 +182,8 @@ async fn use_a_little(raw: Arc<Raw>, number: usize) {
     assert_eq!(names(&raw.get(all).await.expect(200).json()), ["a"]);
 }
 
-/// Every verb on a resource that is new: a watch tells each change, and the rules of the built-in kind of its name are not its.
+/// Uses every verb on a new resource. A watch gets each change, and the rules of the built-in kind with its name do not
+/// apply.
 async fn use_every_verb(raw: Arc<Raw>, number: usize) {
     let all = objects(number, "v1");
     let one = format!("{all}/a");
@@ -236,7 +239,7 @@ async fn use_every_verb(raw: Arc<Raw>, number: usize) {
         let event = watch.next_json().await.unwrap();
         assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!(kind), &json!(name)), "{event}");
     }
-    // What is deleted together goes in any order.
+    // A deletion of a collection deletes in any order.
     let mut gone = Vec::new();
     for _ in names(&deleted) {
         let event = watch.next_json().await.unwrap();
@@ -247,13 +250,14 @@ async fn use_every_verb(raw: Arc<Raw>, number: usize) {
     assert_eq!(gone, names(&deleted));
 }
 
-/// The heads of the columns and the cells of the only row.
+/// The names of the columns, and the cells of the only row.
 fn shown(table: &Value) -> (Vec<&Value>, &Value) {
     let heads = table["columnDefinitions"].as_array().unwrap().iter().map(|column| &column["name"]).collect();
     (heads, &table["rows"][0]["cells"])
 }
 
-/// What a resource shows that has got another version, which is stored from now on, columns for it, and a field to select by.
+/// Checks a resource after its change: another version, which is now the storage version, with columns and a selectable
+/// field.
 async fn use_what_changed(raw: Arc<Raw>, number: usize) {
     let shows = async |version: &str, head: &str, cell: &str| {
         let selected = format!("{}?fieldSelector=spec.colour%3Dgreen", objects(number, version));
@@ -271,7 +275,8 @@ async fn use_what_changed(raw: Arc<Raw>, number: usize) {
     first_write(|| raw.patch(format!("{}/a", objects(number, "v2")), MERGE, &written)).await.expect(200);
 }
 
-/// The version of before is no longer served; what has been written since is in the one that is. Then all objects go.
+/// Checks that the earlier version is no longer served, and that later writes use the served one. Then deletes all
+/// objects.
 async fn use_what_is_left(raw: Arc<Raw>, number: usize) {
     let all = objects(number, "v2");
     let mut there = vec!["a"];
@@ -292,8 +297,8 @@ async fn find_nothing(raw: Arc<Raw>, number: usize) {
     }
 }
 
-/// What others do meanwhile: they make, change, list and delete objects of a built-in kind, and every list shows just what there
-/// is. How many they made, and how long each request took.
+/// Creates, changes, lists and deletes objects of a built-in kind meanwhile, and checks that every list is exact.
+/// Returns the number of creates, and the duration of each request.
 async fn write_and_list(raw: Raw, stop: Arc<AtomicBool>) -> (usize, Vec<Duration>) {
     let named = |number: usize| format!("m{number:09}");
     let mut taken = Vec::new();
@@ -321,8 +326,8 @@ async fn write_and_list(raw: Raw, stop: Arc<AtomicBool>) -> (usize, Vec<Duration
     unreachable!("numbers do not end")
 }
 
-/// One watch of these objects that goes on all the time: it is told each change once and in order. How many were made by the time
-/// that the last one was changed and the last but some were deleted is known only then, so it says what it has seen.
+/// Watches these objects all the time, and checks that each change comes once and in order. The total is known only at
+/// the end, so it receives the number then and compares it with the seen events.
 async fn follow(raw: Raw, from: String, done: tokio::sync::oneshot::Receiver<usize>) {
     let mut watch = raw.get(format!("{MAPS}?watch=1&resourceVersion={from}")).stream().await;
     let (mut added, mut changed, mut deleted, mut last) = (0, 0, 0, 0);
@@ -349,14 +354,14 @@ async fn follow(raw: Raw, from: String, done: tokio::sync::oneshot::Receiver<usi
     }
 }
 
-/// How many of the resources the discovery document has.
+/// The number of the resources in the discovery document.
 async fn discovered(raw: &Raw) -> usize {
     let document = raw.get("/apis").header("accept", AGGREGATED).await.expect(200).json();
     let ours = |group: &&Value| group["metadata"]["name"].as_str().unwrap().ends_with(".example.org");
     document["items"].as_array().unwrap().iter().filter(ours).count()
 }
 
-/// What the program has allocated, but for the history of events, which is forgotten by its age.
+/// The allocated memory of the process without the history of events, which is dropped by age.
 async fn allocated(server: &TestServer, store: &MemoryStore) -> usize {
     store.compact(store.current_revision().await.unwrap()).await.unwrap();
     tikv_jemalloc_ctl::epoch::advance().unwrap();
@@ -432,7 +437,7 @@ async fn come_change_and_go() {
     memory_is_back(&server, &store, before, with_all).await;
 }
 
-/// Waits until nothing is held of what was removed: connections of clients that went end a little later.
+/// Waits until the memory of the removed resources is freed. Connections of clients end a little later.
 async fn memory_is_back(server: &TestServer, store: &MemoryStore, before: usize, with_all: usize) {
     let added = with_all - before;
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! Objects of a kind whose versions differ in their fields, which somebody else converts: as clients see them, whoever that is
-//! waits, fails, answers something else, or never answers. The texts are those of kube-apiserver, which asks webhooks.
+//! Tests of a kind whose versions differ in their fields and need a converter, which may wait, fail, return wrong data,
+//! or never answer. The error texts are those of kube-apiserver for conversion webhooks.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ const MERGE: &str = "application/merge-patch+json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
-/// Converts `host` and `port` to one `address` and back, or does what it is told to instead.
+/// Converts `host` and `port` to one `address` and back, or behaves as the test sets.
 #[derive(Debug, Default)]
 pub(super) struct Pilot {
     mood: Mutex<Mood>,
-    /// How many objects each call had.
+    /// The number of objects in each call.
     calls: Mutex<Vec<usize>>,
     waiting: AtomicUsize,
 }
@@ -35,12 +35,12 @@ pub(super) struct Pilot {
 enum Mood {
     #[default]
     Willing,
-    /// Waits for a permit before each answer.
+    /// Waits for a permit before each response.
     Waits(Arc<Semaphore>),
     Fails,
-    /// Fails at this one.
+    /// Fails at the object with this name.
     FailsAt(&'static str),
-    /// Gives every object another name.
+    /// Changes the name of every object.
     Lies,
 }
 
@@ -78,7 +78,7 @@ impl Converter for Pilot {
     }
 }
 
-/// An object as it is in a version.
+/// The form of an object in a version.
 fn moored(object: &Object, to: &GroupVersionKind) -> Object {
     let mut moored = object.clone();
     moored.set_type(to);
@@ -145,7 +145,7 @@ async fn what_was_judged_by_an_older_schema_has_the_defaults_of_the_newer_one_wh
     assert_eq!(read["spec"], json!({ "host": "h1", "port": 80, "kind": "dry" }));
 }
 
-/// The message of an answer, which is a 500 without a reason.
+/// The message of an error, which must be a 500 without a reason.
 async fn refusal(call: keelson_testkit::Call) -> String {
     let status = call.await.expect(500).json();
     assert_eq!(status["reason"], Value::Null, "{status}");
@@ -232,7 +232,7 @@ async fn what_can_t_be_converted_is_an_error_and_nothing_is_shown_or_written() {
     let (_server, raw, pilot) = harbour().await;
     fill(&raw, 0, 2).await;
     let one = format!("{OTHER}/b0000");
-    // Nothing was told of them yet: what is known is shown, whatever has become of who told it.
+    // Cached conversions are served, whatever the converter does now.
     let mut current = raw.get(format!("{STORED}/b0000")).await.expect(200).json();
     current["apiVersion"] = json!(format!("{GROUP}/v2"));
     current["spec"] = json!({ "address": "h:0" });
@@ -265,7 +265,7 @@ async fn what_can_t_be_converted_is_an_error_and_nothing_is_shown_or_written() {
         assert_eq!(raw.get(STORED).await.expect(200).json()["items"].as_array().unwrap().len(), 2, "nothing happened");
     }
 
-    // The version that is stored needs nobody, and what happens in it ends the watches of the other with an error.
+    // The storage version needs no converter. A change in it ends the watches of the other version with an error.
     raw.patch(format!("{STORED}/b0001"), MERGE, &json!({ "spec": { "port": 7 } })).await.expect(200);
     let event = watch.next_json().await.unwrap();
     assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(500)), "{event}");
@@ -292,7 +292,7 @@ async fn a_list_that_has_begun_is_broken_off_and_never_seems_whole() {
     }
 }
 
-/// A chunk of a usual number of objects is kept until all of them are converted, but only as far as there is room.
+/// A chunk of usual size is held in memory until all of its objects are converted, but only within the memory limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_kept_of_converted_objects_is_bounded() {
     let (_server, raw, pilot) = harbour().await;
@@ -331,11 +331,11 @@ async fn nobody_is_asked_again_for_what_was_told() {
         assert_eq!(watch.next_json().await.unwrap()["type"], "ADDED");
     }
     assert_eq!(pilot.take_calls(), Vec::<usize>::new());
-    // A read of one object shows what the converter answers now.
+    // A read of one object shows the converter's current result.
     raw.get(format!("{OTHER}/b0007")).await.expect(200);
     assert_eq!(pilot.take_calls(), [1]);
 
-    // Watchers of one version share what is told of an event, and lists find it.
+    // Watches of one version share the conversion of an event, and lists use it too.
     let revision = all["metadata"]["resourceVersion"].as_str().unwrap();
     let mut watches = Vec::new();
     for _ in 0..20 {
@@ -350,7 +350,7 @@ async fn nobody_is_asked_again_for_what_was_told() {
     let metrics = raw.get("/metrics").await.expect(200).text();
     assert!(metrics.lines().any(|line| line == "keelson_conversions_asked_total 702.0"), "{metrics}");
 
-    // What is served otherwise is asked for anew.
+    // A new converter is called again for all objects.
     let converter: Arc<dyn Converter> = pilot.clone();
     let berths = Contribution::new(resource("berths", "Berth", &["v1", "v2"])).converted_by(&converter);
     server.running().registry().surfaces().put(vec![berths]).await.unwrap();
@@ -358,12 +358,13 @@ async fn nobody_is_asked_again_for_what_was_told() {
     assert_eq!(pilot.take_calls(), [1]);
 }
 
-/// A list that its client does not read is not looked after: what it has asked for comes all the same.
+/// A list whose client does not read makes no progress. The conversions that it has requested still complete for
+/// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_asks_and_goes_on_no_further_keeps_up_nobody() {
     let (server, raw, pilot) = harbour().await;
     fill(&raw, 0, 1).await;
-    // What a read shows the cache shows too.
+    // The cache has the objects when a read shows them.
     raw.get(format!("{STORED}/b0000")).await.expect(200);
     let permits = Arc::new(Semaphore::new(0));
     pilot.be(Mood::Waits(permits.clone()));
@@ -379,7 +380,7 @@ async fn who_asks_and_goes_on_no_further_keeps_up_nobody() {
     assert_eq!(addresses(&raw.get(OTHER).await.expect(200).json()), ["h:0"]);
     assert_eq!(pilot.take_calls(), [1]);
 
-    // Who goes leaves it to those who wait.
+    // If a client disconnects, the other waiting clients still get the conversion.
     raw.patch(format!("{STORED}/b0000"), MERGE, &json!({ "spec": { "port": 1 } })).await.expect(200);
     let stored = target.collection().unwrap().get("default/b0000").unwrap();
     let mut asks = Box::pin(view.show(&stored.object));
@@ -428,7 +429,7 @@ async fn nothing_is_shown_under_the_name_of_a_version_that_it_is_not_in() {
     let berths = |versions: &[&str]| vec![Contribution::new(resource("berths", "Berth", versions))];
     surfaces.put(berths(&["v1"])).await.unwrap();
     fill(&raw, 0, 1).await;
-    // That a kind has one version today does not say that all its objects are in it.
+    // A kind with one version may still have stored objects of another version.
     for versions in [&["v2"][..], &["v2", "v3"]] {
         surfaces.put(berths(versions)).await.unwrap();
         let (one, chunk) = (format!("{OTHER}/b0000"), format!("{OTHER}?limit=5"));

@@ -1,13 +1,13 @@
-//! The documents of OpenAPI 3 as their readers use them: operations, the schemas of answers, and values that fit a schema or do not.
+//! OpenAPI v3 documents as tests use them: operations, schemas of responses, and a check of values against a schema.
 //!
-//! Built-in definitions name all of their fields, so a field that is not named does not fit.
+//! Built-in definitions list all of their fields, so an unknown field does not fit.
 
 use std::collections::BTreeMap;
 
 use keelson_testkit::{DEFINITIONS, Raw};
 use serde_json::{Map, Value, json};
 
-/// The objects of every kind that the tests of kinds make.
+/// The sample objects of all kinds, shared with the tests of kinds.
 const SAMPLES: &str = include_str!("../objects/kinds/objects.json");
 /// The definition of a custom kind with a status and a scale.
 const DEFINITION: &str = include_str!("documented/definition.json");
@@ -46,22 +46,22 @@ impl<'d> Operation<'d> {
         self.stated["x-kubernetes-action"].as_str().unwrap_or_default()
     }
 
-    /// The media types in which bodies are read.
+    /// The media types of request bodies.
     pub(crate) fn consumes(&self) -> Vec<&'d str> {
         keys(&self.stated["requestBody"]["content"])
     }
 
-    /// The media types of its answers.
+    /// The media types of its responses.
     pub(crate) fn produces(&self) -> Vec<&'d str> {
         keys(&self.stated["responses"]["200"]["content"])
     }
 
-    /// The schema of the body of an answer.
+    /// The schema of a response body.
     pub(crate) fn answer(&self, code: u16, media_type: &str) -> &'d Value {
         &self.stated["responses"][code.to_string()]["content"][media_type]["schema"]
     }
 
-    /// The plural name of the resource, and the part of its objects that the path names.
+    /// The plural name of the resource, and the subresource of the path.
     pub(crate) fn resource(&self) -> (&'d str, &'d str) {
         let parts: Vec<&str> = self.path.trim_matches('/').split('/').collect();
         match parts.iter().position(|part| *part == "{name}") {
@@ -96,7 +96,7 @@ pub(crate) async fn documents(raw: &Raw) -> BTreeMap<String, Value> {
     documents
 }
 
-/// A definition that a reference names.
+/// The definition to which a reference refers.
 pub(crate) fn resolved<'d>(document: &'d Value, schema: &'d Value) -> &'d Value {
     match schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
         Some(pointer) => document.pointer(pointer).unwrap_or_else(|| panic!("{pointer} leads nowhere")),
@@ -104,7 +104,7 @@ pub(crate) fn resolved<'d>(document: &'d Value, schema: &'d Value) -> &'d Value 
     }
 }
 
-/// The kinds that a schema is the schema of, as `apiVersion` and `kind`.
+/// The kinds that a schema describes, as `apiVersion` and `kind`.
 pub(crate) fn kinds(document: &Value, schema: &Value) -> Vec<(String, String)> {
     let kinds = resolved(document, schema)["x-kubernetes-group-version-kind"].as_array();
     let text = |kind: &Value, member: &str| kind[member].as_str().unwrap_or_default().to_owned();
@@ -116,7 +116,7 @@ pub(crate) fn kinds(document: &Value, schema: &Value) -> Vec<(String, String)> {
     named.collect()
 }
 
-/// The reason for which a value does not fit a schema, with its place. Null stands for a field that has no value.
+/// The reason why a value does not fit a schema, with its place. Null means a field without a value.
 pub(crate) fn misfit(document: &Value, schema: &Value, value: &Value, place: &str) -> Option<String> {
     let schema = resolved(document, schema);
     if value.is_null() {
@@ -171,12 +171,11 @@ fn misfit_of_object(document: &Value, schema: &Value, value: &Value, place: &str
     })
 }
 
-/// The objects that are stored for requests to be about, by `plural.group`: each with its name and the `apiVersion` under which it was
-/// made.
+/// The stored objects that requests use, by `plural.group`: each with its name and the `apiVersion` of its create.
 pub(crate) struct Stored(BTreeMap<String, Value>);
 
 impl Stored {
-    /// Makes an object of every kind, and two custom kinds with one each.
+    /// Creates an object of every kind, and two custom kinds with one object each.
     pub(crate) async fn make(raw: &Raw) -> Self {
         let samples: BTreeMap<String, Value> = serde_json::from_str(SAMPLES).unwrap();
         let mut made = BTreeMap::new();
@@ -219,13 +218,13 @@ impl Stored {
     }
 }
 
-/// The paths at which a collection may be: in a namespace and in none.
+/// The possible paths of a collection: in a namespace, and for the whole cluster.
 pub(crate) fn collections(api_version: &str, plural: &str) -> [String; 2] {
     let root = if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") };
     [format!("{root}/namespaces/default/{plural}"), format!("{root}/{plural}")]
 }
 
-/// Makes an object, wherever objects of its kind are.
+/// Creates an object in a namespace or in the cluster, as its kind requires.
 async fn create(raw: &Raw, plural: &str, body: &Value) -> Result<Value, String> {
     let mut last = String::new();
     for path in collections(body["apiVersion"].as_str().unwrap(), plural) {
@@ -238,7 +237,7 @@ async fn create(raw: &Raw, plural: &str, body: &Value) -> Result<Value, String> 
     Err(last)
 }
 
-/// An object as another one of its kind would be sent: without anything that the server gives it.
+/// An object in the form of a create, without the fields that the server sets.
 pub(crate) fn renamed(object: &Value, name: &str) -> Value {
     let mut object = object.clone();
     let mut metadata = Map::new();
@@ -248,7 +247,7 @@ pub(crate) fn renamed(object: &Value, name: &str) -> Value {
             metadata.insert(kept.to_owned(), value.clone());
         }
     }
-    // It stands for a field that the kind no longer has, and the server counts it.
+    // The annotation replaces a field that the kind no longer has, and the server counts it.
     if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
         annotations.remove("deprecated.daemonset.template.generation");
     }

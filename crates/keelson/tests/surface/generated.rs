@@ -1,7 +1,8 @@
-//! Requests generated from the published schemas, for all kinds and verbs, held against what is true of every answer.
+//! Requests that are generated from the published schemas, for all kinds and verbs. Every response is checked against
+//! invariants.
 //!
-//! A request begins as an object that the server takes. A few of its fields are then given values that their schemas allow, or that they
-//! do not. The requests of a seed are always the same; `KEELSON_SEED` and `KEELSON_ROUNDS` send others by hand.
+//! A request starts from a valid object. A few of its fields then get values that their schemas allow or forbid. A seed
+//! always gives the same requests; `KEELSON_SEED` and `KEELSON_ROUNDS` set others by hand.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +14,11 @@ use serde_json::{Value, json};
 use crate::documented::{Stored, collections, documents, renamed, resolved};
 
 pub(crate) const SEED: u64 = 0x6b65_656c;
-/// Requests of each verb for each kind.
+/// The number of requests of each verb for each kind.
 const ROUNDS: u64 = 6;
-/// The most levels of an object that a value is generated for.
+/// The largest depth of a generated value.
 const DEPTH: usize = 6;
-/// The most findings that are reported at once.
+/// The largest number of reported findings.
 const MOST_FINDINGS: usize = 40;
 
 const APPLY: &str = "application/apply-patch+yaml";
@@ -25,7 +26,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
-/// Texts for any field: names, numbers, quantities, times, paths, and what is none of these.
+/// Texts for any field: names, numbers, quantities, times, paths, and others.
 const TEXTS: [&str; 20] = [
     "",
     "a",
@@ -50,7 +51,7 @@ const TEXTS: [&str; 20] = [
 ];
 const NUMBERS: [i64; 8] = [0, 1, -1, 7, 80, 65_536, 2_147_483_648, i64::MAX];
 
-/// Parts of messages with which kube-apiserver answers 500 too: clients look for them.
+/// Parts of messages with which kube-apiserver also returns 500, since clients depend on them.
 const OF_REFERENCE: [&str; 5] = [
     "failed to create typed patch object",
     "failed to convert new object",
@@ -59,7 +60,7 @@ const OF_REFERENCE: [&str; 5] = [
     "resourceVersion should not be set on objects to be created",
 ];
 
-/// A sequence of numbers that looks random and is the same for a seed (SplitMix64).
+/// Pseudo-random numbers that depend only on the seed (SplitMix64).
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -76,12 +77,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below another one.
+    /// A number below this one.
     pub(crate) fn below(&mut self, most: usize) -> usize {
         (self.next() % most.max(1) as u64) as usize
     }
 
-    /// True once in so many times.
+    /// Returns true once in this number of times on average.
     fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -91,7 +92,7 @@ impl Dice {
     }
 }
 
-/// Makes values of the schemas of a document.
+/// Generates values for the schemas of a document.
 pub(crate) struct Maker<'d> {
     pub(crate) document: &'d Value,
     pub(crate) dice: Dice,
@@ -103,7 +104,7 @@ impl<'d> Maker<'d> {
         resolved(self.document, if first["$ref"].is_string() { first } else { schema })
     }
 
-    /// A value of a schema, mostly.
+    /// A value that mostly fits the schema.
     fn value(&mut self, schema: &'d Value, depth: usize) -> Value {
         let schema = self.resolved(schema);
         if self.dice.once_in(12) {
@@ -153,7 +154,7 @@ impl<'d> Maker<'d> {
         Value::Object(object)
     }
 
-    /// A value that knows no schema.
+    /// A value of any type.
     fn anything(&mut self) -> Value {
         match self.dice.below(7) {
             0 => Value::Null,
@@ -166,7 +167,7 @@ impl<'d> Maker<'d> {
         }
     }
 
-    /// Gives some fields of an object other values.
+    /// Changes the values of some fields of an object.
     pub(crate) fn change(&mut self, object: &mut Value, schema: &'d Value) {
         for _ in 0..=self.dice.below(2) {
             self.change_one(object, schema, DEPTH);
@@ -185,7 +186,7 @@ impl<'d> Maker<'d> {
             *value = self.value(schema, depth.min(3));
             return;
         }
-        // Mostly a field that is there: what lies in it was valid.
+        // Mostly an existing field, whose content was valid.
         let present: Vec<&String> = names.iter().copied().filter(|name| value.get(name.as_str()).is_some()).collect();
         let candidates = if present.is_empty() || self.dice.once_in(3) { &names } else { &present };
         let name = (*self.dice.one_of(candidates)).clone();
@@ -204,7 +205,7 @@ impl<'d> Maker<'d> {
     }
 }
 
-/// A request with the fault of its answer.
+/// A request, and the fault in its response.
 struct Finding {
     request: String,
     why: String,
@@ -220,7 +221,7 @@ fn check(request: &str, answer: &Answer, kind: (&str, &str)) -> Result<Value, Fi
     let body: Value = serde_json::from_slice(&answer.body).map_err(|error| finding(error.to_string()))?;
     if answer.status < 300 {
         let found = (body["apiVersion"].as_str().unwrap_or_default(), body["kind"].as_str().unwrap_or_default());
-        // A delete may be answered with a Status.
+        // The response of a delete may be a Status.
         return if found == kind || found == ("v1", "Status") {
             Ok(body)
         } else {
@@ -235,7 +236,7 @@ fn check(request: &str, answer: &Answer, kind: (&str, &str)) -> Result<Value, Fi
     if is_whole || is_of_reference { Ok(body) } else { Err(finding("no whole Status".to_owned())) }
 }
 
-/// The requests that were sent, and what is wrong with answers.
+/// The sent requests, and the faults in their responses.
 #[derive(Default)]
 struct Report {
     sent: usize,
@@ -243,7 +244,7 @@ struct Report {
 }
 
 impl Report {
-    /// Holds an answer against what is true of every one. Returns the object, if there is one.
+    /// Checks the invariants of a response. Returns the object if there is one.
     fn note(&mut self, request: &str, answer: &Answer, kind: (&str, &str)) -> Option<Value> {
         self.sent += 1;
         match check(request, answer, kind) {
@@ -256,7 +257,7 @@ impl Report {
     }
 }
 
-/// A kind with an object that is stored.
+/// A kind with a stored object.
 pub(crate) struct Subject<'s> {
     raw: &'s Raw,
     pub(crate) stored: &'s Value,
@@ -268,7 +269,7 @@ pub(crate) struct Subject<'s> {
 }
 
 impl<'s> Subject<'s> {
-    /// `None` where the document has no schema of the kind.
+    /// `None` if the document has no schema of the kind.
     pub(crate) fn new(raw: &'s Raw, document: &'s Value, stored: &'s Value, path: &'s str) -> Option<Self> {
         let kind = (stored["apiVersion"].as_str()?, stored["kind"].as_str()?);
         let is_of_kind = |schema: &&Value| {
@@ -287,7 +288,7 @@ impl<'s> Subject<'s> {
         format!("{}/{}", self.path, self.name)
     }
 
-    /// A create, an update and patches of each type.
+    /// Sends a create, an update and patches of each type.
     async fn write(&self, maker: &mut Maker<'s>, report: &mut Report) {
         let validation = ["", "&fieldValidation=Strict", "&fieldValidation=Ignore"][maker.dice.below(3)];
         let mut object = renamed(self.stored, "generated");
@@ -315,11 +316,11 @@ impl<'s> Subject<'s> {
         report.note(&format!("PATCH {update} as {JSON_PATCH} {operations}"), &answer, self.kind);
     }
 
-    /// An apply, and the same again, which changes nothing.
+    /// Sends an apply, and repeats it, which changes nothing.
     async fn apply(&self, maker: &mut Maker<'s>, report: &mut Report, is_dry: bool) {
         let mut applied = renamed(self.stored, self.name);
         maker.change(&mut applied, self.schema);
-        // The object of a path has its name.
+        // An apply needs the name of the path.
         if !applied["metadata"].is_object() {
             applied["metadata"] = json!({});
         }
@@ -331,7 +332,7 @@ impl<'s> Subject<'s> {
         let Some(first) = report.note(&request, &first, self.kind).filter(|_| !is_dry) else { return };
         let again = self.raw.patch(path.as_str(), APPLY, &applied).await;
         let second = report.note(&format!("again {request}"), &again, self.kind);
-        // The server itself writes the status of flow schemas, at any time.
+        // The server itself may write the status of flow schemas at any time.
         let counted = if self.kind.1 == "FlowSchema" { "generation" } else { "resourceVersion" };
         let revision = |object: &Value| object["metadata"][counted].clone();
         if second.as_ref().map(revision) != Some(revision(&first)) {
@@ -340,7 +341,7 @@ impl<'s> Subject<'s> {
         }
     }
 
-    /// A delete and a list, with options of any kind.
+    /// Sends a delete and a list with any options.
     async fn delete_and_list(&self, maker: &mut Maker<'s>, report: &mut Report) {
         let options = json!({
             "kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"],
@@ -367,7 +368,7 @@ pub(crate) fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual)
 }
 
-/// A server on which nothing but the test writes, and no pod gets a volume with a generated name.
+/// Starts a server to which only the test writes. Pods get no volume with a generated name.
 pub(crate) async fn quiet_server() -> TestServer {
     let plugins = AdmissionPlugins::new(Vec::new(), vec!["ServiceAccount".to_owned()]).unwrap();
     let builder = TestServer::builder().every_version().configure(|config| {

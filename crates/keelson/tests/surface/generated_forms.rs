@@ -1,7 +1,7 @@
-//! Generated objects of all kinds, held against rules about pairs of answers: whatever the form of the body, of a dry run and of the write
-//! itself, of an object and of the same object written back.
+//! Generated objects of all kinds, checked by rules about pairs of responses. They compare the formats of a body, a dry
+//! run and the write itself, and an object and the same object written back.
 //!
-//! What is generated is in `generated.rs`. The seed and the number of rounds have the same variables.
+//! `generated.rs` generates the objects. The seed and the number of rounds have the same variables.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 use crate::documented::{Stored, collections, documents, renamed};
 use crate::generated::{Dice, MERGE, Maker, SEED, Subject, form_urlencoded, quiet_server, setting};
 
-/// Objects of each kind.
+/// The number of objects of each kind.
 const ROUNDS: u64 = 3;
-/// The most findings that are reported at once.
+/// The largest number of reported findings.
 const MOST_FINDINGS: usize = 30;
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const YAML: &str = "application/yaml";
 
-/// Kinds whose objects are not stored, only shown in dry runs: an object of them changes what other requests are answered.
+/// Kinds that are only used in dry runs, since a stored object of them would change the responses to other requests.
 const DRY_ALONE: [&str; 13] = [
     "apiservices",
     "customresourcedefinitions",
@@ -38,7 +38,7 @@ const DRY_ALONE: [&str; 13] = [
     "validatingwebhookconfigurations",
 ];
 
-/// Fields that the server chooses anew each time.
+/// Fields to which the server gives a new value each time.
 const CHOSEN: [&str; 10] = [
     "clusterIP",
     "clusterIPs",
@@ -52,7 +52,7 @@ const CHOSEN: [&str; 10] = [
     "uid",
 ];
 
-/// An object without what is chosen anew, and with all times alike.
+/// An object without these fields, and with all times equal.
 fn settled(mut object: Value) -> Value {
     settle(&mut object);
     object
@@ -75,7 +75,7 @@ fn is_time(text: &str) -> bool {
     (20..=30).contains(&bytes.len()) && bytes[4] == b'-' && bytes[10] == b'T' && bytes.ends_with(b"Z")
 }
 
-/// A message without the uids and node ports in it, which are chosen anew.
+/// A message without uids and node ports, which are new each time.
 fn without_choices(message: &str) -> String {
     let is_part = |letter: char| letter.is_ascii_hexdigit() || letter == '-';
     let mut masked = String::new();
@@ -92,7 +92,7 @@ fn without_choices(message: &str) -> String {
     masked
 }
 
-/// An object with its fields in alphabetical order, in which YAML is read.
+/// An object with its fields in alphabetical order, the order in which YAML is read.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -104,7 +104,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// Writes a value as YAML in blocks.
+/// Writes a value as YAML in block style.
 fn write_yaml(value: &Value, indent: usize, out: &mut String) {
     let pad = "  ".repeat(indent);
     match value {
@@ -124,7 +124,7 @@ fn write_yaml(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-/// What counts of an answer: its code, and the object or the message.
+/// The compared parts of a response: its code, and the object or the message.
 fn shown(answer: &Answer) -> (u16, Value) {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_else(|_| json!(answer.text()));
     match body["kind"] == "Status" {
@@ -153,7 +153,7 @@ impl<'s> Checked<'s> {
         self.findings.push(format!("{rule}: POST {} {object}\n    {one:?}\n    {other:?}", self.subject.path));
     }
 
-    /// A body in JSON, and the same in YAML: in any case the same answer, with warnings.
+    /// Sends a body in JSON and in YAML, and checks that the responses and warnings are equal.
     async fn in_yaml(&mut self, object: &Value, query: &str) -> Answer {
         let object = &sorted(object);
         let in_json = self.send(JSON, object.to_string().into_bytes(), query).await;
@@ -166,7 +166,7 @@ impl<'s> Checked<'s> {
         in_json
     }
 
-    /// An object that the server takes, in JSON and in protobuf.
+    /// Sends a valid object in JSON and in protobuf.
     async fn in_protobuf(&mut self, taken: &Value) {
         let mut object = taken.clone();
         let metadata = object["metadata"].as_object_mut().unwrap();
@@ -176,7 +176,7 @@ impl<'s> Checked<'s> {
         let text = object.to_string();
         let decoded = Object::from_value(serde_json::from_str(&text).unwrap()).unwrap();
         let (version, kind) = self.subject.kind;
-        // Custom kinds have no form in protobuf.
+        // Custom kinds have no protobuf form.
         let Ok(encoded) = keelson_protobuf::encode(version, kind, &decoded) else { return };
         let in_json = self.send(JSON, text.into_bytes(), "?dryRun=All").await;
         let in_protobuf = self.send(PROTOBUF, encoded, "?dryRun=All").await;
@@ -185,7 +185,7 @@ impl<'s> Checked<'s> {
         }
     }
 
-    /// The create itself, which is what its dry run has shown. Returns the path of the object.
+    /// Creates the object, and checks that the result equals that of the dry run. Returns the path of the object.
     async fn stored(&mut self, object: &Value) -> Option<String> {
         let text = object.to_string().into_bytes();
         let dry = self.send(JSON, text.clone(), "?dryRun=All").await;
@@ -197,7 +197,7 @@ impl<'s> Checked<'s> {
         Some(format!("{}/{}", self.subject.path, form_urlencoded(&name)))
     }
 
-    /// Nothing changes when an object is written back, or patched with nothing.
+    /// Checks that nothing changes when an object is written back, or patched with an empty patch.
     async fn written_back(&mut self, path: &str) {
         let read = self.raw.get(path).await.expect(200).json();
         let version = |object: &Value| ["resourceVersion", "generation"].map(|field| object["metadata"][field].clone());
@@ -212,7 +212,7 @@ impl<'s> Checked<'s> {
         self.sent += 3;
     }
 
-    /// An update, which is what its dry run has shown.
+    /// Updates the object, and checks that the result equals that of the dry run.
     async fn changed(&mut self, path: &str, maker: &mut Maker<'s>) {
         let mut whole = self.raw.get(path).await.expect(200).json();
         maker.change(&mut whole, self.subject.schema);
@@ -228,7 +228,7 @@ impl<'s> Checked<'s> {
         let validation = ["", "&fieldValidation=Strict", "&fieldValidation=Ignore"][maker.dice.below(3)];
         let mut object = renamed(self.subject.stored, "formed");
         maker.change(&mut object, self.subject.schema);
-        // What is generated by chance differs.
+        // Random values differ.
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("generateName");
         }
@@ -239,9 +239,9 @@ impl<'s> Checked<'s> {
         if DRY_ALONE.contains(&self.plural) || !object["metadata"].is_object() {
             return;
         }
-        // Each object that is stored has a name of its own.
+        // Each stored object has a unique name.
         object["metadata"]["name"] = json!(format!("formed-{round}"));
-        // A dry run shows it, as in kube-apiserver, and a create is refused.
+        // A dry run accepts a resourceVersion, as in kube-apiserver, and a create rejects it.
         object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
         let Some(path) = self.stored(&object).await else { return };
         self.written_back(&path).await;

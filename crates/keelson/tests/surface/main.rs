@@ -1,6 +1,6 @@
-//! Resources that come and go while a server runs, as clients see them: in discovery, in OpenAPI and under their paths.
+//! Tests of resources that are added and removed while a server runs: in discovery, in OpenAPI and at their paths.
 //!
-//! The contributor is the test; definitions of custom resources are another, with tests of their own.
+//! The contributor is the test. Definitions of custom resources are another contributor, with their own tests.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const GROUP: &str = "harbour.example.org";
-/// A name that built-in resources have too.
+/// A resource with the name of a built-in one.
 const THINGS: &str = "/apis/harbour.example.org/v1/namespaces/default/bindings";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -41,7 +41,7 @@ async fn put(surfaces: &Surfaces, resources: Vec<Resource>) {
     surfaces.put(resources.into_iter().map(Contribution::new).collect()).await.expect("they can be served");
 }
 
-/// The group in the aggregated document, and the tag of that.
+/// The group in the aggregated document, and the tag of the document.
 async fn discovered(server: &TestServer) -> (Option<Value>, String) {
     let answer = server.raw().get("/apis").header("accept", AGGREGATED).await.expect(200);
     let tag = answer.header("etag").to_owned();
@@ -97,7 +97,7 @@ async fn a_resource_is_discovered_and_used_while_it_is_served() {
     assert!(!counted().await, "nothing is counted of what is gone");
 }
 
-/// The items of built-in kinds do not name themselves, those of custom resources do.
+/// Items of built-in lists have no apiVersion and kind, items of custom resources have them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn items_of_lists_name_their_kind_and_the_version_that_was_asked_for() {
     let server = TestServer::start().await;

@@ -1,6 +1,6 @@
-//! The families of `/metrics` against the page that describes them, and against the alerts and the dashboard that use them.
+//! Tests of the families of `/metrics`: the page that describes them, and the alerts and the dashboard that use them.
 //!
-//! A family that the page lacks is printed as the row to add.
+//! For a family that the page lacks, the test prints the row to add.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,15 +14,15 @@ use tempfile::TempDir;
 
 use super::metrics::metrics;
 
-/// Longest time that something is waited for.
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
-/// Labels that Prometheus adds, and the end of a bucket.
+/// Labels that Prometheus adds, and the label of histogram buckets.
 const ADDED: [&str; 3] = ["job", "instance", "le"];
 /// The page that describes all families.
 const PAGE: &str = "docs/reference/metrics.md";
-/// The beginnings of the names of families.
+/// The prefixes of the names of families.
 const PREFIXES: [&str; 17] = [
     "aggregator_",
     "apiextensions_",
@@ -43,7 +43,7 @@ const PREFIXES: [&str; 17] = [
     "workqueue_",
 ];
 
-/// A family as a scrape or the page has it.
+/// A family in a scrape or in the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Family {
     kind: String,
@@ -71,7 +71,7 @@ fn scraped(text: &str) -> BTreeMap<String, Family> {
     families
 }
 
-/// The names of labels in what stands between braces, of a sample or a selector.
+/// The names of the labels between the braces of a sample or a selector.
 fn label_names(labels: &str) -> BTreeSet<String> {
     let (mut names, mut name, mut is_quoted, mut is_escaped) = (BTreeSet::new(), String::new(), false, false);
     for letter in labels.chars() {
@@ -116,7 +116,7 @@ async fn until(what: &str, raw: &Raw, is_there: impl Fn(&str) -> bool) {
     tokio::time::timeout(PATIENCE, waited).await.unwrap_or_else(|_| panic!("{what} is not counted"));
 }
 
-/// The metrics of a server on which everything has happened that has families of its own.
+/// The metrics of a server after requests that cause every family.
 async fn exercised() -> String {
     let files = TempDir::new().unwrap();
     let (policy, log) = (files.path().join("policy.yaml"), files.path().join("audit.log"));
@@ -127,7 +127,7 @@ async fn exercised() -> String {
     });
     let server = server.start().await;
     let raw = server.raw();
-    // The first call is answered and the second fails open.
+    // The webhook answers the first call, and the second fails open.
     let hook = HookServer::start(&["127.0.0.1"], |request| {
         let allowed = json!({ "uid": request.body["request"]["uid"], "allowed": request.path.contains("allows") });
         let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": allowed });
@@ -150,7 +150,7 @@ async fn exercised() -> String {
     raw.post(format!("{ADMISSION}/validatingwebhookconfigurations"), &configuration).await.expect(201);
     policies(&raw, &rule).await;
     let map = |name: &str, label: &str| json!({ "metadata": { "name": name, "labels": { "hook": label } } });
-    // Admission follows its configuration through the cache.
+    // Admission reads its configuration from the cache, which may lag.
     for (number, hook) in ["allows", "denies", "fails-open", "allows"].into_iter().enumerate() {
         raw.post(MAPS, &map(&format!("map-{number}"), hook)).await;
     }
@@ -161,7 +161,7 @@ async fn exercised() -> String {
     metrics(&raw).await
 }
 
-/// A policy of each kind, for config maps.
+/// Creates a policy of each kind for ConfigMaps.
 async fn policies(raw: &Raw, rule: &Value) {
     let constraints = json!({ "resourceRules": [rule] });
     let validating = json!({
@@ -188,7 +188,7 @@ async fn policies(raw: &Raw, rule: &Value) {
     raw.post(format!("{ADMISSION}/mutatingadmissionpolicybindings"), &binding).await.expect(201);
 }
 
-/// Watches with and without an end of their first objects, a pod that is refused, and a request in another name.
+/// Sends watches with and without a mark after their initial events, a rejected pod, and a request with impersonation.
 async fn events(raw: &Raw) {
     let path =
         format!("{MAPS}?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan");
@@ -240,7 +240,7 @@ async fn the_page_the_alerts_and_the_dashboard_name_what_there_is() {
     assert!(faults.is_empty(), "{}\n{text}", faults.join("\n"));
 }
 
-/// Families that a scrape shows seldom, as those of other stores, are named in the sources all the same.
+/// Families that a scrape rarely shows, such as those of other stores, are still named in the sources.
 #[test]
 fn each_family_of_the_page_is_in_the_sources() {
     let mut sources = String::new();
@@ -274,7 +274,7 @@ fn expressions() -> Vec<(&'static str, String)> {
         let Some((indent, stated)) = line.split_once("expr: ") else { continue };
         let mut expression = stated.to_owned();
         if stated == "|" {
-            // The lines of a block stand deeper than its key.
+            // The lines of a block have a larger indentation than its key.
             let is_of_block = |line: &&str| line.len() - line.trim_start().len() > indent.len();
             expression.clear();
             while let Some(line) = lines.next_if(is_of_block) {
@@ -293,7 +293,7 @@ fn expressions() -> Vec<(&'static str, String)> {
     found
 }
 
-/// The families and labels of an expression that a scrape does not have.
+/// The families and labels of an expression that are missing in a scrape.
 fn faults_of(expression: &str, found: &BTreeMap<String, Family>) -> Vec<String> {
     let mut faults = Vec::new();
     let mut labels: BTreeSet<String> = ADDED.map(str::to_owned).into();
@@ -340,7 +340,7 @@ fn faults_of(expression: &str, found: &BTreeMap<String, Family>) -> Vec<String> 
     faults
 }
 
-/// Where promtool is installed, it reads the rules and runs their cases.
+/// If promtool is installed, it checks the rules and runs their tests.
 #[test]
 fn promtool_takes_the_alerts_and_their_cases() {
     let folder = root().join("packaging/monitoring");

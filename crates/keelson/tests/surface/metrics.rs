@@ -1,6 +1,6 @@
-//! Metrics under the names of kube-apiserver, as its dashboards and alerts ask for them.
+//! Tests of metrics under the names of kube-apiserver, which its dashboards and alerts use.
 //!
-//! Names, labels and ends of buckets count, and that the numbers move.
+//! The tests check names, labels and bucket limits, and that the values change.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::json;
@@ -12,7 +12,7 @@ pub(super) async fn metrics(raw: &Raw) -> String {
     raw.get("/metrics").await.expect(200).text()
 }
 
-/// The value of the first series of a family that has these labels, whatever labels it has besides.
+/// The value of the first series of a family that has these labels and possibly others.
 fn value(metrics: &str, family: &str, labels: &[&str]) -> Option<f64> {
     let of_family =
         metrics.lines().filter(|line| line.strip_prefix(family).is_some_and(|rest| rest.starts_with(['{', ' '])));

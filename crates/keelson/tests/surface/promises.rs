@@ -1,7 +1,7 @@
-//! OpenAPI is a promise: every operation of every document is sent, and its answer is held against the document.
+//! Tests of OpenAPI: every operation of every document is sent, and its response is checked against the document.
 //!
-//! Version 3 is walked, for built-in and custom kinds, in every media type; version 2 has to say the same of each operation. Changes are
-//! dry runs, so that one operation leaves the objects of the next as they are.
+//! The tests use version 3, for built-in and custom kinds, in every media type. Version 2 must have the same
+//! operations. Writes are dry runs, so that no operation changes the objects of the next one.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const YAML: &str = "application/yaml";
 
-/// Operations that refuse a request which is like those of other kinds: the name of an address is the address.
+/// Operations that reject a request like those for other kinds: the name of an IPAddress must be the address.
 const REFUSED: [&str; 2] = ["createNetworkingV1IPAddress", "createNetworkingV1beta1IPAddress"];
-/// Operations that are answered with a `Status`, as in the reference server, which publishes the kind that they take.
+/// Operations that return a `Status`, as in kube-apiserver, which documents the kind of their body instead.
 const ACTS: [&str; 3] =
     ["createCoreV1NamespacedBinding", "createCoreV1NamespacedPodBinding", "createCoreV1NamespacedPodEviction"];
 
@@ -73,7 +73,7 @@ async fn check(raw: &Raw, stored: &Stored, operation: &Operation<'_>) -> Result<
         "deletecollection" => {
             let none = format!("{}&fieldSelector=metadata.name%3Dmissing", dry(&path));
             let answer = raw.delete(none).header("accept", JSON).await;
-            // As in the reference server, the answer is the list of what was deleted, and published is a Status.
+            // As in kube-apiserver, the response is the list of deleted objects, although the document says Status.
             let is_list = answer.json()["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
             if answer.status == 200 && is_list { Ok(()) } else { Err(answer.text()) }
         }
@@ -81,7 +81,7 @@ async fn check(raw: &Raw, stored: &Stored, operation: &Operation<'_>) -> Result<
     }
 }
 
-/// The path of an operation with the names of objects that there are; `None` where there is none.
+/// The path of an operation with the names of existing objects; `None` if there is none.
 async fn path(raw: &Raw, stored: &Stored, operation: &Operation<'_>) -> Option<String> {
     let (plural, _) = operation.resource();
     let path = operation.path.replace("{namespace}", "default");
@@ -90,7 +90,7 @@ async fn path(raw: &Raw, stored: &Stored, operation: &Operation<'_>) -> Option<S
     }
     let name = match stored.object(&operation.api_version(), plural) {
         Some(object) => object["metadata"]["name"].as_str()?.to_owned(),
-        // They are made up by the server, if there are any.
+        // The server creates these objects itself, if they exist.
         None => {
             let all = raw.get(collections(&operation.api_version(), plural)[1].as_str()).await.expect(200).json();
             all["items"][0]["metadata"]["name"].as_str()?.to_owned()
@@ -103,7 +103,7 @@ fn dry(path: &str) -> String {
     format!("{path}?dryRun=All&fieldManager=promises")
 }
 
-/// The object at a path, or the one that it is a part of where the part can't be read.
+/// The object at a path, or its parent if the subresource can't be read.
 async fn current(raw: &Raw, path: &str) -> Value {
     let answer = raw.get(path).await;
     if answer.status == 200 {
@@ -175,7 +175,7 @@ async fn check_patches(raw: &Raw, operation: &Operation<'_>, path: &str) -> Resu
     Ok(())
 }
 
-/// An answer has a code, a media type and a body that the document has for its operation.
+/// Checks that the document has the code, the media type and the body of a response.
 fn fits(operation: &Operation<'_>, answer: &Answer, media_type: &str) -> Result<(), String> {
     if answer.status >= 400 && REFUSED.contains(&operation.id()) {
         return Ok(());
@@ -197,13 +197,13 @@ fn fits(operation: &Operation<'_>, answer: &Answer, media_type: &str) -> Result<
     if ACTS.contains(&operation.id()) && body["kind"] == "Status" && body["status"] == "Success" {
         return Ok(());
     }
-    // As in the reference server, an object that has to end first is shown, whatever is published of the delete.
+    // As in kube-apiserver, the response contains an object that is still being deleted, whatever the document says.
     if operation.action() == "delete" && body["metadata"]["deletionTimestamp"].is_string() {
         return Ok(());
     }
     let kinds = kinds(operation.document, stated);
     let own = (text(&body["apiVersion"]), text(&body["kind"]));
-    // Pages of old name no version of theirs.
+    // Old pages have no version in their path.
     let is_one = |(version, kind): &(String, String)| *kind == own.1 && (own.0.is_empty() || *version == own.0);
     if !kinds.is_empty() && !kinds.iter().any(is_one) {
         return Err(format!("published is {kinds:?} and {own:?} came"));
@@ -215,7 +215,8 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// An object that can be created beside the one that there is, or the body of a create that makes none; `None` where there is no object.
+/// An object that can be created in addition to the existing one, or the body of a create that stores nothing; `None`
+/// if there is no object.
 async fn new_object(raw: &Raw, stored: &Stored, operation: &Operation<'_>) -> Option<Value> {
     let (plural, part) = operation.resource();
     let object = |group: &str, kind: &str, spec: Value| json!({ "apiVersion": group, "kind": kind, "spec": spec });
@@ -256,7 +257,7 @@ async fn new_object(raw: &Raw, stored: &Stored, operation: &Operation<'_>) -> Op
     })
 }
 
-/// An object like another one, without what only one object may have.
+/// A copy of an object without the fields that must be unique.
 fn other(plural: &str, shown: &Value) -> Value {
     let mut object = renamed(shown, "another");
     match plural {
@@ -280,7 +281,7 @@ fn other(plural: &str, shown: &Value) -> Value {
             let version = shown["spec"]["version"].as_str().unwrap();
             object["metadata"]["name"] = json!(format!("{version}.another.example.org"));
         }
-        // Their names follow from what they say, or have a form of their own.
+        // The names of these kinds follow from their content or have their own format.
         "storageversions" => object["metadata"]["name"] = json!("another.things"),
         "servicecidrs" => object["spec"] = json!({ "cidrs": ["192.0.2.0/28"] }),
         "priorityclasses" => object["metadata"]["name"] = json!("another-class"),
@@ -289,7 +290,7 @@ fn other(plural: &str, shown: &Value) -> Value {
     object
 }
 
-/// The operations of version 2, by their ids, with the path of each.
+/// The operations of version 2 by id, with their paths.
 fn operations_of_v2(document: &Value) -> BTreeMap<&str, (&str, &Value)> {
     let mut found = BTreeMap::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -362,7 +363,7 @@ async fn documents_of_version_3_come_as_protobuf_too() {
     raw.get("/openapi/v3/apis/apps/v1").header("accept", "image/png").await.expect(406);
 }
 
-/// The sentences that tests of clients look for in what `kubectl explain` and the documents say.
+/// Sentences that tests of clients expect in `kubectl explain` and in the documents.
 #[tokio::test]
 async fn parameters_and_lists_are_described() {
     let server = TestServer::start().await;

@@ -1,5 +1,5 @@
-//! Rules in the words of CEL, as clients meet them: which fields they are told, when rules are asked, and what becomes of an object that
-//! broke one before there was such a rule.
+//! Tests of CEL rules of contributed resources: the fields in errors, the requests for which rules are evaluated, and
+//! objects that violated a rule before it existed.
 
 use keelson_meta::GroupVersionKind;
 use keelson_registry::Contribution;
@@ -12,7 +12,7 @@ use super::{GROUP, resource};
 const BERTHS: &str = "/apis/harbour.example.org/v1/namespaces/default/berths";
 const MERGE: &str = "application/merge-patch+json";
 
-/// Berths whose specification and whole are declared so.
+/// A contribution of berths with this schema of `spec` and these rules on the whole object.
 #[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
 fn berths(spec: Value, rules: Value) -> Contribution {
     let kind = GroupVersionKind { group: GROUP.into(), version: "v1".into(), kind: "Berth".into() };
@@ -87,7 +87,7 @@ async fn a_rule_that_does_not_hold_is_a_cause_with_its_field_reason_and_message(
             ["spec.ships[1].crew", "Forbidden", "Forbidden: too many for her"],
         ],
     );
-    // What is of a wrong type or size can't be asked about.
+    // Rules are not evaluated on values of a wrong type or size.
     check(
         raw.post(BERTHS, &berth("b2", json!({ "port": "x" }))).await,
         &[
@@ -137,7 +137,7 @@ async fn rules_about_a_change_are_asked_where_the_old_value_can_be_told() {
     );
     raw.post(BERTHS, &berth("a", first)).await.expect(201);
     check(change(json!({ "host": "pier" })).await, &[["spec.host", "Invalid", "Invalid value: \"pier\": it stays"]]);
-    // Items are told apart by their names, wherever they stand.
+    // Items are matched by their names, independent of their positions.
     let moved =
         json!({ "ships": [{ "name": "n", "tons": 0 }, { "name": "t", "tons": 6 }, { "name": "s", "tons": 4 }] });
     check(change(moved).await, &[["spec.ships[2].tons", "Invalid", "Invalid value: 4: it shrinks"]]);
@@ -146,7 +146,7 @@ async fn rules_about_a_change_are_asked_where_the_old_value_can_be_told() {
         &[["spec.cranes[x]", "Invalid", "Invalid value: 4: it shrinks"]],
     );
     change(json!({ "cranes": { "y": 1 }, "ships": [{ "name": "s", "tons": 5 }] })).await.expect(200);
-    // What goes away and comes again has no old value.
+    // A value that is removed and added again has no old value.
     change(json!({ "host": null })).await.expect(200);
     change(json!({ "host": "pier", "count": 1 })).await.expect(200);
     check(
@@ -170,7 +170,7 @@ async fn what_broke_a_rule_before_is_warned_of_until_it_changes() {
     let warnings: Vec<&str> = kept.headers.get_all("warning").iter().filter_map(|text| text.to_str().ok()).collect();
     let told = ["spec.port", "spec.tides[0]"].map(|field| format!("299 - \"{field}: Invalid value: 9: below five\""));
     assert_eq!(warnings, told);
-    // An item of a list without keys is as new as its list.
+    // An item of a list without keys counts as changed when the list does.
     check(change(json!({ "tides": [9] })).await, &[["spec.tides[0]", "Invalid", "Invalid value: 9: below five"]]);
     check(change(json!({ "port": 8 })).await, &[["spec.port", "Invalid", "Invalid value: 8: below five"]]);
     change(json!({ "port": 4, "tides": [1] })).await.expect(200);

@@ -1,5 +1,5 @@
-//! Contributed resources with structural schemas, as clients see them: what is pruned, filled in and refused with causes, how
-//! objects are merged, and that each version has its own.
+//! Tests of contributed resources with structural schemas: pruned fields, defaults, errors with causes, merges of
+//! objects, and a schema for each version.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// The schema of berths in a version, whose specification is declared so.
+/// The schema of berths in a version, with this schema of `spec`.
 #[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
 pub(super) fn schema(version: &str, spec: Value) -> Schema {
     let kind = GroupVersionKind { group: GROUP.into(), version: version.into(), kind: "Berth".into() };

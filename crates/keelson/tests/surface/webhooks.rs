@@ -1,5 +1,5 @@
-//! Conversion by webhooks that are real servers: what they are sent, what becomes of good answers and of bad ones, and whom a
-//! webhook delays that is slow, hangs or is gone. The texts are those of kube-apiserver.
+//! Tests of conversion webhooks that are real servers: the requests to them, valid and invalid responses, and the
+//! requests that a slow, hanging or missing webhook delays. The texts are those of kube-apiserver.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,18 +19,18 @@ const STORED: &str = "/apis/harbour.example.org/v1/namespaces/default/berths";
 const OTHER: &str = "/apis/harbour.example.org/v2/namespaces/default/berths";
 const DEFINITION: &str = "berths.harbour.example.org";
 
-/// What the webhook does.
+/// The behaviour of the webhook.
 #[derive(Clone, Default)]
 enum Mood {
     #[default]
     Willing,
-    /// Answers this, whatever it is asked.
+    /// Sends this response to every request.
     Answers(HookReply),
-    /// Changes its good answer first.
+    /// Changes the correct response before it sends it.
     Lies(Lie),
 }
 
-/// What is changed about a good answer.
+/// A change of a correct response.
 type Lie = fn(&mut Value);
 
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl Pilot {
     }
 }
 
-/// A review with its objects converted.
+/// A review with converted objects.
 fn reviewed(review: &Value) -> Value {
     let request = &review["request"];
     let objects: Vec<Value> =
@@ -109,7 +109,7 @@ impl Harbour {
         harbour
     }
 
-    /// Has another webhook convert from now on.
+    /// Sets another webhook as the converter.
     async fn convert_by(&self, client_config: Value, reviews: &str) {
         let conversion = json!({
             "strategy": "Webhook",
@@ -127,7 +127,7 @@ impl Harbour {
         self.raw.post(STORED, &object).await.expect(201).json()
     }
 
-    /// Why an object can't be read in the other version.
+    /// The error for an object that can't be read in the other version.
     async fn refusal(&self, name: &str) -> String {
         let status = self.raw.get(format!("{OTHER}/{name}")).await.expect(500).json();
         assert_eq!(status["reason"], Value::Null, "{status}");
@@ -285,7 +285,7 @@ async fn objects_that_are_not_those_asked_for_are_told_of_as_upstream_does() {
         harbour.pilot.be(Mood::Lies(lie));
         assert_eq!(harbour.refusal("f").await, format!("returned {expected}"));
     }
-    // Of what is far too much nothing is read, wherever it is.
+    // A response that is far too large is not parsed, wherever its excess is.
     harbour.pilot.be(Mood::Lies(|review| converted(review).resize(100_000, json!({}))));
     assert_eq!(harbour.refusal("f").await, "returned 100000 objects, expected 1");
     harbour.pilot.be(Mood::Lies(|review| review["other"] = json!(vec![json!({}); 3_000_000])));
@@ -331,7 +331,7 @@ async fn a_webhook_that_breaks_off_or_leads_away_is_told_of() {
     assert_eq!(harbour.refusal("f").await, told);
     assert!(!visited.load(Ordering::SeqCst), "nobody is sent objects whom the definition does not name");
 
-    // Who says when to come again is asked again.
+    // A webhook whose response has Retry-After is called again.
     let asked = Arc::new(AtomicBool::new(false));
     let busy = HookServer::start(&["127.0.0.1"], move |request: HookRequest| {
         let first = !asked.swap(true, Ordering::SeqCst);
@@ -354,7 +354,7 @@ async fn a_webhook_that_can_t_be_reached_or_believed_is_told_of_as_upstream_does
     old.not_before = rcgen::date_time_ymd(2020, 1, 1);
     old.not_after = rcgen::date_time_ymd(2021, 1, 1);
     let old = HookServer::with_certificate(old, willing).await;
-    // As `openssl req -x509` makes them: it may sign others, and signed itself.
+    // A self-signed certificate that may sign others, as `openssl req -x509` makes it.
     let mut own = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
     own.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let own = HookServer::with_certificate(own, willing).await;
@@ -408,7 +408,7 @@ async fn a_webhook_that_can_t_be_reached_or_believed_is_told_of_as_upstream_does
     assert!(told.ends_with(" is after 2021-01-01T00:00:00Z"), "{told}");
     assert_eq!(harbour.raw.get(STORED).await.expect(200).json()["items"].as_array().unwrap().len(), 1);
 
-    // One that is back is asked at once.
+    // A webhook that has recovered is called at once.
     harbour.convert_by(json!({ "url": &url, "caBundle": &ca }), "v1").await;
     harbour.raw.get(format!("{OTHER}/f")).await.expect(200);
 }
@@ -436,7 +436,7 @@ async fn a_webhook_that_hangs_delays_only_those_who_need_it() {
     pilot.be(Mood::Answers(HookReply::Drips(Duration::from_millis(1))));
     raw.get(format!("{OTHER}/b2?timeout=1s")).await.expect(504);
     raw.get("/api/v1/pods").await.expect(200);
-    // The tail goes on, and what it brings is seen in the stored version.
+    // The tail continues, and its events appear in the storage version.
     harbour.store("b3", 3).await;
     let mut watch = raw.get(format!("{STORED}?watch=1&resourceVersion=0")).stream().await;
     assert_eq!(watch.next_json().await.unwrap()["type"], "ADDED");
@@ -448,7 +448,7 @@ async fn a_webhook_that_hangs_delays_only_those_who_need_it() {
     assert_eq!(raw.get(format!("{OTHER}/b1")).await.expect(200).json()["spec"]["address"], "h:7");
 }
 
-/// A proxy that leads everybody to one address, and counts them.
+/// A proxy that forwards all connections to one address, and records them.
 async fn proxy_to(addr: std::net::SocketAddr, asked: Arc<Mutex<Vec<String>>>) -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let proxy = listener.local_addr().unwrap();
@@ -529,7 +529,7 @@ async fn a_webhook_behind_a_service_is_found_by_its_slices_or_by_a_route() {
     make("/api/v1", json!({ "kind": "Service", "metadata": { "name": "web" }, "spec": { "ports": ports } })).await;
     let external = json!({ "type": "ExternalName", "externalName": "example.org" });
     make("/api/v1", json!({ "kind": "Service", "metadata": { "name": "ext" }, "spec": external })).await;
-    // What a list shows the cache shows too.
+    // The cache has the objects when a list shows them.
     harbour.raw.get("/api/v1/services").await.expect(200);
     assert_eq!(found("nope", 443), Err("service \"nope\" not found".to_owned()));
     assert_eq!(found("web", 99), Err("no service port 99 found for service \"web\"".to_owned()));

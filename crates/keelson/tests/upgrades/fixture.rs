@@ -1,6 +1,6 @@
-//! The stores that are kept in the repository: a directory for each engine and format, with the store and its record.
+//! The stores in the repository: a directory for each engine and format, with the store and its record.
 //!
-//! They are never made anew, since no release that wrote them is built here.
+//! They are never regenerated, since the releases that wrote them are not built here.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::test_store::{Engine, TestStore};
 
-/// How each path answered when the store was written.
+/// The response of each path when the store was written.
 pub(crate) type Record = BTreeMap<String, Value>;
 
-/// One store of some format.
+/// A store of one format.
 pub(crate) struct Fixture {
     directory: PathBuf,
 }
@@ -23,7 +23,7 @@ impl Fixture {
         Self { directory: root().join(format!("{}-{format}", engine.name())) }
     }
 
-    /// Those of all formats, the first format first.
+    /// The fixtures of all formats of an engine, oldest first.
     pub(crate) fn all(engine: Engine) -> Vec<Self> {
         let all = (1..).map(|format| Self::of(engine, format));
         let found: Vec<Self> = all.take_while(Self::is_there).collect();
@@ -44,15 +44,15 @@ impl Fixture {
         self.directory.join(name)
     }
 
-    /// Writes a new one, of a store whose server has stopped.
+    /// Writes a new fixture from the store of a stopped server.
     pub(crate) fn make(&self, place: &TestStore, record: &Record) {
         fs::create_dir_all(&self.directory).unwrap();
         place.save(self);
         self.write(record);
     }
 
-    /// What was recorded. With `KEELSON_UPDATE=1` this is what is `found` today: a release may show more of an object than the
-    /// one that wrote it.
+    /// The recorded responses. With `KEELSON_UPDATE=1` the record is replaced with the responses of `found`, since a
+    /// release may show more fields of an object than the one that wrote it.
     pub(crate) async fn record<F: Future<Output = Record>>(&self, found: impl FnOnce() -> F) -> Record {
         if std::env::var_os("KEELSON_UPDATE").is_some() {
             self.write(&found().await);

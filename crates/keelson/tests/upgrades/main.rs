@@ -1,9 +1,9 @@
-//! A store outlives the keelson that wrote it: one of each format that there ever was is served as it was recorded when it was
-//! written, and written to; one of a format that is not known yet is left alone.
+//! Tests of stores of earlier releases. A store of each earlier format is served as it was recorded, and can be
+//! written. A store of an unknown format is not changed.
 //!
-//! The stores are in `fixtures/`, as ENGINE-FORMAT, each with its record. `KEELSON_FIXTURES=1 cargo xtask test -p keelson --test
-//! upgrades` makes those of today's format where there are none; whoever raises a format is told so by a test that
-//! fails.
+//! The stores are in `fixtures/`, as ENGINE-FORMAT, each with its record. `KEELSON_FIXTURES=1 cargo xtask test -p
+//! keelson --test upgrades` makes those of the current format if they are missing. After a change of the format a test
+//! fails and names this command.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -21,10 +21,10 @@ use crate::fixture::Fixture;
 use crate::test_store::{Engine, TestStore};
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
-/// The longest a start that is to be refused may take.
+/// The longest time for a start that must fail.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Makes the tests of an engine. Where this machine can't have it, they end at once, and the test kit says so.
+/// Makes the tests of an engine. If this machine lacks the engine, they end at once, and the test kit reports it.
 macro_rules! on {
     ($module:ident, $engine:expr) => {
         mod $module {
@@ -80,7 +80,7 @@ async fn stores_of_every_format_are_served_and_written(engine: Engine) {
         let mut server = serve(&place).await;
         let raw = server.raw();
         let recorded = fixture.record(|| objects::read(&raw)).await;
-        // A restored dump goes on at revisions of its own, and a store in etcd gets them when it is loaded.
+        // A restored dump and a loaded etcd have new revisions.
         let found = objects::check(&raw, &recorded, engine != Engine::Etcd).await;
         objects::check_writes(&raw, found).await;
         let written = objects::read(&raw).await;
@@ -102,12 +102,12 @@ async fn a_store_of_a_newer_format_is_refused_and_left_alone(engine: Engine) {
     let words = format!("has storage format {}, and this keelson knows formats up to {known}", known + 1);
     assert!(!status.success() && text.contains(&words), "{text}");
     assert!(place.contents() == before, "nothing is changed in a store that is refused");
-    // With its number back it is what it was.
+    // With the original number the store works again.
     place.set_format(known);
     serve(&place).await;
 }
 
-/// Starts a server that has to end by itself.
+/// Starts a server that must end by itself, and returns its output.
 async fn refused(store: &str) -> Output {
     let data = TempDir::new().unwrap();
     let mut command = tokio::process::Command::new(KEELSON);

@@ -1,16 +1,16 @@
-//! The objects that a fixture holds, one for each way in which something is stored: made over the wire, read back, written to.
+//! The objects of a fixture, one for each way of storage. The tests create, read and write them with requests.
 //!
-//! A new way to store something needs one here.
+//! A new way of storage needs an object here.
 
 use keelson_testkit::Raw;
 use serde_json::{Value, json};
 
 use crate::fixture::Record;
 
-/// Where the objects of namespaces are.
+/// The path of the namespace.
 const LAB: &str = "namespaces/lab";
 
-/// Collections of the whole cluster, and what is made in each. The name is always `kept`.
+/// Cluster-wide collections, and the object that is created in each. Its name is always `kept`.
 fn of_the_cluster() -> Vec<(String, Value)> {
     let volume = json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
         "hostPath": {"path": "/data"}}});
@@ -24,7 +24,7 @@ fn of_the_cluster() -> Vec<(String, Value)> {
     bodies.map(|(collection, body)| (format!("/{collection}"), body)).into()
 }
 
-/// Collections of the namespace, likewise.
+/// Collections of the namespace, with their objects.
 fn of_the_namespace() -> Vec<(String, Value)> {
     let core = [
         (
@@ -72,7 +72,7 @@ fn of_groups() -> [(String, Value); 4] {
     bodies.map(|(group, resource, body)| (format!("/apis/{group}/{LAB}/{resource}"), body))
 }
 
-/// The paths of all objects that are compared.
+/// The paths of all compared objects.
 fn paths() -> Vec<String> {
     let made = of_the_cluster().into_iter().chain(of_the_namespace());
     let made = made.map(|(collection, _)| format!("{collection}/kept")).filter(|path| lasts(path));
@@ -80,12 +80,12 @@ fn paths() -> Vec<String> {
     std::iter::once(format!("/api/v1/{LAB}")).chain(made).chain(more).collect()
 }
 
-/// Whether an object stays: an event ends an hour after it was made, and fixtures are older.
+/// Returns true if the object remains. An event expires an hour after its creation, and fixtures are older.
 fn lasts(path: &str) -> bool {
     !path.contains("/events/")
 }
 
-/// Makes them in an empty store.
+/// Creates the objects in an empty store.
 pub(crate) async fn make(raw: &Raw) {
     raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.expect(201);
     for (collection, mut body) in of_the_cluster().into_iter().chain(of_the_namespace()) {
@@ -98,16 +98,16 @@ pub(crate) async fn make(raw: &Raw) {
     raw.patch(path, "application/apply-patch+yaml", &applied).await.expect(201);
     let update = json!({"data": {"c": "d"}});
     raw.patch(format!("{maps}/applied"), "application/merge-patch+json", &update).await.expect(200);
-    // Deleted, and held by a finalizer.
+    // An object that is being deleted and has a finalizer.
     let leaving = json!({"metadata": {"name": "leaving", "finalizers": ["example.com/hold"]}});
     raw.post(maps.as_str(), &leaving).await.expect(201);
     raw.delete(format!("{maps}/leaving")).await.expect(200);
-    // Deleted objects stay away.
+    // A deleted object, which must not reappear.
     raw.post(maps.as_str(), &json!({"metadata": {"name": "gone"}})).await.expect(201);
     raw.delete(format!("{maps}/gone")).await.expect(200);
 }
 
-/// How the paths answer.
+/// The responses of all paths.
 pub(crate) async fn read(raw: &Raw) -> Record {
     let mut found = Record::new();
     for path in paths() {
@@ -119,7 +119,7 @@ pub(crate) async fn read(raw: &Raw) -> Record {
     found
 }
 
-/// Checks that the objects are as they were recorded, and no others. `revisions` says whether that goes for their revisions too.
+/// Checks that exactly the recorded objects exist. Compares their revisions too if `revisions` is true.
 pub(crate) async fn check(raw: &Raw, recorded: &Record, revisions: bool) -> Record {
     let found = read(raw).await;
     let compared = |record: &Record| -> Record {
@@ -137,7 +137,7 @@ pub(crate) async fn check(raw: &Raw, recorded: &Record, revisions: bool) -> Reco
     found
 }
 
-/// Writes to each object at the revision at which it was read; and what is held elsewhere in the store still holds.
+/// Writes each object at its read revision, and checks that related entries of the store are still valid.
 pub(crate) async fn check_writes(raw: &Raw, found: Record) {
     let before = revision(&raw.get(format!("/api/v1/{LAB}/configmaps")).await.expect(200).json());
     for (path, mut object) in found {
@@ -156,14 +156,14 @@ pub(crate) async fn check_writes(raw: &Raw, found: Record) {
         assert_eq!(written["metadata"]["labels"]["upgraded"], "yes");
         raw.put(path, &object).await.expect(409);
     }
-    // What is owned is still known: robot gives up its field.
+    // The owners of fields are still known: robot gives up its field.
     let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}});
     let path = format!("/api/v1/{LAB}/configmaps/applied?fieldManager=robot");
     let applied = raw.patch(path, "application/apply-patch+yaml", &applied).await.expect(200).json();
     assert_eq!(applied["data"], json!({"c": "d"}));
 }
 
-/// The address of a service is still its own.
+/// Checks that a service still has its address.
 async fn check_taken(raw: &Raw, service: &Value) {
     let address = &service["spec"]["clusterIP"];
     let another = json!({"metadata": {"name": "another"}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}});

@@ -1,6 +1,6 @@
-//! A store of a test's own, whose format and contents a test reads and writes without keelson's help.
+//! A store of a test, whose format and contents the test reads and writes without keelson's code.
 //!
-//! What keelson says of a store is under test, so it can't be the witness.
+//! keelson's handling of the store is under test, so its code can't verify the result.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -18,11 +18,11 @@ use tempfile::TempDir;
 
 use crate::fixture::Fixture;
 
-/// Where SQLite has the number that says which format a file of an application is in (`PRAGMA user_version`).
+/// The bytes of a SQLite file with the format number of the application (`PRAGMA user_version`).
 const USER_VERSION: std::ops::Range<usize> = 60..64;
-/// The first format has no such key in etcd.
+/// The key of the format in etcd. The first format does not have it.
 const ETCD_FORMAT: &str = "/registry/.keelson/format";
-/// What servers of the first format write beside objects; a fixture does without.
+/// A key that servers of the first format write in addition to objects. Fixtures omit it.
 const ETCD_TICK: &str = "/registry/.keelson/tick";
 /// All tables of the first format.
 const TABLES: [&str; 4] = ["keelson_history", "keelson_expiry", "keelson_state", "keelson_sweep"];
@@ -44,7 +44,7 @@ impl Engine {
     }
 }
 
-/// A store, at first empty.
+/// A store, empty at first.
 pub(crate) enum TestStore {
     Sqlite(TempDir),
     /// A database of the PostgreSQL that all tests share.
@@ -53,7 +53,7 @@ pub(crate) enum TestStore {
 }
 
 impl TestStore {
-    /// None where this machine can't have the engine.
+    /// An empty store. `None` if this machine lacks the engine.
     pub(crate) fn empty(engine: Engine) -> Option<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         Some(match engine {
@@ -68,7 +68,7 @@ impl TestStore {
         })
     }
 
-    /// What a server is given as `--store`.
+    /// The URL for `--store`.
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Sqlite(directory) => format!("sqlite:{}", directory.path().display()),
@@ -77,7 +77,7 @@ impl TestStore {
         }
     }
 
-    /// Which format the store says it has. No server runs on it.
+    /// The format number in the store. No server may run on it.
     pub(crate) fn format(&self) -> u32 {
         match self {
             Self::Sqlite(directory) => {
@@ -94,7 +94,7 @@ impl TestStore {
         }
     }
 
-    /// Makes the store say that it has another format.
+    /// Sets the format number in the store.
     pub(crate) fn set_format(&self, format: u32) {
         match self {
             Self::Sqlite(directory) => {
@@ -109,7 +109,7 @@ impl TestStore {
         }
     }
 
-    /// Everything that is in the store, to compare.
+    /// The whole content of the store, for comparisons.
     pub(crate) fn contents(&self) -> Vec<Vec<u8>> {
         match self {
             Self::Sqlite(directory) => vec![fs::read(database(directory)).unwrap()],
@@ -121,7 +121,7 @@ impl TestStore {
         }
     }
 
-    /// Fills the empty store.
+    /// Loads a fixture into the empty store.
     pub(crate) fn load(&self, fixture: &Fixture) {
         match self {
             Self::Sqlite(directory) => {
@@ -144,7 +144,7 @@ impl TestStore {
         }
     }
 
-    /// Writes the store's part of a fixture.
+    /// Writes the store's files of a fixture.
     pub(crate) fn save(&self, fixture: &Fixture) {
         match self {
             Self::Sqlite(directory) => {
@@ -155,13 +155,13 @@ impl TestStore {
             }
             Self::Postgres(server, database) => {
                 let mut dump = server.program("pg_dump");
-                // Values as text, so that the file can be read.
+                // Values are text, so that the file is readable.
                 dump.env("PGOPTIONS", "-c bytea_output=escape");
                 dump.args(["--no-owner", "--no-privileges", "--no-toast-compression", "-d"]);
                 let output = dump.arg(server.url_of(database)).output().unwrap();
                 assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
                 let text = String::from_utf8(output.stdout).unwrap();
-                // What only some versions of psql and of the server understand.
+                // Excludes lines that only some versions of psql and of the server support.
                 let is_for_all = |line: &&str| {
                     !["\\restrict", "\\unrestrict", "SET transaction_timeout"].iter().any(|no| line.starts_with(no))
                 };
@@ -186,11 +186,11 @@ fn put(server: &EtcdServer, key: &str, value: &str) {
     server.ask("/v3/kv/put", &body.to_string());
 }
 
-/// etcd's answer to a question for all keys that begin with a slash.
+/// etcd's response to a request for all keys that begin with a slash.
 fn everything(server: &EtcdServer) -> String {
     let body = json!({"key": STANDARD.encode("/"), "range_end": STANDARD.encode("0")});
     let answer: Value = serde_json::from_str(&server.ask("/v3/kv/range", &body.to_string())).unwrap();
-    // Beside them it says how often its leader has changed.
+    // The rest of the response contains the number of leader changes, which varies.
     answer["kvs"].to_string()
 }
 

@@ -1,6 +1,6 @@
-//! Reads and writes of the controller: JSON objects by a path from kind and names.
+//! Reads and writes of the controller: JSON objects at paths that are built from kind and names.
 //!
-//! A write of an outdated or deleted object is no error: the change that it missed starts another round.
+//! A write to an outdated or deleted object is no error, because the change that it missed starts another round.
 
 use std::time::SystemTime;
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::raw::{Call, Raw, Stream};
 
 const MERGE: &str = "application/merge-patch+json";
-/// The duration of a watch in seconds, shorter than the wait for a quiet stream.
+/// The duration of a watch in seconds, shorter than the timeout for a stream without events.
 const WATCH_SECONDS: u32 = 30;
 
-/// A kind with the place of its objects.
+/// A kind with the path of its objects.
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
     root: &'static str,
@@ -62,7 +62,7 @@ impl Api {
         send(self.raw.post(collection(kind, namespace), object)).await
     }
 
-    /// Changes an object (`below` is empty) or a subresource (`/status`).
+    /// Patches an object (`below` is empty) or a subresource (`/status`).
     pub(super) async fn patch(&self, kind: Kind, object: &Value, below: &str, change: &Value) -> Result<()> {
         send(self.raw.patch(path(kind, object) + below, MERGE, change)).await
     }
@@ -77,7 +77,7 @@ impl Api {
         if !news {
             return Ok(());
         }
-        // A status is based on the object that was read, so it applies only to that version.
+        // A status is computed from the object that was read, so the write is valid only for that version.
         let change = json!({"metadata": {"resourceVersion": object["metadata"]["resourceVersion"]}, "status": status});
         self.patch(kind, object, "/status", &change).await
     }
@@ -89,7 +89,7 @@ impl Api {
         send(self.raw.post(path(PODS, pod) + "/binding", &binding)).await
     }
 
-    /// Deletes an object, without a grace period if `at_once`.
+    /// Deletes an object; without a grace period if `at_once`.
     pub(super) async fn delete(&self, kind: Kind, object: &Value, at_once: bool) -> Result<()> {
         let query = if at_once { "?gracePeriodSeconds=0" } else { "" };
         send(self.raw.delete(path(kind, object) + query)).await
@@ -131,7 +131,7 @@ pub(super) fn share(value: &Value, whole: u64, round_up: bool) -> u64 {
     }
 }
 
-/// Conditions of these types, statuses and reasons. An unchanged one keeps its time.
+/// Conditions with these types, statuses and reasons. An unchanged condition keeps its time.
 pub(super) fn conditions(object: &Value, wanted: &[(&str, &str, &str)], timed: &[&str]) -> Value {
     let known = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let now = rfc3339(SystemTime::now());

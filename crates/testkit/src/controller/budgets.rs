@@ -1,6 +1,6 @@
 //! Disruption budgets: the number of pods that may be evicted now.
 //!
-//! A pod named by an eviction counts as gone, whether its deletion is visible or not.
+//! A pod that an eviction names counts as gone, even before its deletion is visible.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};

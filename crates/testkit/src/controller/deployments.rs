@@ -1,6 +1,6 @@
 //! Deployments: a replica set for each template, revisions, rolling updates, and the status for `kubectl rollout`.
 //!
-//! Left out, since no test needs it: adoption, the history limit, progress deadlines and `minReadySeconds`.
+//! Omitted, since no test needs it: adoption, the history limit, progress deadlines and `minReadySeconds`.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -14,7 +14,7 @@ const HASH: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// One step of a deployment with these replica sets.
+/// Moves a deployment with these replica sets one step.
 pub(super) async fn reconcile(api: &Api, deployment: &Value, sets: &[&Value]) -> Result<()> {
     if is_leaving(deployment) {
         return Ok(());
@@ -69,8 +69,8 @@ fn replica_set(deployment: &Value, hash: &str, revision: u64) -> Value {
     })
 }
 
-/// Gives the current set the newest revision, also after a rollback, and shows its number on the deployment. The number
-/// is written with the status, as the real controller does, which triggers nothing.
+/// Gives the current set the newest revision, also after a rollback, and copies the number to the deployment. The
+/// number is written together with the status, as the real controller does, and causes no rollout.
 async fn number_revision(api: &Api, deployment: &Value, new: &Value, old: &[&Value]) -> Result<()> {
     let number = revision(new).max(newest(old) + 1);
     for (kind, object, below) in [(REPLICA_SETS, new, ""), (DEPLOYMENTS, deployment, "/status")] {
@@ -90,7 +90,7 @@ async fn resize(api: &Api, deployment: &Value, new: &Value, old: &[&Value], paus
     let (grown, rest) = match recreate {
         true if running => (size(new).wanted, vec![0; old.len()]),
         true => (limits.desired, vec![0; old.len()]),
-        // A paused deployment stops, except that a scale applies when nothing is under way.
+        // A paused deployment makes no progress. A changed number of replicas still applies if no update is running.
         false if paused && sizes.iter().any(|size| size.wanted > 0) => return Ok(()),
         false => roll(limits, size(new), &sizes),
     };
@@ -112,7 +112,7 @@ fn limits(deployment: &Value) -> Limits {
     let rolling = &spec["strategy"]["rollingUpdate"];
     let surge = share(&rolling["maxSurge"], desired, true);
     let unavailable = share(&rolling["maxUnavailable"], desired, false);
-    // With neither, no pod could ever be replaced.
+    // If both were zero, no pod could be replaced.
     Limits { desired, surge, unavailable: if surge == 0 { unavailable.max(1) } else { unavailable } }
 }
 

@@ -1,7 +1,7 @@
-//! Pods as a scheduler and kubelets treat them: bound to the node with the fewest, running at once, and ended at once
-//! on deletion.
+//! The work of a scheduler and of kubelets: binds a pod to the node with the fewest pods, runs it at once, and ends it
+//! at once on deletion.
 //!
-//! Without any nodes, pods run without one. Only the image decides if a pod works.
+//! If there are no nodes, pods run without one. Only the image decides whether a pod works.
 
 use std::time::SystemTime;
 
@@ -14,13 +14,13 @@ use super::api::{Api, PODS, conditions, is_leaving};
 /// The prefix of images whose containers never start.
 pub const BROKEN_IMAGE: &str = "broken";
 
-/// One step of a pod, given all pods and nodes.
+/// Moves a pod one step, given all pods and nodes.
 pub(super) async fn reconcile(api: &Api, pod: &Value, pods: &[Value], nodes: &[Value]) -> Result<()> {
     if is_leaving(pod) {
         return api.delete(PODS, pod, true).await;
     }
     if waits(pod) && !nodes.is_empty() {
-        // One per round, so that the next sees the new load of the nodes.
+        // One pod per round is bound, so the next round sees the new load of the nodes.
         let is_next = pods.iter().find(|pod| waits(pod)) == Some(pod);
         let load =
             |node: &&Value| pods.iter().filter(|pod| pod["spec"]["nodeName"] == node["metadata"]["name"]).count();

@@ -1,5 +1,5 @@
-//! Removes the protection from volumes and claims that no pod uses: the server adds it at creation, and leaves its
-//! removal to others.
+//! Removes the protection finalizers from volumes and claims that no pod uses. The server adds them at creation and
+//! leaves their removal to this controller.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::api::{Api, CLAIMS, VOLUMES, is_leaving};
 
 const PROTECTIONS: [&str; 2] = ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
 
-/// Releases unused objects in deletion.
+/// Removes the finalizers of unused objects that are being deleted.
 pub(super) async fn reconcile(api: &Api, pods: &[Value]) -> Result<()> {
     let claims = api.list(CLAIMS).await?;
     for claim in claims.iter().filter(|claim| is_leaving(claim) && !is_used(claim, pods)) {

@@ -1,4 +1,4 @@
-//! Replica sets: creates and deletes pods up to the wanted number, and counts them in the status.
+//! Replica sets: creates and deletes pods to reach the wanted number, and writes the counts to the status.
 //!
 //! It covers only the parts of the real controller that tests need.
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::api::{Api, PODS, REPLICA_SETS, controller_reference, is_leaving, number};
 use super::pods::is_ready;
 
-/// One step of a replica set with its pods.
+/// Moves a replica set one step, given its pods.
 pub(super) async fn reconcile(api: &Api, set: &Value, pods: &[&Value]) -> Result<()> {
     let mut pods: Vec<&Value> = pods.iter().copied().filter(|pod| !is_leaving(pod)).collect();
-    // The most dispensable come first.
+    // Pods that are not ready come first; they are deleted first.
     pods.sort_by_key(|pod| is_ready(pod));
     if !is_leaving(set) {
         let wanted = usize::try_from(number(&set["spec"]["replicas"]))?;

@@ -1,4 +1,4 @@
-//! The sizes of the replica sets in a rolling update, as pure arithmetic.
+//! Computes the sizes of the replica sets in a rolling update.
 //!
 //! At any time at most `desired + surge` pods are wanted, and at least `desired - unavailable` stay available.
 
@@ -26,7 +26,7 @@ pub(super) fn roll(limits: Limits, new: Size, old: &[Size]) -> (u64, Vec<u64>) {
     let grown = desired.min(new.wanted + room);
 
     let needed = desired.saturating_sub(unavailable);
-    // Pods that the new set still lacks count as unavailable.
+    // Pods that the new set does not have yet count as unavailable.
     let mut spare = total.saturating_sub(needed + new.wanted - usable(&new));
     let mut rest: Vec<u64> = old.iter().map(|size| size.wanted).collect();
     for (rest, size) in rest.iter_mut().zip(old) {
@@ -48,7 +48,7 @@ pub(super) fn roll(limits: Limits, new: Size, old: &[Size]) -> (u64, Vec<u64>) {
 mod tests {
     use super::*;
 
-    /// Rolls from old pods to new ones. `works` is true if the new ones become available.
+    /// Runs an update from old pods to new ones. `works` is true if the new pods become available.
     fn check(limits: Limits, old: u64, works: bool) -> (Size, Size) {
         let full = |wanted| Size { wanted, available: wanted };
         let (mut new, mut old) = (full(0), full(old));

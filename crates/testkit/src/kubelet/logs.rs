@@ -1,6 +1,6 @@
-//! Logs of a kubelet in the test.
+//! Logs of the test kubelet.
 //!
-//! A log has three lines. One that is followed has another line every few milliseconds.
+//! A log has three lines. With `follow`, further lines come every few milliseconds.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use hyper::body::{Frame, Incoming};
 use super::Broken;
 use crate::UpstreamBody;
 
-/// The time between two lines of a log that is followed.
+/// The time between two lines of a followed log.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) fn answer(request: &Request<Incoming>, pod: &str) -> Result<Response<UpstreamBody>, Broken> {

@@ -1,6 +1,6 @@
-//! Sessions with the pods of a kubelet in the test.
+//! Sessions (exec, attach and port-forward) with the pods of the test kubelet.
 //!
-//! Commands are programs of this machine, and forwarded ports are those of its loopback address.
+//! Commands are programs of this machine, and forwarded ports are ports of its loopback address.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use super::spdy::{self, SpdyStream, Writer};
 use super::{Open, text, websocket};
 use crate::UpstreamBody;
 
-/// The channels of a session, by the numbers that websockets have for them.
+/// The channels of a session, with their numbers in the websocket protocols.
 pub(super) const STDIN: u8 = 0;
 pub(super) const STDOUT: u8 = 1;
 pub(super) const STDERR: u8 = 2;
 pub(super) const ERROR: u8 = 3;
 pub(super) const RESIZE: u8 = 4;
 
-/// A piece of output, by its channel. The last piece of a channel ends it.
+/// Output on one channel. The last piece of a channel ends it.
 pub(super) struct Piece {
     pub(super) channel: u8,
     pub(super) bytes: Bytes,
     pub(super) is_last: bool,
 }
 
-/// A session that is asked for.
+/// A requested session.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) path: String,
@@ -52,7 +52,7 @@ impl Asked {
         Self { path: request.uri().path().to_owned(), command, flags }
     }
 
-    /// True if a stream is asked for, by the name of its parameter.
+    /// Returns true if the request asks for the stream with this parameter name.
     pub(super) fn wants(&self, parameter: &str) -> bool {
         self.flags.iter().any(|flag| flag == parameter)
     }
@@ -163,7 +163,8 @@ async fn over_spdy(asked: Asked, connection: TokioIo<hyper::upgrade::Upgraded>) 
     writer.close().await;
 }
 
-/// Runs the command of a session. `die` breaks off without a status, `hang` never ends, `size` tells the size of the terminal.
+/// Runs the command of a session. `die` ends without a status, `hang` never ends, `size` prints the size of the
+/// terminal.
 pub(super) async fn run(
     asked: Asked,
     stdin: Option<mpsc::UnboundedReceiver<Bytes>>,
@@ -171,7 +172,7 @@ pub(super) async fn run(
     output: mpsc::Sender<Piece>,
 ) {
     let send = async |channel: u8, text: String, is_last: bool| {
-        // A client that is gone takes nothing.
+        // A client that has disconnected reads nothing.
         let _ = output.send(Piece { channel, bytes: text.into(), is_last }).await;
     };
     let command = match asked.path.starts_with("/attach") {

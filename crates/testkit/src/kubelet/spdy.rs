@@ -1,6 +1,8 @@
-//! The server side of SPDY/3.1, as kubelets and container runtimes speak it.
+//! The server side of SPDY/3.1, as in kubelets and container runtimes.
 //!
-//! Header blocks of clients are inflated with the dictionary of the protocol. Flow control is left to TCP, as in Go's implementation.
+//! It inflates the header blocks of clients with the dictionary of the protocol. TCP alone controls the flow, as in
+//! Go's implementation.
+//! implementation.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +13,7 @@ use flate2::{Decompress, FlushDecompress};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Mutex, mpsc};
 
-/// The names that the dictionary of header blocks begins with (draft-mbelshe-httpbis-spdy-00 section 2.6.10.1), each behind its length.
+/// The names at the start of the dictionary (draft-mbelshe-httpbis-spdy-00 section 2.6.10.1). Each follows its length.
 const NAMES: &str = "options head post put delete trace accept accept-charset accept-encoding accept-language \
     accept-ranges age allow authorization cache-control connection content-base content-encoding content-language \
     content-length content-location content-md5 content-range content-type date etag expect expires from host \
@@ -19,7 +21,7 @@ const NAMES: &str = "options head post put delete trace accept accept-charset ac
     proxy-authenticate proxy-authorization range referer retry-after server te trailer transfer-encoding upgrade \
     user-agent vary via warning www-authenticate method get status 200_OK version HTTP/1.1 url public set-cookie \
     keep-alive origin";
-/// The text that it ends with.
+/// The text at the end of the dictionary.
 const TEXTS: &str = "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 \
     Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden404 \
     Not Found500 Internal Server Error501 Not Implemented503 Service UnavailableJan Feb Mar Apr May Jun Jul Aug Sept \
@@ -77,7 +79,7 @@ impl Writer {
 /// A stream that the client opened.
 pub(super) struct SpdyStream {
     pub(super) id: u32,
-    /// The header fields, by their names.
+    /// The header fields by name.
     pub(super) fields: HashMap<String, String>,
     /// The bytes that the client sends, until it ends the stream.
     pub(super) data: mpsc::UnboundedReceiver<Bytes>,
@@ -90,7 +92,7 @@ impl SpdyStream {
     }
 }
 
-/// Serves a connection: the streams that the client opens come out, until the connection ends.
+/// Serves a connection. Returns the streams that the client opens, until the connection ends.
 pub(super) fn serve(
     connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
 ) -> (Writer, mpsc::UnboundedReceiver<SpdyStream>) {
@@ -121,7 +123,7 @@ async fn read(
         if head[0] & 0x80 == 0 {
             let stream = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
             if let Some(known) = streams.get(&stream) {
-                // A session that is over reads nothing more.
+                // A finished session reads nothing more.
                 let _ = known.send(content.into());
             }
             if is_last {
@@ -138,7 +140,8 @@ async fn read(
                     streams.insert(id, sender);
                 }
                 let mut reply = id.to_be_bytes().to_vec();
-                // No fields: a stored block of zlib, and an empty one at which the client's inflater gives it out.
+                // The reply has no fields: a stored block of zlib, and an empty block that makes the client's inflater
+                // flush.
                 if std::mem::take(&mut is_first_reply) {
                     reply.extend_from_slice(&[0x78, 1]);
                 }

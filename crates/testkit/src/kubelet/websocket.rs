@@ -1,4 +1,4 @@
-//! Sessions over websockets, as kubelets speak them that declare it.
+//! Sessions over websockets, for kubelets that declare support for them.
 //!
 //! The protocols are `v5.channel.k8s.io` and `v4.channel.k8s.io`.
 
@@ -19,10 +19,10 @@ use super::sessions::{Asked, Piece, RESIZE, STDIN, run};
 
 /// The suffix of the client's key (RFC 6455 section 1.3).
 const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// The protocols that are spoken.
+/// The supported protocols.
 const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
 
-/// Accepts a handshake, and returns the protocol.
+/// Accepts a handshake and returns the selected protocol.
 pub(super) fn accept(headers: &HeaderMap, fields: &mut HeaderMap) -> Option<String> {
     let offered = headers.get("sec-websocket-protocol")?.to_str().ok()?;
     let protocol = offered.split(',').map(str::trim).find(|item| PROTOCOLS.contains(item))?;

@@ -65,7 +65,7 @@ pub struct Stream {
     pub headers: HeaderMap,
     body: Incoming,
     pending: BytesMut,
-    /// Dropping the sender would end an HTTP/1.1 connection under its body.
+    /// Dropping the sender would end an HTTP/1.1 connection before the end of its body.
     _connection: Connection,
 }
 
@@ -90,7 +90,7 @@ impl Stream {
         self.receive().await
     }
 
-    /// The next line as JSON: one event of a watch. `None` at the end, clean or not.
+    /// The next line as JSON: one watch event. `None` at the end, clean or not.
     ///
     /// # Panics
     /// Nothing comes for a minute, or the line is not JSON.

@@ -1,6 +1,6 @@
-//! One TLS connection to the server, in either protocol.
+//! A TLS connection to the server, over HTTP/1.1 or HTTP/2.
 //!
-//! It is kept for further requests of the client, for tests of several requests on one connection.
+//! The client reuses it for further requests, for tests of several requests on one connection.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::{Protocol, Target};
 
-/// The sending half. The task that drives the connection ends when this is dropped.
+/// The sending half. Dropping it ends the task that drives the connection.
 #[derive(Debug)]
 pub(super) enum Connection {
     Http1(http1::SendRequest<Full<Bytes>>),

@@ -1,6 +1,6 @@
 //! A raw websocket: the response to the handshake, and frames with their opcodes.
 //!
-//! Nothing is automatic: a test answers pings and close frames as it likes.
+//! Nothing is automatic: the test itself answers pings and close frames.
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -41,7 +41,7 @@ pub struct Websocket {
 }
 
 impl Raw {
-    /// Sends `GET path` with these header fields on a connection of its own, and reads the response.
+    /// Sends `GET path` with these header fields on a new connection, and reads the response.
     ///
     /// # Panics
     /// The connection can't be opened, or there is no response within a minute.
@@ -72,7 +72,7 @@ impl Websocket {
         fields.filter(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value).next().unwrap_or_default()
     }
 
-    /// The opcode and payload of the next frame; `None` at the end of the connection.
+    /// The opcode and the payload of the next frame; `None` at the end of the connection.
     ///
     /// # Panics
     /// Nothing comes for a minute, or the frame is not one of a server.

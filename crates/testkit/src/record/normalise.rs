@@ -68,8 +68,8 @@ impl Names {
         self.name("uid", value.to_owned())
     }
 
-    /// A request's text with the values of earlier answers in place of their placeholders, and what is written as a
-    /// function spelled out.
+    /// A request's text in which values of earlier responses replace their placeholders, and function calls are
+    /// expanded.
     pub(super) fn fill(&self, text: &str) -> String {
         let filled =
             self.known.iter().fold(text.to_owned(), |text, known| text.replace(&known.placeholder, &known.value));

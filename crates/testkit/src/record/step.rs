@@ -38,7 +38,7 @@ pub(super) struct Notes {
     pub(super) only: Option<String>,
 }
 
-/// The condition that a step waits for.
+/// The condition for which a step waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Until {
     pub(super) status: u16,
@@ -85,7 +85,7 @@ impl fmt::Display for Notes {
     }
 }
 
-/// A response in the form for comparison. Status 0 stands for a step without one.
+/// A response in the form for comparison. Status 0 means a step without an expected response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) status: u16,

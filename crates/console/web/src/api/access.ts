@@ -1,4 +1,4 @@
-// The rights of the user: the rules of one namespace, with those of the whole cluster, and single access reviews.
+// The user's rights: the rules of a namespace including cluster-wide ones, and single access reviews.
 
 import { postJson } from './client';
 import type { Resource } from './discovery';

@@ -1,4 +1,5 @@
-// Requests to the server that the page came from. Failures are one error type, which carries the server's Status.
+// Requests to the server from which the page was loaded. Every failure is one error type, which contains the server's
+// Status.
 
 import { readJson, jsonText } from '../lib/json';
 import { credentialsAgain, end, isEnded, session, type UserInfo } from './session';
@@ -50,7 +51,7 @@ async function failure(response: Response): Promise<ApiError> {
     const value = readJson(text);
     if (isStatus(value)) return new ApiError(response.status, value, response.statusText);
   } catch {
-    // Some refusals are plain text.
+    // Some error responses are plain text.
   }
   return new ApiError(response.status, null, text.trim() || `${response.status} ${response.statusText}`);
 }
@@ -97,7 +98,7 @@ export async function send(path: string, given: Call = {}): Promise<Response> {
     if (error.code !== 401 || call.token !== undefined) throw error;
     error.isOfAnother = await isKnown(token);
     if (error.isOfAnother) throw error;
-    // Another request may have brought this about, and the user may have logged in meanwhile.
+    // Another request may have ended the session, and the user may have logged in again since.
     if (session.get().credentials?.token === token) end(error.message);
     const { credentials, ended } = session.get();
     if (!isRead || (credentials === null && ended === null)) throw error;

@@ -1,4 +1,4 @@
-// Which resources there are, from aggregated discovery: two requests, whatever is served.
+// The served resources, from aggregated discovery. It takes two requests for any number of resources.
 
 import { getJson } from './client';
 import { store } from '../state/store';

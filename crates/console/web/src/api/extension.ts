@@ -1,4 +1,4 @@
-// Which of the parameters that begin with `keelson.io/` the server takes with which requests, as it announces them.
+// The `keelson.io/` parameters that the server announces, with the requests that accept each of them.
 
 import { getJson } from './client';
 

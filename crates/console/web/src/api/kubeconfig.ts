@@ -1,6 +1,7 @@
-// Reads what a page can use of a kubeconfig: a token, or a user and password turned into nothing, since no server takes these.
+// Reads a token from a kubeconfig. Users and passwords are ignored, since no server accepts them.
 //
-// Loaded when the user selects a kubeconfig. A page cannot present a client certificate or start a program, and says which tool can.
+// This module is loaded when the user selects a kubeconfig. A page cannot present a client certificate or start a
+// program. In these cases it names the tool that can.
 
 import { parse } from 'yaml';
 

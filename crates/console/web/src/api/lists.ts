@@ -1,4 +1,5 @@
-// Pages of any collection: Tables of one snapshot, sorted, selected and counted by the server. A page is all that is held.
+// Pages of a collection: Tables of one snapshot, sorted, selected and counted by the server. The console holds only one
+// page.
 
 import { bodyOf, getJson, send, TABLE } from './client';
 import { collectionPath } from './paths';

@@ -1,4 +1,4 @@
-// One object: reads its present and past states, writes it, and runs dry runs.
+// Requests for one object: reads its present and past states, writes it, and sends dry runs.
 
 import { jsonText, readJson } from '../lib/json';
 import { bodyOf, getJson, METADATA_LIST, send } from './client';
@@ -36,7 +36,7 @@ export async function readAt(
   const list = await getJson<ObjectList & { apiVersion: string; kind: string }>(path, { signal });
   const [found] = list.items;
   if (found === undefined) return null;
-  // Items of a list of a built-in kind do not name it.
+  // Items in lists of built-in kinds have no apiVersion and kind.
   return { ...found, apiVersion: list.apiVersion, kind: list.kind.replace(/List$/, '') };
 }
 

@@ -1,8 +1,8 @@
-// Paths of the API. All are made here, so that no name can lead to another path.
+// Paths of the API. Only this module builds them, so no name can change the rest of a path.
 
 /** A path of the API. Each segment is one name, whatever characters it holds. */
 export function apiPath(...segments: string[]): string {
-  // Browsers resolve these even when they are escaped.
+  // Browsers resolve `.` and `..` even if they are escaped.
   if (segments.some((one) => one === '' || one === '.' || one === '..')) throw new Error('This address names nothing.');
   return segments.map((one) => `/${encodeURIComponent(one)}`).join('');
 }

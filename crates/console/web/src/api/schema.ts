@@ -1,4 +1,4 @@
-// The schema of a kind, out of the server's OpenAPI documents. Read when it is needed: to merge edits, and to apply them.
+// The schema of a kind, from the server's OpenAPI documents. It is read on demand, to merge and to apply edits.
 
 import { type Shape, shapeOf, UNKNOWN } from '../lib/shape';
 import { isMap } from '../lib/json';

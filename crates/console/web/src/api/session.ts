@@ -1,7 +1,7 @@
-// The session: a bearer token, or none where the browser presents a client certificate.
+// The session: a bearer token, or no token if the browser presents a client certificate.
 //
-// A token lives in this tab alone: in memory, and in sessionStorage so that it outlives a reload. Nothing is stored longer. Credentials
-// that end do not end the page: it stays, with its text, until the same user logs in again.
+// The token is kept only for this tab: in memory, and in sessionStorage so that it survives a reload. Nothing is stored
+// longer. When credentials expire, the page with its unsaved text remains until the same user logs in again.
 
 import { dropDrafts, dropDraftsOfOthers } from '../state/drafts';
 import { forgetPlace } from '../state/router';

@@ -1,4 +1,4 @@
-// A watch that delivers changes in batches and resumes behind the last delivered one.
+// A watch that delivers changes in batches. After a break it resumes after the last delivered change.
 
 import { readJson } from '../lib/json';
 import { ApiError, isAborted, send, TABLE } from './client';
@@ -92,13 +92,13 @@ export async function follow(
           throw new ApiError(status.code ?? 500, status, 'the watch failed');
         }
         const table = event.object as Table;
-        // A bookmark has a row that is no object's.
+        // The row of a bookmark belongs to no object.
         const row = event.type === 'BOOKMARK' ? table.rows?.[0] : rowsOf(table)[0];
         at = row?.object.metadata.resourceVersion ?? event.object.metadata?.resourceVersion ?? at;
         if (event.type === 'BOOKMARK' || row === undefined) continue;
         gathered.push({ kind: event.type, row });
         timer ??= setTimeout(tell, GATHERED);
-        // The batch is bounded, whatever is written meanwhile.
+        // Limits the batch, however fast changes arrive.
         if (gathered.length > MOST_AT_ONCE) {
           clearTimeout(timer);
           tell();

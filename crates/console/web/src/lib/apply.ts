@@ -1,4 +1,5 @@
-// The object that server-side apply is given: the fields that were changed, and those that the console applied before. It owns no others.
+// Builds the object for a server-side apply: the changed fields, and those that the console applied before. It owns no
+// others.
 
 import type { Json, JsonObject, KubeObject } from '../api/types';
 import { isMap, isSame } from './json';

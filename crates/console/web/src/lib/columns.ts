@@ -1,7 +1,7 @@
-// By which path of an object a column is sorted: what a Table says of its columns is for people, so the paths are known here.
+// The object path by which each column is sorted. A Table has no paths for its columns, so this module lists them.
 //
-// Columns that are worked out of several fields are sorted by the field that says most. Columns of custom resources come from their
-// definitions.
+// A column that is computed from several fields is sorted by the most significant one. The paths of custom resources'
+// columns come from their definitions.
 
 import { getJson } from '../api/client';
 import { isBuiltIn, type Resource } from '../api/discovery';

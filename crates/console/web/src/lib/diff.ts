@@ -1,4 +1,4 @@
-// The difference of two texts by lines (Myers' greedy algorithm, bounded).
+// The line difference of two texts (Myers' greedy algorithm with a limit of steps).
 
 export interface DiffLine {
   kind: 'same' | 'gone' | 'new';

@@ -1,4 +1,5 @@
-// Paths by which refusals of server-side apply name fields: items of lists by their keys, names of members without quotes.
+// Parses the field paths in errors of server-side apply. They name list items by their keys, and members without
+// quotes.
 
 import type { Json } from '../api/types';
 import { copied, isMap, isSame, readJson } from './json';
@@ -30,7 +31,7 @@ function member(value: Json, rest: string): [string | null, number] {
   const ends = (name: string) => ['', '.', '['].includes(rest.charAt(1 + name.length));
   const names = Object.keys(value).filter((name) => rest.startsWith(name, 1) && ends(name));
   const longest = names.sort((a, b) => b.length - a.length)[0];
-  // One that is missing may hold dots too: it is the whole rest.
+  // The name of a missing member may contain dots too, so it is the whole rest.
   const name = longest ?? rest.slice(1);
   return [name, 1 + name.length];
 }

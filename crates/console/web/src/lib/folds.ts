@@ -1,4 +1,4 @@
-// Which lines of YAML belong to the line above them, so that they can be folded away.
+// Computes which lines of YAML belong to the line above them, for folding.
 
 export interface Line {
   text: string;

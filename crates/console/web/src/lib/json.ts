@@ -1,7 +1,7 @@
 // JSON whose numbers keep their digits.
 //
-// JavaScript has one type of number, which rounds integers above 2^53 and forgets how `1.0`, `-0` and `1e400` were written. Such numbers
-// are kept as the text that they are; all others are plain numbers.
+// JavaScript has one number type. It rounds integers above 2^53 and loses the notation of `1.0`, `-0` and `1e400`. Such
+// numbers are kept as text; all others are plain numbers.
 
 import type { Json, JsonObject } from '../api/types';
 import { setOwn } from './own';
@@ -38,7 +38,7 @@ const UNUSUAL = /(?:^|[:[,\s])(?:-0|-?(?:\d{16}|\d+[.eE]))/;
 
 /** Reads a text of JSON; throws a SyntaxError where it is none. */
 export function readJson(text: string): unknown {
-  // The native reader is many times faster, and says best what is wrong with a text.
+  // The native parser is many times faster and has the best error messages.
   const value: unknown = JSON.parse(text);
   return UNUSUAL.test(text) ? new Reader(text).read() : value;
 }

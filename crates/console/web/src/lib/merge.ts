@@ -1,7 +1,7 @@
-// Merges an edit with the changes of other clients. Items of lists are matched by their keys, never by their places.
+// Merges an edit with the changes of other clients. List items are matched by their keys, never by their index.
 //
-// A value that both have changed keeps the edit, and its path is reported. An edit that has no place in the newest object is left out, and
-// its path is reported too.
+// If both have changed a value, the edit wins and its path is reported. An edit whose place is missing in the newest
+// object is dropped, and its path is reported too.
 
 import type { Json, JsonObject } from '../api/types';
 import { copied, isMap, isSame } from './json';

@@ -1,4 +1,4 @@
-// Objects as people look at them: without what the server notes for itself.
+// Objects as the user sees them, without the fields that the server keeps for itself.
 
 import type { Json, JsonObject, KubeObject } from '../api/types';
 import { isMap, jsonText } from './json';

@@ -1,7 +1,7 @@
-// Own properties by names that come from outside: of objects, columns, addresses.
+// Access to own properties by external names: of objects, columns, and addresses.
 //
-// `record[name]` also finds `constructor`, `toString` and all else that is inherited, and an assignment to `__proto__` changes what an
-// object inherits. A key `__proto__` is a key like any other here.
+// `record[name]` also finds inherited properties such as `constructor`, and an assignment to `__proto__` changes the
+// prototype. Here `__proto__` is an ordinary key.
 
 export function own<T>(record: Readonly<Record<string, T>>, name: string): T | undefined {
   return Object.hasOwn(record, name) ? record[name] : undefined;

@@ -1,4 +1,4 @@
-// The owners of fields by metadata.managedFields, with paths in place of its keys.
+// The owners of fields, from metadata.managedFields. Its keys are converted to paths.
 
 import type { Json, JsonObject, KubeObject, ManagedFields } from '../api/types';
 import { isMap, isSame, readJson } from './json';

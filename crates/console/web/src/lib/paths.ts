@@ -1,4 +1,4 @@
-// Paths through objects, as the server's queries write them, and terms about what they lead to.
+// Paths through objects in the syntax of the server's queries, and query terms about their values.
 
 import type { Json } from '../api/types';
 import { isMap, NumberText } from './json';

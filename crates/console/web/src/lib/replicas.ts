@@ -1,4 +1,4 @@
-// A number of replicas, as people type it.
+// Parses a number of replicas that the user has typed.
 
 /** The largest that the API takes: an int32. */
 export const MOST_REPLICAS = 2_147_483_647;

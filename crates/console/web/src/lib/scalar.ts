@@ -1,5 +1,5 @@
-// The types of plain scalars as go-yaml has them, by which kubectl and the server read YAML. The server's writer has the same rules
-// (`codec/src/yaml/scalar.rs`); both are tested by one table.
+// The types of plain YAML scalars by the rules of go-yaml, which kubectl and the server use. The server's YAML writer
+// (`codec/src/yaml/scalar.rs`) has the same rules, and one table tests both.
 
 const WORDS = new Set(
   (
@@ -21,7 +21,7 @@ export function numberIn(text: string): bigint | number | undefined {
   const plain = text.replaceAll('_', '');
   const [, sign = '', digits = ''] = INTEGER.exec(plain) ?? [];
   if (digits !== '') {
-    // An octal number needs no letter.
+    // An octal number needs no `o` after the leading zero.
     const magnitude = BigInt(/^0[0-7]+$/.test(digits) ? `0o${digits}` : digits.toLowerCase());
     const value = sign === '-' ? -magnitude : magnitude;
     if (value < LARGEST && value >= SMALLEST) return value;
@@ -35,7 +35,7 @@ export function staysText(text: string): boolean {
   return !WORDS.has(text) && numberIn(text) === undefined;
 }
 
-// Control characters, line breaks of other systems, what is no character, and a tab before the first word of several lines.
+// Control characters, Unicode line separators, noncharacters, and a tab that indents the first word of several lines.
 const ODD = /[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]|^[\n ]*\t/;
 
 const ESCAPES: Record<string, string> = {

@@ -1,4 +1,4 @@
-// The schema of a kind as far as merging and applying need it: which lists have items that are known by keys, and which values are one.
+// The parts of a kind's schema that merge and apply need: lists whose items have keys, and values that are atomic.
 
 import type { Json, JsonObject } from '../api/types';
 import { isMap, isSame, jsonText } from './json';

@@ -1,4 +1,4 @@
-// Objects as texts of YAML and back. The reader and writer of YAML are loaded with the first use.
+// Converts objects to YAML text and back. The first use loads the YAML library.
 
 import type { JsonObject } from '../api/types';
 import { numberOf, NumberText } from './json';

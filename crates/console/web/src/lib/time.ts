@@ -1,4 +1,4 @@
-// Points in time as people read them.
+// Formats points in time for people.
 
 const UNITS: [number, string][] = [
   [86_400, 'd'],

@@ -1,6 +1,7 @@
-// Characters that show nothing, or change the order in which others are shown, as visible escapes.
+// Escapes characters that are invisible or reorder other characters.
 //
-// A name with U+202E in it reads as another name, and so does a difference that is approved by looking at it.
+// With U+202E in it, a name looks like another name. This could also hide a change in a difference that the user
+// approves.
 
 const UNSEEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/gu;

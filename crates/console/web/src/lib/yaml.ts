@@ -1,4 +1,4 @@
-// YAML as kubectl writes it. Loaded with the first object that is opened.
+// YAML in the form that kubectl writes. It is loaded when the first object is opened.
 
 import { isScalar, parseDocument, stringify, type ScalarTag, type Tags, visit } from 'yaml';
 import type { Json, JsonObject } from '../api/types';
@@ -61,7 +61,7 @@ export function fromYaml(text: string, numbers: Numbers): JsonObject {
   if (fault !== undefined) throw fault;
   visit(document, {
     Scalar: (place, node) => {
-      // Keys are texts, whatever they look like.
+      // Keys are always text, even if they look like numbers.
       if (place === 'key' || (typeof node.value !== 'number' && typeof node.value !== 'bigint')) return;
       const isPlain = isScalar(node) && node.source !== undefined && PLAIN.test(node.source);
       const written = isPlain ? (node.source ?? '') : String(node.value);

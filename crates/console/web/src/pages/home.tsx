@@ -1,4 +1,4 @@
-// The first page: where to go.
+// The first page: links to the other pages.
 
 import { useMemo } from 'preact/hooks';
 import { allows } from '../api/access';

@@ -1,4 +1,4 @@
-// The login: a token, the browser's certificate, or a kubeconfig. Nothing is kept beyond this tab.
+// The login: a token, the browser's certificate, or a kubeconfig. Credentials are kept only for this tab.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ANONYMOUS, hasCode, told, whoAmI } from '../api/client';

@@ -36,7 +36,7 @@ async function checks(signal: AbortSignal): Promise<Check[]> {
     const response = await send('/readyz?verbose', { accept: '*/*', signal });
     return readChecks(await response.text());
   } catch (error) {
-    // A server that is not ready says which checks fail.
+    // A server that is not ready answers with the failed checks.
     if (error instanceof ApiError && error.code === 500) return readChecks(error.message);
     throw error;
   }

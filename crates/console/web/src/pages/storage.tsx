@@ -1,4 +1,4 @@
-// In which versions objects are stored, whether all servers agree on them, and what is being written anew.
+// The storage versions of resources, the agreement of the servers on them, and the progress of migrations.
 
 import { useEffect, useState } from 'preact/hooks';
 import { getJson, isAborted } from '../api/client';

@@ -1,7 +1,7 @@
-// Texts of editors that are not saved yet: one draft for each object, kept for this tab and this user.
+// Unsaved texts of editors: one draft for each object, kept for this tab and this user.
 //
-// In memory, and in sessionStorage as far as there is room, so that a reload loses nothing. Drafts go when they are saved or thrown away,
-// and all of them when the user logs out or another one logs in.
+// Drafts are in memory, and in sessionStorage if it has space, so that they survive a reload. A draft is removed when
+// it is saved or discarded. All drafts are removed when the user logs out or another user logs in.
 
 import { readJson, jsonText } from '../lib/json';
 import type { KubeObject } from '../api/types';
@@ -50,7 +50,7 @@ function store(): void {
     if (texts.length === 0) sessionStorage.removeItem(KEY);
     else sessionStorage.setItem(KEY, `[${texts.join(',')}]`);
   } catch {
-    // There is no room: they are kept in memory.
+    // sessionStorage is full; the drafts remain in memory.
     sessionStorage.removeItem(KEY);
   }
 }

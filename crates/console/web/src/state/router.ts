@@ -1,7 +1,7 @@
-// The page that is shown is what the URL says, so that links can be shared and the browser's back and forward work.
+// The URL determines the shown page, so links can be shared, and the browser's back and forward work.
 //
-// State of one visit that is not part of a link, such as the snapshot of a paged list, goes into the history's state. A page
-// with text that is not saved is left only after a question.
+// State of one visit that is not part of a link, such as the snapshot of a paged list, is kept in the history state.
+// The user must confirm before a page with unsaved text is left.
 
 import { store } from './store';
 
@@ -103,7 +103,7 @@ function stepped(): void {
   expected = null;
   if (how === 'back') return;
   if (how !== 'on' && guard?.() === true && isAnotherPage(new URL(window.location.href))) {
-    // The browser is there already: back again, until the user has answered.
+    // The browser has already changed the URL. This goes back until the user has answered.
     const by = stepOf(window.history.state as VisitState | null) - stepOf(place.get().state) || -1;
     expected = 'back';
     window.history.go(-by);

@@ -1,4 +1,4 @@
-// A value that components follow.
+// A value with subscribers: components render again when it changes.
 
 import { useEffect, useState } from 'preact/hooks';
 

@@ -1,4 +1,4 @@
-// Dark or light: as the system has it, until the user says otherwise. The choice is all that is kept in localStorage.
+// Dark or light: the system's setting unless the user chooses one. Only this choice is kept in localStorage.
 
 import { store } from './store';
 

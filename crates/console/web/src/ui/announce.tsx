@@ -1,4 +1,4 @@
-// Announcements: a short message, and a live region for screen readers.
+// Announcements: a short visible message, and a live region for screen readers.
 
 import { store, useStore } from '../state/store';
 

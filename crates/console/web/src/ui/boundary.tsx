@@ -1,4 +1,4 @@
-// Keeps a fault of one page to that page: it is shown in its place, and the next page is shown as ever.
+// An error boundary around a page: an exception is shown in its place, and other pages still work.
 
 import { Component, type ComponentChildren } from 'preact';
 import type { Place } from '../state/router';

@@ -1,4 +1,4 @@
-// A dialog: the browser's own, which keeps the focus inside, closes with Escape and gives the focus back.
+// A dialog. It is the browser's own, which traps the focus, closes with Escape and restores the focus.
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef } from 'preact/hooks';
@@ -33,7 +33,7 @@ export function Dialog(props: DialogProps) {
         props.onClose?.();
       }}
       onClose={() => {
-        // Browsers close a dialog at the second Escape, although the first was prevented.
+        // Browsers close a dialog at the second Escape, even if the first was prevented. This opens it again.
         if (props.onClose === undefined && element.current?.isConnected === true) element.current.showModal();
       }}
       onClick={(event) => {

@@ -1,4 +1,4 @@
-// Which keys do what, here and now.
+// The list of keys and their actions on the current page.
 
 import { boundKeys } from './keys';
 import { Dialog } from './dialog';

@@ -1,4 +1,4 @@
-// Keys: single letters and pairs such as `g p`, which do nothing while the user types.
+// Keyboard shortcuts: single letters, and pairs such as `g p`. They are off while the user types.
 
 import { useLayoutEffect, useRef } from 'preact/hooks';
 
@@ -28,7 +28,7 @@ function pressed(event: KeyboardEvent): void {
     return;
   }
   if (document.querySelector('dialog[open]') !== null) return;
-  // Enter and space are for the link or button that has the focus.
+  // Enter and space activate the focused link or button.
   const isControl = event.target instanceof HTMLElement && ['BUTTON', 'A', 'SUMMARY'].includes(event.target.tagName);
   if (isControl && event.key === 'Enter') return;
   const all = [...bound].reverse().flatMap((keys) => keys.current);

@@ -1,4 +1,4 @@
-// The question before a page is left whose text is not saved.
+// The confirmation before a page with unsaved text is left.
 
 import { leaving } from '../state/router';
 import { useStore } from '../state/store';

@@ -1,4 +1,4 @@
-// The namespace that a list is of, with those that there are as suggestions, where the user may list them.
+// The field for a list's namespace. It suggests the existing namespaces if the user may list them.
 
 import { getJson, METADATA_LIST } from '../api/client';
 import type { ObjectList } from '../api/types';

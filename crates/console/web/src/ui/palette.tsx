@@ -1,4 +1,4 @@
-// Goes to any resource by a few letters of its name.
+// Opens a resource by a few letters of its name.
 
 import { useMemo, useState } from 'preact/hooks';
 import { discovery, fullName, type Resource } from '../api/discovery';

@@ -1,4 +1,4 @@
-// A failure in plain words, with what the server said and what can be done about it.
+// Shows a failure in plain words, with the server's message and a remedy.
 
 import type { ComponentChildren } from 'preact';
 import { ApiError, told, Unreachable } from '../api/client';

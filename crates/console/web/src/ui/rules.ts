@@ -1,4 +1,4 @@
-// The rights of the user, which decide about the shown actions.
+// The user's rights, which determine the shown actions.
 
 import { useEffect, useState } from 'preact/hooks';
 import { rulesIn, type Rules } from '../api/access';
@@ -10,7 +10,7 @@ export function useRules(namespace: string): Rules | null {
     let current = true;
     rulesIn(namespace === '' ? 'default' : namespace)
       .then((found) => current && setRules(found))
-      // Then everything is shown, and what may not be seen says so itself.
+      // Without rules everything is shown, and a forbidden request reports its own error.
       .catch(() => current && setRules(null));
     return () => {
       current = false;

@@ -1,4 +1,4 @@
-// All resources by group, as far as the user may list them.
+// All resources that the user may list, by group.
 
 import { useMemo, useState } from 'preact/hooks';
 import { allows } from '../api/access';

@@ -1,4 +1,4 @@
-// A text field that suggests how to go on: arrows choose, Enter or Tab takes, Escape closes (the combobox pattern of ARIA).
+// A text field with suggestions: arrows select, Enter or Tab accepts, Escape closes (the combobox pattern of ARIA).
 
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { isAborted } from '../api/client';
@@ -45,7 +45,7 @@ export function Suggest(props: SuggestProps) {
           if (abort.signal.aborted) return;
           const next = all.slice(0, MOST_SHOWN);
           const { found: before, chosen: at } = now.current;
-          // The selected suggestion stays selected if it is still there.
+          // The selection remains if the new suggestions contain it.
           setChosen(next.findIndex((one) => one.value === before[at]?.value));
           setFound(next);
         })

@@ -1,4 +1,4 @@
-// YAML that folds: a key with what belongs to it is a button, which says to screen readers whether it is open.
+// YAML with folding: a key with nested lines is a button, whose state screen readers announce.
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { lines, parts } from '../lib/folds';

@@ -1,5 +1,5 @@
-//! The servers on a store, as one of them reports them: their leases, published versions, migrations, and from its metrics the
-//! number of objects in each encoding. The cache counts these, so a request costs no walk.
+//! Reads the state of all servers on a store from one of them: leases, published versions, migrations, and the number
+//! of objects in each encoding. That number is a metric, which the cache counts, so no request scans the store.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,32 +14,32 @@ use super::report::{Answers, Counts, Report};
 
 const VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
 const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
-/// The leases of servers all have this label.
+/// The path of the servers' leases, and their label.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const SERVERS: &str = "labelSelector=apiserver.kubernetes.io%2Fidentity";
 const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const METRICS: &str = "/metrics";
 /// The number of objects in a chunk of a list.
 const CHUNK: usize = 500;
-/// The number of times that an expired list begins again.
+/// The number of attempts at a list whose continue token expires.
 const ATTEMPTS: usize = 5;
 /// The timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A way to one of the servers.
+/// A client of one of the servers.
 pub(super) struct Fleet {
     client: Client,
     server: String,
 }
 
 impl Fleet {
-    /// As a kubeconfig leads there.
+    /// Makes a client from a kubeconfig.
     ///
     /// # Errors
-    /// When that can't be read, or says nothing of use.
+    /// When the kubeconfig can't be read or is invalid.
     pub(super) async fn of(kubeconfig: &Path) -> anyhow::Result<Self> {
         let reading = |error: &dyn std::error::Error| {
-            // Behind the first line stands the place in the file, drawn.
+            // The lines after the first are a drawing of the place in the file.
             let why = error.to_string().lines().next().unwrap_or_default().to_owned();
             let file = kubeconfig.display();
             anyhow!("reading {file} (--kubeconfig says which; a server writes one into its --data-dir): {why}")
@@ -52,12 +52,12 @@ impl Fleet {
         Ok(Self { client: Client::try_from(config).map_err(|error| reading(&error))?, server })
     }
 
-    /// The present state.
+    /// Reads the present state.
     ///
     /// # Errors
     /// The server does not answer, or refuses the request.
     pub(super) async fn report(&self) -> anyhow::Result<Report> {
-        // The order matters little: what changes in between is seen the next time.
+        // The order matters little: the next report shows changes between the requests.
         let versions = self.list(VERSIONS, "").await?;
         let leases = self.list(LEASES, SERVERS).await?;
         let migrations = self.list(MIGRATIONS, "").await?;
@@ -66,7 +66,7 @@ impl Fleet {
         Ok(Report::of(&Answers { versions, leases, migrations, services, counts }))
     }
 
-    /// All objects of a collection, in chunks.
+    /// Lists all objects of a collection, in chunks.
     async fn list(&self, path: &str, selector: &str) -> anyhow::Result<Vec<Value>> {
         let mut last = None;
         for _ in 0..ATTEMPTS {
@@ -98,7 +98,7 @@ impl Fleet {
         self.client.request_text(request).await
     }
 
-    /// An error with the way out for the user of the command.
+    /// An error that includes a remedy for the user of the command.
     fn told(&self, path: &str, error: &Error) -> anyhow::Error {
         let server = &self.server;
         match error {

@@ -1,16 +1,16 @@
-//! The state of storage versions by the responses of a server: who encodes what, whether all agree, how much is stored in older
-//! encodings, and the progress of migrations. It calls no server and prints nothing.
+//! Computes the state of storage versions from the responses of a server: the encoding of each server, their agreement,
+//! the number of objects in older encodings, and the progress of migrations. It calls no server and prints nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// The label of the leases of servers, and its value for servers that others are behind.
+/// The label of the leases of servers, and its value for servers that are not aggregated ones.
 const IDENTITY: &str = "apiserver.kubernetes.io/identity";
 const MAIN_SERVER: &str = "kube-apiserver";
 const METRIC: &str = "keelson_stored_encodings{";
 
-/// The responses of a server.
+/// The responses of a server, parsed.
 #[derive(Default)]
 pub(super) struct Answers {
     pub(super) versions: Vec<Value>,
@@ -20,30 +20,30 @@ pub(super) struct Answers {
     pub(super) counts: Counts,
 }
 
-/// Of each resource, how many objects are stored in which encoding.
+/// For each resource, the number of objects in each encoding.
 #[derive(Default)]
 pub(super) struct Counts(BTreeMap<String, BTreeMap<String, usize>>);
 
-/// The state.
+/// The state of storage versions.
 pub(super) struct Report {
     /// The servers that have a lease.
     pub(super) servers: Vec<String>,
-    /// The servers that publish nothing.
+    /// Servers with a lease that publish no storage version.
     pub(super) silent: Vec<String>,
     pub(super) resources: Vec<Resource>,
     pub(super) migrations: Vec<Migration>,
-    /// APIs that others serve and of which nothing is published.
+    /// APIs of aggregated servers that publish no storage version.
     pub(super) unmanaged: Vec<Unmanaged>,
 }
 
-/// A resource that is stored.
+/// A stored resource.
 pub(super) struct Resource {
     pub(super) name: String,
     /// The encoding of each server.
     pub(super) entries: Vec<Entry>,
-    /// The version on which all agree, or why they do not.
+    /// The version on which all servers agree, or the reason why they do not.
     pub(super) agreed: Result<String, String>,
-    /// The number of objects in each encoding; `None` where this server does not store them.
+    /// The number of objects in each encoding; `None` if this server does not store them.
     pub(super) stored: Option<BTreeMap<String, usize>>,
 }
 
@@ -57,13 +57,13 @@ pub(super) struct Migration {
     pub(super) name: String,
     pub(super) resource: String,
     pub(super) is_running: bool,
-    /// Its message.
+    /// The message of the condition `Running`.
     pub(super) message: String,
     pub(super) done: usize,
     pub(super) total: usize,
 }
 
-/// A version of a group whose server publishes nothing.
+/// A group version of an aggregated server that publishes no storage version.
 pub(super) struct Unmanaged {
     pub(super) version: String,
     pub(super) service: String,
@@ -78,7 +78,7 @@ impl Counts {
                 let value = line.split_once(&format!("{name}=\""))?.1;
                 value.split_once('"').map(|(value, _)| value.to_owned())
             };
-            // Metrics are written as floating point numbers, `25.0`.
+            // Values of metrics are floating point numbers, such as `25.0`.
             let count = line.rsplit_once(' ').map(|(_, count)| count.split_once('.').map_or(count, |(whole, _)| whole));
             let count = count.and_then(|count| count.parse().ok());
             if let (Some(resource), Some(encoding), Some(count)) = (label("resource"), label("encoding"), count) {
@@ -107,24 +107,24 @@ impl Report {
         }
     }
 
-    /// Returns true if all agree, and nothing is left to migrate.
+    /// Returns true if all servers agree and nothing is left to migrate.
     pub(super) fn is_done(&self) -> bool {
         let is_settled = |resource: &Resource| resource.agreed.is_ok() && resource.older() == Some(0);
         self.migrations.is_empty()
             && self.resources.iter().all(|resource| resource.stored.is_none() || is_settled(resource))
     }
 
-    /// The number of objects in another encoding than the common one.
+    /// The number of objects in an encoding other than the agreed one.
     pub(super) fn older(&self) -> usize {
         self.resources.iter().filter_map(Resource::older).sum()
     }
 
-    /// The number of objects of the running migrations.
+    /// The number of objects that the unfinished migrations cover.
     pub(super) fn total(&self) -> usize {
         self.migrations.iter().fold(0_usize, |sum, migration| sum.saturating_add(migration.total))
     }
 
-    /// The resources on which there is no agreement, and why not.
+    /// The resources without agreement, each with the reason.
     pub(super) fn disagreements(&self) -> impl Iterator<Item = (&str, &str)> {
         self.resources.iter().filter_map(|it| Some((it.name.as_str(), it.agreed.as_ref().err()?.as_str())))
     }
@@ -143,7 +143,7 @@ impl Resource {
         Self { entries: found.iter().map(entry).collect(), agreed, stored, name }
     }
 
-    /// The number of objects in another encoding than the common one; `None` where it is not known.
+    /// The number of objects in an encoding other than the agreed one; `None` if it is unknown.
     pub(super) fn older(&self) -> Option<usize> {
         let (agreed, stored) = (self.agreed.as_ref().ok()?, self.stored.as_ref()?);
         Some(stored.iter().filter(|(encoding, _)| *encoding != agreed).map(|(_, count)| count).sum())
@@ -151,7 +151,7 @@ impl Resource {
 }
 
 impl Migration {
-    /// `None` for one that has ended.
+    /// Reads a migration; `None` if it has ended.
     fn of(migration: &Value) -> Option<Self> {
         let conditions = migration["status"]["conditions"].as_array();
         let condition = |kind: &str| conditions?.iter().find(|it| it["type"] == kind && it["status"] == "True");
@@ -172,7 +172,7 @@ impl Migration {
     }
 }
 
-/// The version on which all agree that are expected to say something, or why there is none.
+/// The version on which all expected servers agree, or the reason why there is none.
 fn agreed(
     version: &Value,
     found: &[(&str, &str)],
@@ -204,7 +204,7 @@ fn agreed(
     }
 }
 
-/// The versions of groups that others serve, without a storage version of the group.
+/// The group versions of aggregated servers whose group has no published storage version.
 fn unmanaged(services: &[Value], versions: &[Value]) -> Vec<Unmanaged> {
     let group_of = |version: &'_ Value| {
         let name = text(&version["metadata"]["name"]).to_owned();
@@ -224,7 +224,7 @@ fn unmanaged(services: &[Value], versions: &[Value]) -> Vec<Unmanaged> {
         .collect()
 }
 
-/// The servers that have a lease: the main ones, or those behind them.
+/// The servers that have a lease: the main servers, or the aggregated ones.
 fn servers(leases: &[Value], are_main: bool) -> impl Iterator<Item = &str> {
     let of_kind = leases.iter().filter(move |lease| (lease["metadata"]["labels"][IDENTITY] == MAIN_SERVER) == are_main);
     of_kind.map(|lease| text(&lease["metadata"]["name"]))
@@ -235,7 +235,7 @@ fn entries(version: &Value) -> impl Iterator<Item = (&str, &str)> {
     entries.map(|entry| (text(&entry["apiServerID"]), text(&entry["encodingVersion"])))
 }
 
-/// `horizontalpodautoscalers.autoscaling`, of `autoscaling.horizontalpodautoscalers`.
+/// `autoscaling.horizontalpodautoscalers` becomes `horizontalpodautoscalers.autoscaling`.
 fn resource_of(name: &str) -> String {
     let (group, resource) = name.rsplit_once('.').unwrap_or(("core", name));
     joined(if group == "core" { "" } else { group }, resource)

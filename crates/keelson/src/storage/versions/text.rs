@@ -1,4 +1,4 @@
-//! The text of a report: a table of resources, and below it everything that is not in order. While waiting it is one line with a
+//! Formats a report: a table of resources, followed by the problems. During a wait the report is one line with a
 //! progress bar.
 
 use std::collections::BTreeMap;
@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 
 use super::report::{Migration, Report, Resource};
 
-/// The width of a progress bar.
+/// The width of a progress bar, in characters.
 const BAR: usize = 30;
-/// The number of further resources that are not named where the reason is the same for all.
+/// From this number of further resources with the same reason on, only the first resource is named.
 const ALIKE: usize = 4;
 const HEADS: [&str; 5] = ["RESOURCE", "ENCODED AS", "AGREED", "STORED", "OLDER"];
 
-/// The whole of it, without a line break at the end.
+/// The full report, without a line break at the end.
 pub(super) fn report(report: &Report) -> String {
     let mut text = table(&report.resources);
     let mut say = |line: std::fmt::Arguments<'_>| {
@@ -35,7 +35,7 @@ pub(super) fn report(report: &Report) -> String {
     }
     for (why, resources) in reasons {
         match &resources[..] {
-            // The table names them all.
+            // The table names all of them.
             [first, others @ ..] if others.len() >= ALIKE => {
                 say(format_args!("  {first} and {} more: {why}", others.len()));
             }
@@ -57,7 +57,8 @@ pub(super) fn report(report: &Report) -> String {
     text
 }
 
-/// One line for who waits: how much of the most objects that were seen to be left has been written anew, and what is waited for.
+/// The line that is shown during a wait: the share of migrated objects, and the reasons for the wait. `most` is the
+/// largest number of objects that were left at any time.
 pub(super) fn progress(report: &Report, most: usize) -> String {
     let left = report.older();
     let bar = bar(most.saturating_sub(left), most);
@@ -71,7 +72,7 @@ pub(super) fn progress(report: &Report, most: usize) -> String {
     }
 }
 
-/// The reasons why it is not done.
+/// The reasons why the migration is not complete.
 pub(super) fn what_is_left(report: &Report) -> String {
     let disagreements = report.disagreements().count();
     let mut all = Vec::new();
@@ -113,7 +114,7 @@ fn row(resource: &Resource) -> [String; 5] {
     let stored = resource.stored.as_ref().map(|stored| stored.values().sum::<usize>().to_string());
     let older = match (&resource.stored, resource.older()) {
         (_, Some(older)) => older.to_string(),
-        // Without agreement none of them is older.
+        // Without an agreed version no object counts as older.
         (Some(stored), None) if !stored.is_empty() => {
             let each = stored.iter().filter(|(_, count)| **count > 0);
             each.map(|(encoding, count)| format!("{encoding}: {count}")).collect::<Vec<_>>().join(", ")
@@ -131,7 +132,7 @@ fn one_migration(migration: &Migration) -> String {
     format!("{name} of {resource}: {state}{hindrance}")
 }
 
-/// The reason why a migration does not end, if it has one.
+/// The reason why a migration makes no progress, if its message has one.
 fn hindrance(migration: &Migration) -> Option<&str> {
     migration.message.split_once("is running: ").map(|(_, hindrance)| hindrance)
 }

@@ -1,6 +1,7 @@
-//! Bindings and statuses in webhooks and policies: the objects that they get, and the effect of a refusal or a change.
+//! Tests of bindings and statuses in webhooks and policies: the objects that they get, and the effect of a denial or a
+//! change.
 //!
-//! `webhooks` has evictions, tokens and connections. Reviews are as recorded.
+//! `webhooks` tests evictions, tokens and connections. Reviews are as recorded.
 
 use serde_json::{Value, json};
 

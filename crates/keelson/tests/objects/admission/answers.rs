@@ -1,13 +1,13 @@
-//! Answers of webhooks, good and bad.
+//! Tests of valid and invalid responses of webhooks.
 //!
-//! Codes and texts are as recorded; which of them are passed over says the failure policy.
+//! Codes and texts are as recorded. The failure policy decides which failures are ignored.
 
 use keelson_testkit::{HookReply, HookRequest};
 use serde_json::{Value, json};
 
 use super::{Hooked, MAPS, allowed, map, review, warnings};
 
-/// Answers as the path says.
+/// The response that the path selects.
 pub(super) fn answer(request: &HookRequest) -> HookReply {
     let path = request.path.split('?').next().unwrap();
     let denied = |status: Value| review(request, json!({ "allowed": false, "status": status }));

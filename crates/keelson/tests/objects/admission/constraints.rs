@@ -1,16 +1,17 @@
-//! Constraints of policies and of what binds them: names, what is excluded, namespaces, and what its binding makes of that.
+//! Tests of the match constraints of policies and of their bindings: names, excluded resources, namespaces, and their
+//! combination.
 //!
-//! The rules that policies share with webhooks are in `webhooks`.
+//! `webhooks` tests the rules that policies share with webhooks.
 
 use serde_json::{Value, json};
 
 use super::policies::{Judged, merge};
 use super::{MERGE, map};
 
-/// A server with a second namespace, of another team, and a policy that refuses all that it is about.
+/// A server with a second namespace, of another team, and policies that deny everything that they match.
 struct Lab(Judged);
 
-/// A rule about config maps.
+/// A rule for ConfigMaps.
 fn rule(with: Value) -> Value {
     let mut rule =
         json!({ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] });
@@ -26,7 +27,7 @@ impl Lab {
         Self(judged)
     }
 
-    /// Makes the policy, with these constraints besides, bound to these resources.
+    /// Creates a policy with these additional constraints, and a binding with these match resources.
     async fn policy(&self, name: &str, constraints: Value, bound: Value) {
         let mut whole =
             json!({ "resourceRules": [rule(json!({}))], "objectSelector": { "matchLabels": { "case": name } } });
@@ -36,7 +37,7 @@ impl Lab {
         self.0.policy(name, spec, if bound.is_null() { json!({}) } else { json!({ "matchResources": bound }) }).await;
     }
 
-    /// Returns true if a dry run of a config map is refused by a policy in a namespace.
+    /// Returns true if a policy denies a dry run of a ConfigMap in a namespace.
     async fn refuses(&self, case: &str, namespace: &str, name: &str) -> bool {
         let mut sent = map(name);
         sent["metadata"]["labels"] = json!({ "case": case });

@@ -1,6 +1,6 @@
-//! Credentials of webhooks: each host receives its own, over its own connections, and no other host receives any.
+//! Tests of webhook credentials: each host receives its own, over its own connections, and no other host receives any.
 //!
-//! The rules for the names of users have their tests where kubeconfigs are read (`access-config`).
+//! `access-config`, which reads the kubeconfigs, tests the rules for user names.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -16,10 +16,10 @@ use tempfile::TempDir;
 use super::{GROUP, allowed, define};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// The longest time for a changed file to be read.
+/// The longest time until a changed file is read.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A webhook that notes the credentials of each request, and allows everything.
+/// A webhook that records the credentials of each request, and allows everything.
 struct Noting {
     hook: HookServer,
     seen: Arc<Mutex<Vec<Option<String>>>>,
@@ -50,7 +50,7 @@ impl Noting {
     }
 }
 
-/// Allows what is reviewed, and converts objects by leaving them as they are.
+/// Allows admission reviews, and converts objects without a change.
 fn answer(request: &HookRequest) -> HookReply {
     match request.body["kind"] == "ConversionReview" {
         true => HookReply::Json(converted_review(&request.body, |spec, _| spec.clone())),
@@ -61,13 +61,13 @@ fn answer(request: &HookRequest) -> HookReply {
 fn kubeconfig(file: &Path, users: &[(&str, Value)]) {
     let users: Vec<Value> = users.iter().map(|(name, user)| json!({ "name": name, "user": user })).collect();
     let text = json!({ "apiVersion": "v1", "kind": "Config", "users": users }).to_string();
-    // As operators do it: the file is never half written.
+    // Replaces the file by a rename, as operators do, so that it is never partially written.
     let next = file.with_extension("next");
     std::fs::write(&next, text).unwrap();
     std::fs::rename(next, file).unwrap();
 }
 
-/// The settings of both plugins of webhooks, in the older and the newer version.
+/// The settings of both webhook plugins, in the older and the newer version.
 fn configuration(directory: &Path) -> AdmissionConfiguration {
     let file = |name: &str| directory.join(name).display().to_string();
     let plugins = json!([
@@ -83,7 +83,7 @@ fn configuration(directory: &Path) -> AdmissionConfiguration {
     AdmissionConfiguration::from_file(&path, &AdmissionPlugins::default()).unwrap()
 }
 
-/// Configures one webhook for config maps with a label of its name.
+/// Configures one webhook for ConfigMaps with a label with its name.
 async fn configure(raw: &Raw, kind: &str, name: &str, client: Value) {
     let webhook = json!({
         "name": format!("{name}.example.org"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
@@ -142,12 +142,12 @@ async fn credentials_go_to_the_host_that_they_are_for() {
     raw.post(MAPS, &map("service", "service")).await.expect(201);
     assert_eq!(own.seen(), bearer("for-service"));
 
-    // A redirect is a failure, and leads nowhere.
+    // A redirect is a failure, and is not followed.
     let failed = raw.post(MAPS, &map("redirected", "redirecting")).await.expect(500);
     assert_eq!((redirecting.seen(), other.seen()), (bearer("for-redirecting"), vec![]));
     assert!(!failed.text().contains("for-redirecting"), "{}", failed.text());
 
-    // A webhook that converts is called without them, on the same host.
+    // A conversion webhook on the same host is called without the credentials.
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let versions = ["v1", "v2"].map(|name| definition_version(name, name == "v1", schema.clone())).to_vec();
     let mut things = definition("hooked.example.com", "things", "Thing", versions);
@@ -160,7 +160,7 @@ async fn credentials_go_to_the_host_that_they_are_for() {
     let seen = own.seen();
     assert!(!seen.is_empty() && seen.iter().all(Option::is_none), "conversions have no credentials: {seen:?}");
 
-    // Changed files are read while the server runs, and one that can't be used is not.
+    // The running server reads changed files, and ignores invalid ones.
     std::fs::write(files.path().join("mutating"), "users: [{name: x, user: {exec: {}}}]").unwrap();
     raw.post(MAPS, &map("kept", "own")).await.expect(201);
     assert_eq!(own.seen(), bearer("for-own"));

@@ -1,7 +1,7 @@
-//! Custom resources before policies and webhooks: in their own version, and in the one that a rule names, for which they are converted
-//! and back.
+//! Tests of custom resources in policies and webhooks: in their own version, and in the version of a rule, to which
+//! they are converted and back.
 //!
-//! Codes, texts and what reviews show are as recorded.
+//! Codes, texts and the content of reviews are as recorded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ fn gadget(case: &str, spec: &Value) -> Value {
     json!({ "metadata": { "name": "g", "labels": { "case": case } }, "spec": spec })
 }
 
-/// The constraints of a policy on gadgets of the first version with the label that names it.
+/// The constraints of a policy for gadgets of the first version with a label with its name.
 fn on_gadgets(name: &str) -> Value {
     let operations = json!(["CREATE", "UPDATE"]);
     let rule =
@@ -90,7 +90,7 @@ async fn policies_change_custom_resources_in_each_of_their_versions() {
     assert_eq!(told["details"]["causes"], json!([cause]));
 }
 
-/// The converter of hosts: `host` in the first version is `address` in the second.
+/// A conversion webhook for hosts: `host` in the first version is `address` in the second.
 async fn converter(works: Arc<AtomicBool>) -> HookServer {
     HookServer::start(&["127.0.0.1"], move |request: HookRequest| {
         let works = works.load(Ordering::SeqCst);
@@ -209,7 +209,7 @@ async fn a_custom_resource_is_converted_for_who_asks_for_another_version_and_bac
     let paths: Vec<String> = told(&hooked).into_iter().map(|(path, _)| path).collect();
     assert_eq!(paths, ["/changes", "/just-v1", "/like-v1"]);
 
-    // Without the converter it cannot be converted, and nothing is written.
+    // Without the converter the object cannot be converted, and nothing is written.
     works.store(false, Ordering::SeqCst);
     let sent = json!({ "metadata": { "name": "i" }, "spec": { "address": "i" } });
     let refused = hooked.raw.post(place("v2"), &sent).await.expect(500).json();

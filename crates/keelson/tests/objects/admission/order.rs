@@ -1,7 +1,7 @@
-//! The order of policies and webhooks: mutating policies before mutating webhooks, both again on request, then validating ones;
-//! validating webhooks are called concurrently.
+//! Tests of the order of policies and webhooks. Mutating policies precede mutating webhooks, both are reinvoked on
+//! request, and validating ones follow. Validating webhooks are called concurrently.
 //!
-//! The objects that each gets are as recorded.
+//! The objects in each call are as recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn answer(request: &HookRequest) -> HookReply {
     patched(request, &json!([{ "op": "add", "path": "/data/hook", "value": "x" }]))
 }
 
-/// Makes a policy about config maps with the label that names it, and binds it.
+/// Creates a policy for ConfigMaps with a label with its name, and its binding.
 async fn policy(hooked: &Hooked, kind: &str, case: &str, with: Value) {
     let operations = json!(["CREATE"]);
     let rule =
@@ -78,7 +78,7 @@ async fn policies_change_an_object_before_webhooks_and_again_behind_them_where_t
     }
 }
 
-/// Each of them answers only when all have been asked.
+/// Each webhook answers only when all have been called.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn webhooks_that_judge_are_all_asked_before_one_answers() {
     const JUDGES: usize = 3;
@@ -87,7 +87,7 @@ async fn webhooks_that_judge_are_all_asked_before_one_answers() {
     let hook = HookServer::start(&["127.0.0.1"], move |request: HookRequest| {
         let all_are_asked = all_are_asked.clone();
         async move {
-            // If they were called one after another, the first would never answer.
+            // In sequential calls the first webhook would never answer.
             let asked = tokio::time::timeout(Duration::from_secs(20), all_are_asked.wait()).await;
             let refuses = request.path.starts_with("/no") || asked.is_err();
             review(
@@ -101,7 +101,7 @@ async fn webhooks_that_judge_are_all_asked_before_one_answers() {
         let client = json!({ "url": hook.url(&format!("/{name}")), "caBundle": hook.ca_bundle() });
         hooked.webhook(name, json!({ "clientConfig": client, "timeoutSeconds": 30 }))
     };
-    // They stand in two configurations, which makes no difference.
+    // They are in two configurations, which makes no difference.
     hooked.configure("validating", "a", ["one", "two"].map(webhook).to_vec()).await;
     hooked.configure("validating", "b", vec![webhook("three")]).await;
     hooked.raw.post(MAPS, &map("x")).await.expect(201);

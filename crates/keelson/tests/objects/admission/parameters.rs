@@ -1,6 +1,7 @@
-//! Parameters of policies that are custom resources, in namespaces and in none, and those of policies that change objects.
+//! Tests of policy parameters that are custom resources, namespaced and cluster-scoped, and of parameters of mutating
+//! policies.
 //!
-//! Which config maps are found by name and selector is in `policies`. Texts are as recorded.
+//! `policies` tests the selection of ConfigMaps as parameters. Texts are as recorded.
 
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ use super::{MAPS, MERGE, define, map};
 
 const GROUP: &str = "policy.example.org";
 const LIMITS: &str = "/apis/policy.example.org/v1/namespaces/hooked/limits";
-/// Longest time that something is waited for.
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 const MISSING: &str =
     "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
 
-/// The definition of objects that say how long something may be at the most.
+/// The definition of a kind whose objects contain limits.
 fn limits(plural: &str, kind: &str, scope: &str) -> Value {
     let most = json!({ "type": "integer" });
     let schema = json!({ "type": "object", "properties": { "most": most } });
@@ -30,7 +31,7 @@ fn limit(name: &str, most: u32) -> Value {
     json!({ "metadata": { "name": name, "labels": { "limit": "yes" } }, "most": most })
 }
 
-/// A policy on config maps with parameters of a kind.
+/// A policy for ConfigMaps with parameters of a kind.
 fn spec(kind: &str) -> Value {
     let longer = "'longer than ' + string(params.most) + ' of ' + params.kind + ' ' + params.apiVersion";
     json!({
@@ -45,7 +46,7 @@ fn reference(reference: Value) -> Value {
     json!({ "paramRef": reference })
 }
 
-/// Waits until the policy answers a config map with `a: four` so, and the text ends so.
+/// Waits until the response to a ConfigMap with `a: four` has this code, and its message ends with this text.
 async fn until(judged: &Judged, name: &str, code: u16, text: &str) {
     let answered = async {
         loop {
@@ -110,7 +111,7 @@ async fn parameters_that_are_in_no_namespace_have_none_and_others_need_one() {
         "failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`";
     judged.refuses("placed", 422, placed).await;
 
-    // A cluster-scoped object has parameters in the named namespace, or none.
+    // For a cluster-scoped object the parameters are in the named namespace, or there are none.
     let roles = json!([{ "operations": ["*"], "apiGroups": ["rbac.authorization.k8s.io"], "apiVersions": ["v1"], "resources": ["clusterroles"] }]);
     for name in ["own", "given"] {
         let mut spec = spec("Limit");

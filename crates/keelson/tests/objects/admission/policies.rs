@@ -1,4 +1,5 @@
-//! Policies in expressions: what they see of a write, what they refuse and in which words, and with which parameters they are bound.
+//! Tests of policies in CEL: the variables of their expressions, their denials and messages, and the parameters of
+//! their bindings.
 //!
 //! Texts are as recorded.
 
@@ -9,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::{GROUP, MAPS, MERGE, map};
 
-/// Longest time that something is waited for.
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server with the namespace `hooked`, and policies about config maps with a label that names them.
+/// A server with the namespace `hooked`, and policies for ConfigMaps with a label with the policy's name.
 pub(super) struct Judged {
     pub(super) raw: Raw,
     _server: TestServer,
@@ -27,19 +28,19 @@ impl Judged {
         Self { raw, _server: server }
     }
 
-    /// Creates a validating policy of this name, and its binding.
+    /// Creates a validating policy with this name, and its binding.
     pub(super) async fn policy(&self, name: &str, spec: Value, binding: Value) {
         let mut bound = json!({ "validationActions": ["Deny"] });
         merge(&mut bound, binding);
         self.policy_of("validating", name, spec, bound).await;
     }
 
-    /// A policy that changes objects.
+    /// Creates a mutating policy, and its binding.
     pub(super) async fn mutation(&self, name: &str, mutations: Value, with: Value) {
         self.bound_mutation(name, mutations, with, json!({})).await;
     }
 
-    /// Creates a mutating policy with another binding.
+    /// Creates a mutating policy with this binding.
     pub(super) async fn bound_mutation(&self, name: &str, mutations: Value, with: Value, binding: Value) {
         let mut spec = json!({ "mutations": mutations, "reinvocationPolicy": "Never" });
         spec["matchConstraints"] = json!({ "resourceRules": [
@@ -63,7 +64,7 @@ impl Judged {
         self.raw.post(format!("{GROUP}/{kind}admissionpolicybindings"), &binding).await.expect(201);
     }
 
-    /// The answer to a config map with data that the policy of this name is about.
+    /// The response to the create of a ConfigMap with this data, which the policy with this name matches.
     pub(super) async fn asks(&self, name: &str, data: Value) -> Answer {
         let mut sent = map("x");
         sent["metadata"]["labels"] = json!({ "case": name });
@@ -71,7 +72,7 @@ impl Judged {
         self.raw.post(format!("{MAPS}?dryRun=All"), &sent).await
     }
 
-    /// Checks the refusal of a config map with `a: b`.
+    /// Checks the denial of a ConfigMap with `a: b`.
     pub(super) async fn refuses(&self, name: &str, code: u16, why: &str) {
         let told = self.asks(name, json!({ "a": "b" })).await.expect(code).json();
         let message = format!("ValidatingAdmissionPolicy '{name}' with binding '{name}-b' denied request: {why}");
@@ -179,7 +180,7 @@ async fn expressions_see_the_request_the_namespace_and_variables_that_are_evalua
         .await;
     judged.asks("condition", json!({ "a": "b" })).await.expect(201);
     judged.asks("condition", json!({ "a": "other" })).await.expect(422);
-    // More than an evaluation may cost.
+    // An expression above the cost limit of an evaluation.
     let numbers = "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32]";
     let costly = "variables.l.all(a, variables.l.all(b, variables.l.all(c, variables.l.all(d, a + b + c + d >= 0))))";
     let with =
@@ -252,7 +253,7 @@ async fn parameters_of_any_kind_are_found_where_the_binding_says() {
     check("unbound", "ConfigMap", json!({}), None).await;
     let unknown = "failed to configure policy: failed to find resource referenced by paramKind: '/v1, Kind=Nothing'";
     check("unknown", "Nothing", reference(json!({ "name": "x" })), Some(unknown)).await;
-    // A change takes effect as soon as the server has seen it.
+    // A change takes effect when the server's cache has it.
     raw.patch(format!("{MAPS}/small"), MERGE, &json!({ "data": { "most": "9" } })).await.expect(200);
     let seen = async {
         while judged.asks("named", long.clone()).await.status != 201 {

@@ -1,6 +1,6 @@
-//! Webhooks in processes of their own.
+//! Tests of webhooks in separate processes.
 //!
-//! One is killed and comes back, one is slow or lies, and one has its service behind a pod that it must admit.
+//! One is killed and restarted, one is slow or returns wrong data, and one runs in a pod that it must admit itself.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{GROUP, MAPS, map};
 
-/// The webhook itself, where this program was started as that.
+/// Runs the webhook, if this program was started as its process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_process_that_admits() {
     hook_process(answer).await;
@@ -92,7 +92,7 @@ async fn a_webhook_behind_a_pod_that_it_admits_is_there_once_it_is_passed_over()
     let told = raw.post(pods, &pod("one")).await.expect(500).json();
     let none = "failed to call webhook: Post \"https://hook.hooked.svc:443/w?timeout=30s\": no endpoints available for service \"hook\"";
     assert!(told["message"].as_str().unwrap().ends_with(none), "nobody could ever answer: {told}");
-    // An operator who passes over it while it is away gets its first pod.
+    // With a failure policy that ignores the missing webhook, its first pod can be created.
     raw.delete(format!("{place}/w")).await.expect(200);
     raw.post(&*place, &configuration("Ignore")).await.expect(201);
     raw.post(pods, &pod("one")).await.expect(201);
@@ -118,7 +118,7 @@ async fn a_webhook_is_asked_through_its_service_about_the_pods_behind_it_as_soon
         raw.post(&*place, &configuration).await.expect(201);
     };
     let called = "failed calling webhook \"w.example.org\": failed to call webhook: Post \"https://hook.hooked.svc:443/w?timeout=30s\": dial tcp 127.0.0.1:";
-    // Nothing runs behind the service yet.
+    // The service has no running pod yet.
     configured(&hook, "Fail").await;
     let url = hook.url("");
     let port = url.rsplit(':').next().unwrap();
@@ -129,7 +129,7 @@ async fn a_webhook_is_asked_through_its_service_about_the_pods_behind_it_as_soon
     raw.delete(format!("{place}/w")).await.expect(200);
     configured(&hook, "Ignore").await;
     raw.post(pods, &pod("one")).await.expect(201);
-    // Its kubelet runs what is in it.
+    // The test starts the webhook, as a kubelet would start the pod's containers.
     hook.restart().await;
     hook.be("admits").await;
     raw.delete(format!("{place}/w")).await.expect(200);
@@ -159,7 +159,7 @@ async fn a_webhook_that_is_slow_keeps_up_what_it_is_asked_about_until_it_answers
         hook.be("waits").await;
         let (name, waits) = (later, begun(later));
         hook.asked().await;
-        // Others write meanwhile, in the same namespace too, and nothing of the map is to be seen.
+        // Meanwhile other clients write, also in the same namespace, and no read shows the ConfigMap.
         raw.post("/api/v1/namespaces/hooked/secrets", &json!({ "metadata": { "name": name } })).await.expect(201);
         raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": name } })).await.expect(201);
         raw.delete(format!("/api/v1/namespaces/hooked/secrets/{name}")).await.expect(200);
@@ -169,7 +169,7 @@ async fn a_webhook_that_is_slow_keeps_up_what_it_is_asked_about_until_it_answers
         waits.await.unwrap().expect(code);
         raw.get(format!("{MAPS}/{name}")).await.expect(if code == 201 { 200 } else { 404 });
     }
-    // One that says what was not asked is not believed.
+    // A response that does not belong to the request is rejected.
     let told = raw.post(MAPS, &map("d")).await.expect(500).json();
     let told = told["message"].as_str().unwrap();
     let (before, after) = ("received invalid webhook response: expected response.uid=\"", "\", got \"other\"");

@@ -1,6 +1,6 @@
-//! The status of validating policies: type errors of their expressions, for built-in and custom kinds.
+//! Tests of the status of validating policies: type errors of their expressions, for built-in and custom kinds.
 //!
-//! `admission` tests which expressions are checked, and the texts.
+//! The crate `admission` tests which expressions are checked, and the texts.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn policy(name: &str, group: &str, resource: &str, expression: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": spec })
 }
 
-/// The status of a policy, once it is that of this generation.
+/// Waits until a policy's status has this generation, and returns it.
 async fn status(raw: &Raw, name: &str, generation: u64) -> Value {
     let deadline = Instant::now() + DEADLINE;
     loop {

@@ -1,7 +1,7 @@
-//! Objects that are left behind by webhooks that answer nonsense, refuse, or patch away what an object is known by: what was recorded is
-//! written, and else nothing.
+//! Tests of the stored objects after webhooks that return invalid data, deny, or patch the identity of an object. Only
+//! the recorded content is written.
 //!
-//! Codes and texts of answers are in `answers`.
+//! `answers` tests codes and texts of responses.
 
 use keelson_testkit::{HookReply, HookRequest};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::answers::answer;
 use super::{Hooked, MAPS, MERGE, map, patched};
 
-/// Answers that are none.
+/// Invalid responses.
 const BAD: [&str; 15] = [
     "uid",
     "bytes",
@@ -76,7 +76,7 @@ async fn what_a_bad_answer_would_have_changed_or_deleted_is_as_it_was() {
     }
 }
 
-/// A patch of the metadata by the last segment of the path.
+/// A patch of the metadata, which the last segment of the path selects.
 fn patches(request: &HookRequest) -> HookReply {
     let replace = |path: &str, value: Value| json!([{ "op": "replace", "path": path, "value": value }]);
     let add = |path: &str, value: Value| json!([{ "op": "add", "path": path, "value": value }]);
@@ -139,7 +139,7 @@ async fn a_patch_of_the_metadata_is_written_as_far_as_objects_may_say_it() {
     check("creationtimestamp", 201, &is_new).await;
     check("generation", 201, &|object| assert_eq!(object["metadata"]["generation"], 9)).await;
     check("finalizer", 201, &|object| assert_eq!(object["metadata"]["finalizers"], json!(["example.org/f"]))).await;
-    // An object without a deletion is not being deleted.
+    // An object cannot be created in deletion.
     check("deletiontimestamp", 201, &|object| assert_eq!(object["metadata"]["deletionTimestamp"], Value::Null)).await;
     let whole = check("whole", 201, &|object| assert_eq!(object["data"], json!({ "all": "new" }))).await;
     assert_eq!(hooked.raw.get(format!("{MAPS}/all-new")).await.expect(200).json(), whole);

@@ -1,7 +1,7 @@
-//! Webhooks that answer well: the writes and the order in which they are called, the objects that they get, and the effect of their
-//! patches.
+//! Tests of webhooks with valid responses: the writes and the order in which they are called, the objects that they
+//! get, and the effect of their patches.
 //!
-//! Each has a path of its own.
+//! Each webhook has its own path.
 
 use keelson_testkit::{HookReply, HookRequest, HookServer};
 use serde_json::{Value, json};
@@ -181,7 +181,7 @@ async fn another_version_is_as_good_and_converted_unless_the_version_has_to_be_e
     assert_eq!(request["object"]["note"], "m", "in the words of the other group");
 }
 
-/// Adds what the path names to the data: its last segment as a key.
+/// Adds the last segment of the path to the data as a key.
 fn adds(request: &HookRequest) -> HookReply {
     let path = request.path.split('?').next().unwrap().trim_start_matches('/').to_owned();
     let data = &request.body["request"]["object"]["data"];
@@ -196,7 +196,7 @@ async fn webhooks_are_asked_in_order_and_again_where_something_changed_behind_th
     let again = json!({ "reinvocationPolicy": "IfNeeded" });
     let never = json!({});
     let check = async |what: &str, hooks: &[(&str, &Value)], expected: &[&str], data: Value| {
-        // Configurations count by their names, whatever was made first.
+        // The names of configurations determine the order, not their creation.
         for (place, (name, with)) in hooks.iter().enumerate().rev() {
             hooked.configure("mutating", &format!("m{place}"), vec![hooked.webhook(name, (*with).clone())]).await;
         }
@@ -492,7 +492,7 @@ async fn a_deletion_is_judged_with_what_it_will_do() {
     assert_eq!(asked(), [told("/changes", json!({ "dryRun": ["All"] })), told("/judges", by_uid)]);
 }
 
-/// The text shows the origin of each of two equal owner references.
+/// The message names the origin of each of two equal owner references.
 #[tokio::test]
 async fn an_owner_that_is_named_twice_is_kept_once_and_its_writer_is_warned() {
     let owner = || json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1" });
@@ -511,7 +511,7 @@ async fn an_owner_that_is_named_twice_is_kept_once_and_its_writer_is_warned() {
     let by_admission = told(" after mutating admission happens");
     let mut sent = map("a");
     sent["metadata"]["ownerReferences"] = json!([owner(), owner()]);
-    // There is no such owner, so that it may be collected in between.
+    // The owner does not exist, so the finalizer prevents the collection of the object.
     sent["metadata"]["finalizers"] = json!(["example.com/held"]);
     let made = raw.post(MAPS, &sent).await.expect(201);
     assert_eq!(warnings(&made), told(""));

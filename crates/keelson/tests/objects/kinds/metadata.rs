@@ -1,12 +1,13 @@
-//! Metadata in updates of statuses and of other subresources: labels, annotations, finalizers and owner references.
+//! Tests of metadata in updates of statuses and of other subresources: labels, annotations, finalizers and owner
+//! references.
 //!
-//! The tables are upstream's for each kind. Definitions of custom resources change their metadata there too.
+//! The tables are upstream's for each kind. A status update of a definition also changes its metadata.
 
 use serde_json::json;
 
 use super::{create, plain_server, samples, served};
 
-/// The resources whose status updates leave labels, annotations, finalizers and owner references as they are.
+/// The resources whose status updates do not change labels, annotations, finalizers and owner references.
 const STATUS_ALONE: [&str; 11] = [
     "apiservices.apiregistration.k8s.io",
     "devicetaintrules.resource.k8s.io",

@@ -1,7 +1,8 @@
-//! Status and specification of every kind that has a status of its own: which endpoint writes which of the two, what a create keeps, and
-//! what raises the generation.
+//! Tests of status and spec of every kind with a status: the endpoint that writes each of them, the status of a create,
+//! and the changes that increase the generation.
 //!
-//! The table is upstream's. Definitions and APIServices are left out: the server writes their status while the test runs.
+//! The table is upstream's. Definitions and APIServices are omitted, since the server writes their status during the
+//! test.
 
 use keelson_server::{AdmissionPlugins, Switches};
 use keelson_testkit::{Raw, TestServer};
@@ -11,21 +12,21 @@ use super::{Served, create, samples, served};
 
 const MERGE: &str = "application/merge-patch+json";
 const LEFT_OUT: [&str; 2] = ["apiservices.apiregistration.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"];
-/// The kinds whose creates keep the status that was sent.
+/// The kinds whose creates keep the sent status.
 const KEPT_ON_CREATE: [&str; 1] = ["nodes"];
 
 /// The generation of a kind.
 #[derive(Clone, Copy, PartialEq)]
 enum Generation {
-    /// There is none.
+    /// The kind has none.
     None,
-    /// It begins with 1, and the change raises it.
+    /// It starts at 1, and the change increases it.
     Raised,
-    /// It begins with 1, and the change does not raise it.
+    /// It starts at 1, and the change does not increase it.
     Kept,
 }
 
-/// A status that can be written, a change of the rest of the object, and what that does to the generation.
+/// A valid status, a change of the rest of the object, and its effect on the generation.
 struct Row {
     name: &'static str,
     status: Value,
@@ -106,7 +107,7 @@ fn table() -> Vec<Row> {
     ]
 }
 
-/// Returns true if a value has all that another one has: fields, and items in any place.
+/// Returns true if a value contains all fields of another one, and all items in any order.
 fn has(value: &Value, wanted: &Value) -> bool {
     match (value, wanted) {
         (Value::Object(value), Value::Object(wanted)) => {
@@ -119,7 +120,7 @@ fn has(value: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// A server whose controllers leave the objects of the test alone.
+/// Starts a server whose controllers do not change the test's objects.
 async fn quiet_server() -> TestServer {
     TestServer::builder()
         .every_version()
@@ -147,7 +148,7 @@ async fn each_endpoint_writes_its_own_part_of_every_kind() {
     for row in &table {
         let resource = served.iter().find(|resource| resource.name == row.name).unwrap();
         let sample = samples.get_mut(row.name).unwrap();
-        // The status that was sent must not be that of the create.
+        // The create must ignore the sent status.
         sample.body["status"] = row.status.clone();
         let (name, created) = create(&raw, resource, sample).await;
         let is_kept = KEPT_ON_CREATE.contains(&row.name);
@@ -164,14 +165,14 @@ async fn check_endpoints(raw: &Raw, row: &Row, resource: &Served, name: &str) {
         let before = raw.get(&*path).await.expect(200).json();
         let generation = |object: &Value| object["metadata"]["generation"].clone();
 
-        // The endpoint of the status writes that alone, also where the rest is not valid.
+        // The status endpoint writes only the status, even if the rest is invalid.
         let sent = json!({ "status": row.status, "spec": null });
         let written = raw.patch(format!("{path}/status"), MERGE, &sent).await.expect(200).json();
         assert!(has(&written["status"], &row.status), "{path}/status: {written:#}");
         assert_eq!(written["spec"], before["spec"], "{path}/status keeps the specification");
         assert_eq!(generation(&written), generation(&before), "{path}/status keeps the generation");
 
-        // The main endpoint leaves the status, whatever it is sent.
+        // The main endpoint never changes the status.
         let label = json!({ "metadata": { "labels": { "touched": "yes" } }, "status": null });
         let patched = raw.patch(&*path, MERGE, &label).await.expect(200).json();
         assert!(has(&patched["status"], &row.status), "a patch of {path} keeps the status: {patched:#}");
@@ -186,7 +187,7 @@ async fn check_endpoints(raw: &Raw, row: &Row, resource: &Served, name: &str) {
         let put = raw.put(&*path, &put).await.expect(200).json();
         assert!(has(&put["status"], &row.status), "a PUT of {path} keeps the status: {put:#}");
 
-        // Only a change of the specification raises the generation.
+        // Only a change of the spec increases the generation.
         let changed = raw.patch(&*path, MERGE, &row.change).await.expect(200).json();
         assert!(has(&changed, &row.change) && has(&changed["status"], &row.status), "{path}: {changed:#}");
         let raised = place == 0 && row.generation == Generation::Raised;

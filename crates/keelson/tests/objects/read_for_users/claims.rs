@@ -45,7 +45,7 @@ impl Lab {
     }
 }
 
-/// The answer to a change that is made.
+/// The response to a successful change.
 fn done() -> (u16, String) {
     (200, String::new())
 }
@@ -92,7 +92,7 @@ async fn changes_of_an_allocation_require_the_right_to_bind_claims() {
     assert_eq!(lab.report("ann", None, "c", reserved).await, done());
     assert_eq!(lab.report("ann", None, "c", json!({ "reservedFor": null })).await, done());
 
-    // The status of a device goes with its allocation, and takes no right of its driver then.
+    // The removal of an allocation also removes the status of its devices, and needs no right for their driver.
     lab.admin
         .patch(format!("{CLAIMS}/c/status"), MERGE, &json!({ "status": { "devices": [device(1)] } }))
         .await
@@ -117,7 +117,7 @@ async fn changes_of_device_status_require_the_right_of_the_driver() {
     assert_eq!(lab.report("ann", None, "c", said(1)).await, refused("ann"));
     assert_eq!(lab.report(ACCOUNT, Some("n"), "c", said(1)).await, (422, on_node));
 
-    // A driver on a node may write the status of devices that are allocated there.
+    // A driver on a node may write the status of devices that are allocated on that node.
     let of = |driver: &str, verb: &str| json!([{ "apiGroups": [GROUP], "resources": ["resourceclaims/driver"], "resourceNames": [driver], "verbs": [verb] }]);
     lab.give(ACCOUNT, "associated", None, of("gpu.example.org", "associated-node:patch")).await;
     lab.give("ann", "associated-ann", None, of("gpu.example.org", "associated-node:patch")).await;

@@ -1,19 +1,19 @@
-//! Parameters of admission policies, whose expressions can show them to every client.
+//! Tests of the parameters of admission policies, which an expression can reveal to every client.
 //!
-//! Naming them in a policy or a binding requires the right to read them, whichever way it is written.
+//! A user who refers to them in a policy or a binding needs the right to read them, for every verb.
 
 use serde_json::{Value, json};
 
 use super::{ADMISSION, APPLY, ENCODED, JSON_PATCH, Lab, MERGE, PASSWORD, message, rule};
 
-/// Both kinds of policies, with the plural of what binds them and the verb that a selector of parameters takes.
+/// Both kinds of policies, with the plural of their bindings and the verb that a parameter selector needs.
 const KINDS: [(&str, &str, &str); 2] = [
     ("validatingadmissionpolicies", "validatingadmissionpolicybindings", "get"),
     ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "list"),
 ];
 const MAPS: &str = "/api/v1/namespaces/mine/configmaps";
 
-/// A policy that shows the password of its parameters, of this kind.
+/// A policy with parameters of this kind, whose message contains their password.
 fn policy(plural: &str, name: &str, kind: Option<(&str, &str)>) -> Value {
     let rules = json!([{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }]);
     let mut spec = json!({ "matchConstraints": { "resourceRules": rules } });
@@ -56,7 +56,8 @@ fn keys() -> Value {
 }
 
 impl Lab {
-    /// Eve writes policies and bindings, reads every config map, and writes those of her namespace.
+    /// Starts a server with eve, who writes policies and bindings, reads all ConfigMaps, and writes those in her
+    /// namespace.
     async fn with_eve() -> Self {
         let lab = Self::start().await;
         let plurals: Vec<&str> = KINDS.iter().flat_map(|(policies, bindings, _)| [*policies, *bindings]).collect();
@@ -70,7 +71,7 @@ impl Lab {
         lab
     }
 
-    /// The server refuses eve's request for this field with this reason.
+    /// Checks that the server rejects eve's request for this field with this reason.
     async fn refuses(&self, how: &str, path: &str, body: &Value, field: &str, reason: &str) {
         let answer = self.asks("eve", how, path, body).await;
         assert_eq!(answer.status, 422, "{how} {path}: {}", answer.text());
@@ -78,13 +79,13 @@ impl Lab {
         assert!(message(&answer).ends_with(&expected), "{how} {path}: {}", answer.text());
     }
 
-    /// The server takes eve's request.
+    /// Checks that the server accepts eve's request.
     async fn takes(&self, how: &str, path: &str, body: &Value) {
         let answer = self.asks("eve", how, path, body).await;
         assert!(matches!(answer.status, 200 | 201), "{how} {path}: {}", answer.text());
     }
 
-    /// No answer to eve has the password.
+    /// Checks that no response to eve contains the password.
     async fn shows_no_password(&self) {
         for name in ["x", "y"] {
             let map = json!({ "metadata": { "name": name } });
@@ -115,7 +116,7 @@ async fn a_policy_with_param_kind_requires_get_on_all_objects_of_the_kind() {
         refuses(APPLY, &format!("{new}?fieldManager=eve"), &taken).await;
         lab.admin.get(&*new).await.expect(404);
 
-        // Eve may read config maps, so a change to another kind is all that is refused.
+        // Eve may read ConfigMaps, so only a change to another kind is rejected.
         lab.takes("POST", &all, &policy(policies, "p", None)).await;
         lab.takes("PUT", &one, &with_revision(&lab, &one, policy(policies, "p", Some(("v1", "ConfigMap")))).await)
             .await;
@@ -156,7 +157,7 @@ async fn an_unknown_param_kind_requires_get_on_all_resources_of_its_group() {
             let unknown = policy(policies, "unknown", Some((api_version, kind)));
             lab.refuses("POST", &all, &unknown, "spec.paramKind", &reason).await;
         }
-        // A policy that does not exist, or has no parameters yet, may get parameters of any kind later.
+        // A policy that does not exist or has no parameters may later get parameters of any kind.
         let reason = "user eve does not have \"get\" permission on the object referenced by paramRef";
         let named = json!({ "name": "one", "namespace": "mine" });
         let bound = binding(bindings, "b", "none", Some(named.clone()));
@@ -170,7 +171,7 @@ async fn an_unknown_param_kind_requires_get_on_all_resources_of_its_group() {
         let known = policy(policies, "limited", Some(("policies.example.org/v1", "Limit")));
         lab.takes("POST", &format!("{ADMISSION}/{policies}"), &known).await;
     }
-    // A cluster administrator by role, not by group, passes.
+    // A cluster administrator by role, not by group, has the right.
     lab.bind("root", "/apis/rbac.authorization.k8s.io/v1", "clusterrole", ("ClusterRole", "cluster-admin")).await;
     for (policies, bindings, _) in KINDS {
         let unknown = policy(policies, "any", Some(("other.example.org/v1", "Limit")));
@@ -249,7 +250,7 @@ async fn rights_to_parameters_are_checked_when_a_binding_is_written_and_not_late
     lab.takes(MERGE, &one, &json!({ "spec": { "paramRef": null } })).await;
 }
 
-/// An object with the revision of the one that is stored.
+/// An object with the revision of the stored one.
 async fn with_revision(lab: &Lab, path: &str, mut object: Value) -> Value {
     let stored = lab.admin.get(path).await.expect(200).json();
     object["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();

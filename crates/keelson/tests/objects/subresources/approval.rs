@@ -1,6 +1,6 @@
-//! `certificatesigningrequests/approval` and `/status`.
+//! Tests of `certificatesigningrequests/approval` and `/status`.
 //!
-//! Who may write which conditions is what the two endpoints are for.
+//! The two endpoints restrict the conditions that a user may write.
 
 use keelson_testkit::{Answer, TestServer};
 use serde_json::{Value, json};
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::check;
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-/// A request for the common name `lab`, made with `openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes`.
+/// A request for the common name `lab`. The command was `openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256
+/// -nodes`.
 const CSR: &str = include_str!("lab.csr");
 const CERTIFICATE: &str = include_str!("lab.crt");
 
@@ -102,7 +103,7 @@ async fn a_certificate_is_handed_out_once() {
     assert_eq!(failed.await.expect(200).json()["status"]["conditions"].as_array().unwrap().len(), 2);
 }
 
-/// Users who may write both endpoints of any request, and use other signers each.
+/// Users who may write both endpoints of any request. Each has the rights of different signers.
 struct Signers {
     server: TestServer,
 }
@@ -138,7 +139,7 @@ impl Signers {
         raw.post(format!("{RBAC}/clusterrolebindings"), &binding).await.expect(201);
     }
 
-    /// The answer to a user who writes a request as it is now with another status, or with this one.
+    /// The response to an update of a request by this user, with this status or the current one.
     async fn put(&self, user: &str, at: &str, status: Option<Value>) -> Answer {
         let raw = self.server.raw();
         let name = at.split('/').next().unwrap();
@@ -162,7 +163,7 @@ async fn who_approves_or_signs_needs_the_right_on_the_signer() {
     for (user, name, signer) in
         [("nobody", "one", "example.org/one"), ("exact", "two", "example.org/two"), ("wild", "three", "other.org/x")]
     {
-        // Whether or not there is a verdict in it.
+        // With and without a decision in the status.
         for status in [yes(), None] {
             let answer = signers.put(user, &format!("{name}/approval"), status).await;
             check(&answer, 403, "Forbidden", &refused(name, "approve", signer));
@@ -172,7 +173,7 @@ async fn who_approves_or_signs_needs_the_right_on_the_signer() {
         let given = signers.put(user, &format!("{name}/approval"), yes()).await.expect(200).json();
         assert_eq!(given["status"]["conditions"][0]["type"], "Approved", "{user}");
     }
-    // A status that stays as it is needs no right on the signer.
+    // An unchanged status needs no right for the signer.
     signers.put("nobody", "one/status", None).await.expect(200);
     let one = signers.server.raw().get(format!("{REQUESTS}/one")).await.expect(200).json();
     let mut failed = one["status"].clone();

@@ -1,6 +1,6 @@
-//! `pods/ephemeralcontainers`, which `kubectl debug` writes.
+//! Tests of `pods/ephemeralcontainers`, which `kubectl debug` writes.
 //!
-//! Containers are added and never changed, and nothing else of the pod is.
+//! Containers can be added but not changed, and no other field of the pod changes.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! `pods/eviction` and disruption budgets.
+//! Tests of `pods/eviction` and of disruption budgets.
 //!
-//! The count of a budget is taken in the same moment as the pod is marked, whoever else evicts.
+//! The budget's count decreases together with the start of the pod's deletion, also with concurrent evictions.
 
 use keelson_testkit::Answer;
 use serde_json::{Value, json};

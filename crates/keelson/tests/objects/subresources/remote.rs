@@ -1,4 +1,4 @@
-//! Subresources that kubelets, pods and services answer, as far as the server answers before it reaches one.
+//! Tests of subresources that kubelets, pods and services answer, as far as the server itself responds.
 //!
 //! The tests in `tests/nodes` have a kubelet.
 
@@ -30,7 +30,7 @@ async fn sessions_with_a_pod_require_create_for_get_requests_too() {
         );
         check(&begun(path).await, 403, "Forbidden", &refusal);
     }
-    // Logs and proxied requests take the right to `get` alone, as upstream has it.
+    // Logs and proxied requests need only the right to `get`, as in upstream.
     assert_eq!(begun("log").await.status, 204);
     check(&begun("proxy/").await, 400, "BadRequest", "address not allowed");
     lab.raw.put(format!("{RBAC}/roles/sessions"), &role(&["get", "create"])).await.expect(200);

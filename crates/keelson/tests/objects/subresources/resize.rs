@@ -1,6 +1,6 @@
-//! `pods/resize`: more or less CPU and memory for a pod that runs.
+//! Tests of `pods/resize`: a change of CPU and memory of a running pod.
 //!
-//! All other fields stay as they are, whatever is sent.
+//! All other fields remain unchanged, whatever the request contains.
 
 use keelson_testkit::Answer;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
-//! Reviews, of which nothing is stored: each is answered by what was sent, and a status.
+//! Tests of reviews, which are not stored: the response is the sent object with a status.
 //!
-//! The rights that they ask about are the authorizer's.
+//! The authorizer decides about the rights in question.
 
 use keelson_meta::clock::parse_rfc3339;
 use serde_json::json;

@@ -1,6 +1,7 @@
-//! Tokens of service accounts: asked for, used, reviewed, and ended with what they are bound to.
+//! Tests of service account tokens: they are requested, used and reviewed, and end with the objects to which they are
+//! bound.
 //!
-//! Other servers verify them by the published keys.
+//! Other servers verify them with the published keys.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -27,7 +28,7 @@ impl Lab {
         answer["status"]["token"].as_str().unwrap().to_owned()
     }
 
-    /// What the server says of a token, and to it: the status of a review, and the code of a request that it is used for.
+    /// The review status of a token, and the code of a request with it.
     async fn judge(&self, token: &str, audiences: Value) -> (Value, u16) {
         let review = json!({"spec": {"token": token, "audiences": audiences}});
         let review = self.raw.post(REVIEWS, &review).await.expect(201).json();

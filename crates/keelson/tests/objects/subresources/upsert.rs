@@ -1,6 +1,6 @@
-//! An update of what is absent: it makes the object where the resource is declared so.
+//! Tests of updates of missing objects: they create the object if the resource is declared so.
 //!
-//! Elsewhere it is a 404, also below subresources.
+//! For other resources they return 404, also for subresources.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ async fn an_update_makes_what_its_resource_lets_it_make() {
     let tried = lab.raw.put(format!("{lease}2?dryRun=All"), &json!({"metadata": {"name": "l2"}, "spec": {}})).await;
     tried.expect(201);
     assert_eq!(lab.raw.get(format!("{lease}2")).await.status, 404);
-    // What is there is only changed from a state that the client has seen.
+    // An update of an existing object needs its resourceVersion.
     for unseen in [Value::Null, json!(""), json!("0")] {
         let mut next = renewed.clone();
         next["metadata"]["resourceVersion"] = unseen;
@@ -33,7 +33,7 @@ async fn an_update_makes_what_its_resource_lets_it_make() {
         assert_eq!(refused.json()["details"]["kind"], "leases");
     }
     assert_eq!(lab.raw.get(lease).await.expect(200).json(), renewed);
-    // What is gone is made anew, unless the client means the one that was.
+    // A deleted object is created again, unless the update has the old object's uid.
     lab.raw.delete(lease).await.expect(200);
     assert_eq!(lab.raw.put(lease, &renewed).await.status, 409);
     let mut any = renewed;

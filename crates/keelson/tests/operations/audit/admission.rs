@@ -1,6 +1,7 @@
-//! Annotations of admission in the audit log.
+//! Tests of admission's annotations in the audit log.
 //!
-//! They name pods that break the audited standard, webhooks that changed an object, with their patches, and webhooks that failed open.
+//! They name pods that violate the audited standard, webhooks that changed an object, with their patches, and webhooks
+//! that failed open.
 
 use keelson_testkit::{HookReply, HookRequest, HookServer};
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ const ALL_OF_A_PLAIN_POD: &str = "allowPrivilegeEscalation != false (container \
     securityContext.runAsNonRoot=true), seccompProfile (pod or container \"c\" must set \
     securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")";
 
-/// The annotations of the last of some events, but for those of authorization.
+/// The annotations of the last event, without those of authorization.
 fn annotations(events: &[Value]) -> Value {
     let mut annotations = events.last().unwrap()["annotations"].clone();
     annotations.as_object_mut().unwrap().retain(|key, _| !key.starts_with("authorization."));

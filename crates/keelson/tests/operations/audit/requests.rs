@@ -1,7 +1,8 @@
-//! The events of all sorts of requests at the level that shows everything: what is asked for, what was sent, and what came of it.
+//! Tests of the events of all kinds of requests at the level RequestResponse: the target, the sent body, and the
+//! response.
 //!
-//! The reference server was asked the same. Objects stand as they were sent, and in answers that
-//! are no object there is none.
+//! kube-apiserver was recorded with the same requests. Objects appear in the form in which they were sent. A response
+//! that is no object does not appear.
 
 use http::Method;
 use keelson_testkit::{Answer, Raw};
@@ -13,22 +14,23 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json";
 const ALL: &str = "/api/v1/namespaces/all";
 
-/// A request, and what its events say of it beside what the answer says.
+/// A request, and the content of its events that does not follow from the response.
 struct Case {
     verb: &'static str,
     method: Method,
     path: String,
     media: &'static str,
     sent: String,
-    /// The subject by the path, or by the body where that has more.
+    /// The target according to the path, or to the body if that has more fields.
     asked: Value,
     found: Value,
-    /// The recorded part of the body.
+    /// The part of the body that is recorded.
     shown: Value,
     code: u16,
 }
 
-/// A request about `object`, written as `GROUP/VERSION RESOURCE NAME SUBRESOURCE`, of which `-` stands for none, in the namespace.
+/// A request about `object` in the namespace, written as `GROUP/VERSION RESOURCE NAME SUBRESOURCE`. A part that is
+/// absent is `-`.
 fn case(verb: &'static str, method: Method, path: &str, object: &str, code: u16) -> Case {
     let path = path.replace('~', ALL);
     let parts: Vec<_> = object.split(' ').collect();
@@ -66,7 +68,7 @@ fn create(path: &str, object: &str, code: u16, sent: &Value) -> Case {
 }
 
 impl Case {
-    /// With this body, which the event shows as it is.
+    /// Sets the body of the request, which the event contains unchanged.
     fn sends(mut self, sent: &Value) -> Self {
         self.sent = sent.to_string();
         self.shown = sent.clone();
@@ -76,7 +78,7 @@ impl Case {
         self
     }
 
-    /// With this text of a type.
+    /// Sets a text of this media type as the body.
     fn says(mut self, media: &'static str, text: &str) -> Self {
         (self.media, self.sent) = (media, text.to_owned());
         self
@@ -92,12 +94,12 @@ impl Case {
         self
     }
 
-    /// Returns true if the response may take as long as the client wishes, so that its beginning is an event too.
+    /// Returns true if the client decides how long the response lasts. Its start then has an event too.
     fn is_session(&self) -> bool {
         self.asked["subresource"].as_str().is_some_and(|name| ["log", "exec", "proxy"].contains(&name))
     }
 
-    /// The events of the request, when it got this answer.
+    /// The expected events of the request with this response.
     fn events(&self, answer: &Answer) -> Vec<Value> {
         let event = |stage: &str, object: &Value| {
             let user =

@@ -1,6 +1,7 @@
-//! Credentials of every form, and the console's pages for each: refusals in plain words, and nothing that the user may not see.
+//! Tests of all forms of credentials, and of the console's pages for each: errors in plain words, and no forbidden
+//! data.
 //!
-//! The files themselves are for everybody; that has tests without a browser.
+//! The files of the console are public. Tests without a browser check this.
 
 use keelson_testkit::TestServer;
 use serde_json::json;
@@ -33,7 +34,7 @@ async fn credentials_are_taken_in_every_form_and_what_cannot_be_used_is_said() {
     lab.browser.click("button[type=submit]").await;
     lab.browser.until("document.querySelector('.user')?.innerText === 'admin'").await;
 
-    // It outlives a reload, and nothing else.
+    // The session survives a reload, but is not kept elsewhere.
     lab.open("r/core/v1/namespaces").await;
     lab.browser.until("document.querySelector('tbody tr') !== null").await;
     assert_eq!(
@@ -68,7 +69,7 @@ async fn who_may_little_sees_that_and_is_told_of_the_rest() {
     lab.open("r/core/v1/configmaps").await;
     lab.shows("You may not do this").await;
     lab.shows("cannot list resource \"configmaps\" in API group \"\" at the cluster scope").await;
-    // As the text says: one namespace.
+    // The page shows one namespace, as the text says.
     lab.browser.press("N").await;
     lab.browser.press("shop").await;
     lab.browser.press("Enter").await;
@@ -76,7 +77,7 @@ async fn who_may_little_sees_that_and_is_told_of_the_rest() {
     let listed = "[...document.querySelectorAll('.sidebar a')].map(link => link.innerText).join()";
     lab.browser.until(&format!("{listed} === 'configmaps'")).await;
 
-    // A forbidden action has no enabled button.
+    // The button of a forbidden action is disabled.
     lab.open("r/core/v1/configmaps/shop/seen").await;
     lab.browser.until("document.querySelector('.yaml .code')?.innerText.includes('name: seen')").await;
     lab.browser.until("document.querySelector('.actions button.danger')?.title === 'You may not do this'").await;
@@ -96,9 +97,9 @@ async fn anybody_may_have_the_files_and_a_switch_takes_them_away() {
     assert!(page.header("content-security-policy").starts_with("default-src 'none';"));
     assert_eq!(anybody.get("/console").await.status, 308);
     assert_eq!(anybody.get("/console/r/core/v1/pods").await.expect(200).text(), page.text());
-    // Requests of the page are authorized as all others.
+    // The server authorizes requests of the page like all others.
     anybody.get("/api/v1/pods").await.expect(403);
-    // Wrong credentials still get the login page.
+    // A request with wrong credentials also gets the login page.
     anybody.get("/console/").header("authorization", "Bearer wrong").await.expect(200);
 
     let without = TestServer::builder().configure(|config| config.console = false).start().await;

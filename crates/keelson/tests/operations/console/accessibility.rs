@@ -1,6 +1,6 @@
-//! Every page checked by axe-core, for the rules of WCAG 2.2 that a program can check.
+//! Checks every page with axe-core, for the rules of WCAG 2.2 that a program can check.
 //!
-//! In both themes, with dialogs open, and in a narrow window.
+//! The pages are checked in both themes, with open dialogs, and in a narrow window.
 
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::objects::{edit, press_button};
 use super::{ADMIN, Lab, with_pods};
 
-/// Names the checker's file. Empty where it can't be had.
+/// The environment variable with the file of axe-core. Empty if it could not be fetched.
 const VARIABLE: &str = "KEELSON_TEST_AXE";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,14 +60,14 @@ async fn no_page_has_a_fault_that_keeps_somebody_out() {
     lab.browser.click(".menu").await;
     lab.browser.until("document.querySelector('.sidebar a').offsetParent !== null").await;
     check(&lab, &axe, "a narrow window").await;
-    // Nothing has to be scrolled sideways to be read but tables, in their own frames.
+    // Only tables scroll sideways, each in its own frame.
     assert_eq!(lab.browser.value("document.documentElement.scrollWidth <= innerWidth").await, true);
     lab.ends_without_complaints(&["a status of 404"]).await;
 }
 
-/// Looks for faults of the page that is shown.
+/// Checks the current page for faults.
 async fn check(lab: &Lab, axe: &str, what: &str) {
-    // Colours that are just changing are those of neither theme.
+    // During a transition the colours belong to neither theme.
     lab.browser.until("document.getAnimations().length === 0").await;
     let run = "axe.run(document, {resultTypes: ['violations']}).then(found => found.violations.map(one => \
                [one.id, one.help, one.nodes.slice(0, 3).map(node => node.html + ' ' + node.failureSummary)]))";

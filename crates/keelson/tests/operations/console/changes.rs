@@ -1,6 +1,6 @@
-//! Writes while a page is open: changes in place, counts of new objects, and a revision that is no longer kept.
+//! Tests of writes while a page is open: rows that change in place, counts of new objects, and an expired snapshot.
 //!
-//! Writes go past the browser, which has to find out by itself.
+//! The writes come from another client.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn changes_are_shown_and_counted_without_losing_the_page() {
     lab.rows(&["map-20", "map-21"]).await;
     lab.pager("21–30 of 30").await;
 
-    // A row of the page changes where it stands, one goes, and what comes is counted.
+    // A changed row is updated in place, a deleted one is removed, and new objects are counted.
     raw.patch(format!("{CONFIG_MAPS}/map-21"), MERGE, &json!({"data": {"b": "2"}})).await.expect(200);
     raw.delete(format!("{CONFIG_MAPS}/map-22")).await.expect(200);
     raw.post(CONFIG_MAPS, &json!({"metadata": {"name": "aaa"}})).await.expect(201);
@@ -35,10 +35,10 @@ async fn changes_are_shown_and_counted_without_losing_the_page() {
     lab.shows("1 new, 1 changed, 1 deleted since").await;
     lab.rows(&["map-20", "map-21", "map-22"]).await;
     lab.pager("21–30 of 30").await;
-    // Another page is of the same snapshot.
+    // Another page shows the same snapshot.
     lab.browser.press("p").await;
     lab.rows(&["map-00", "map-01"]).await;
-    // The newest state is one key away, or shows itself.
+    // A key shows the newest state. There is also a mode that always shows it.
     lab.browser.press("r").await;
     lab.rows(&["aaa", "map-00"]).await;
     lab.browser.press("L").await;
@@ -57,7 +57,7 @@ async fn a_snapshot_that_is_gone_is_told_and_left_with_one_click() {
     lab.rows(&["pod-00000"]).await;
     let revision = lab.browser.value("document.querySelector('.snapshot code').innerText").await;
     let revision = revision.as_str().unwrap().to_owned();
-    // Until the server no longer has it, which takes its time and a write.
+    // Waits until the server has compacted the snapshot, which needs time and a write.
     let raw = lab.raw();
     let old = format!("/api/v1/pods?limit=1&resourceVersion={revision}&resourceVersionMatch=Exact&keelson.io/page=1");
     let deadline = std::time::Instant::now() + Duration::from_secs(120);
@@ -72,7 +72,7 @@ async fn a_snapshot_that_is_gone_is_told_and_left_with_one_click() {
     }
     lab.browser.press("n").await;
     lab.shows("This moment is no longer kept").await;
-    // The old rows are still shown, and the link to continue has the focus.
+    // The old rows remain, and the button that continues the list has the focus.
     lab.rows(&["pod-00000"]).await;
     lab.browser.click(".problem button.main").await;
     lab.rows(&["pod-00020"]).await;

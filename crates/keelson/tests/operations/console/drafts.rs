@@ -1,6 +1,7 @@
-//! Drafts: kept over tabs, links, reloads and the end of a token, asked about before the page is left, never shown to another user.
+//! Tests of drafts: they survive tabs, links, reloads and an expired token, the user must confirm before leaving them,
+//! and another user never sees them.
 //!
-//! The session's storage and the stored object are looked at after each step.
+//! After each step the tests check the browser's session storage and the stored object.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::json;
@@ -25,7 +26,7 @@ async fn start() -> Option<Lab> {
     Some(lab)
 }
 
-/// A new account of the same name, and a token of it.
+/// Recreates the account, and returns a token of it.
 async fn token_of_new_account(raw: &Raw) -> String {
     let _ = raw.delete(format!("{ACCOUNTS}/ann")).await;
     raw.post(ACCOUNTS, &json!({"metadata": {"name": "ann"}})).await.expect(201);
@@ -34,7 +35,7 @@ async fn token_of_new_account(raw: &Raw) -> String {
     token["status"]["token"].as_str().unwrap().to_owned()
 }
 
-/// Waits until the draft is kept in the session.
+/// Waits until the session storage has the draft.
 async fn kept(lab: &Lab) {
     lab.browser.until("sessionStorage.getItem('keelson.drafts')?.includes('sky: grey')").await;
 }
@@ -46,7 +47,7 @@ async fn a_page_with_text_that_is_not_saved_is_left_after_a_question_and_the_tex
     lab.open_list("r/core/v1/configmaps?ns=default").await;
     lab.browser.click("tr[data-name=map] a").await;
     lab.browser.click("#tab-edit:not(:disabled)").await;
-    // Nothing is asked where nothing was written.
+    // Without an edit no confirmation is needed.
     lab.browser.until(&format!("{TEXT}?.includes('sky: blue')")).await;
     lab.browser.click("#tab-events").await;
     lab.shows("No events tell of this object.").await;
@@ -72,7 +73,7 @@ async fn a_page_with_text_that_is_not_saved_is_left_after_a_question_and_the_tex
     lab.shows("This is your draft of before, which is not saved.").await;
     lab.browser.until(&format!("{TEXT}?.includes('sky: grey')")).await;
 
-    // It outlives a reload, and ends when it is saved or thrown away.
+    // The draft survives a reload, and is removed when it is saved or discarded.
     kept(&lab).await;
     lab.open(EDITOR).await;
     lab.shows("This is your draft of before, which is not saved.").await;
@@ -89,7 +90,7 @@ async fn a_page_with_text_that_is_not_saved_is_left_after_a_question_and_the_tex
     lab.browser.until("sessionStorage.getItem('keelson.drafts') === null").await;
     assert_eq!(stored(&lab.raw()).await, "grey");
 
-    // A user who logs out leaves nothing behind.
+    // The logout removes all drafts.
     edit(&lab, "sky: grey", "sky: black").await;
     press_log_out(&lab).await;
     lab.shows("is thrown away when you log out").await;

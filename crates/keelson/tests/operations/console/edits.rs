@@ -1,6 +1,7 @@
-//! Edits beside edits of others: nothing goes to another place, gets lost, is rounded, or takes fields of others along.
+//! Tests of edits that are concurrent with other clients' edits: no value is misplaced, lost or rounded, and no foreign
+//! field is taken over.
 //!
-//! After each step the server is asked what it has stored.
+//! After each step the tests read the stored object.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const TEXT: &str = "document.querySelector('.editor textarea')?.value";
-/// Above what a browser's own numbers tell apart.
+/// A number that JavaScript's numbers cannot represent exactly.
 const LARGE: &str = "9007199254740993";
 
 fn deployment() -> Value {
@@ -34,7 +35,7 @@ async fn images(raw: &Raw) -> Vec<String> {
     containers.unwrap_or_default().iter().map(|one| format!("{} {}", text(one, "name"), text(one, "image"))).collect()
 }
 
-/// Serves `things`, whose spec may hold anything, with such columns in their lists.
+/// Defines `things` with an arbitrary spec and these columns.
 async fn define_things(raw: &Raw, columns: Value) {
     let spec = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
@@ -71,7 +72,7 @@ async fn an_edit_stays_with_its_container_or_is_refused() {
     lab.shows("web is saved").await;
     assert_eq!(images(&raw).await, ["sidecar img/s:1", "a img/a:1", "b img/b:2"]);
 
-    // The edited container is gone: its path is shown, and the text stays until that is answered.
+    // The edited container was deleted: the page shows its path, and keeps the text until the user decides.
     lab.browser.until(&format!("{TEXT}.includes('img/s:1')")).await;
     edit(&lab, "img/a:1", "img/a:2").await;
     let gone = json!([{"op": "remove", "path": "/spec/template/spec/containers/1"}]);
@@ -105,7 +106,7 @@ async fn an_apply_takes_no_more_than_what_was_changed() {
     lab.shows("web is saved").await;
     edit(&lab, "img/b:1", "img/b:2").await;
     press_button(&lab, "Save").await;
-    // The image is of another: it takes force, and the refusal finds it by its name.
+    // Another manager owns the image: the apply must be forced, and the conflict shows the container's name.
     lab.browser.until("document.querySelector('.conflicts td:last-child')?.innerText === 'img/b:2'").await;
     press_button(&lab, "Leave these fields to them").await;
     lab.browser.until(&format!("{TEXT}.includes('img/b:1') && !{TEXT}.includes('img/b:2')")).await;
@@ -121,7 +122,7 @@ async fn an_apply_takes_no_more_than_what_was_changed() {
     let expected = json!({"f:metadata": {"f:annotations": {"f:looked-at": {}}}});
     assert_eq!(owned.collect::<Vec<_>>(), [expected]);
 
-    // A removal of what others own can't be said by an apply.
+    // An apply cannot remove a field that others own.
     lab.browser.value("location.reload()").await;
     lab.browser.until(&format!("{TEXT}?.includes('replicas: 5')")).await;
     lab.browser.click("input[value=apply]").await;
@@ -189,7 +190,7 @@ async fn names_that_objects_inherit_are_names_like_any_other() {
     assert_eq!(lab.browser.value("[({}).method ?? '', Object.isFrozen(Object.prototype)]").await, json!(["", true]));
     press_button(&lab, "Save").await;
     lab.shows("one is saved").await;
-    // Pages that are opened afterwards read, and write nothing.
+    // Pages that are opened afterwards only read.
     lab.browser.value("document.querySelector('.brand').click()").await;
     lab.browser.until("document.querySelector('.cards') !== null").await;
     lab.open_list("r/core/v1/configmaps?ns=default").await;

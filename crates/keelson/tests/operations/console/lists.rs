@@ -1,6 +1,6 @@
-//! Lists in the browser: pages, orders, searches and filters, all by keys or clicks.
+//! Tests of lists in the browser: pages, sorting, searches and filters, all by keys or clicks.
 //!
-//! That the answers are right is tested where queries are; this is about the rendered page.
+//! Other tests check the results of queries; these check the rendered page.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn a_browser_pages_through_ten_thousand_objects_and_jumps_sorts_and_search
     lab.pager("1–50 of 10,000").await;
     assert_eq!(lab.browser.value("document.querySelectorAll('tbody tr').length").await, 50, "a page is all there is");
 
-    // On, by a key, and far away, by a number.
+    // A key opens the next page, and a number any page.
     lab.browser.press("n").await;
     lab.rows(&["pod-00050", "pod-00051"]).await;
     lab.browser.press("#").await;
@@ -33,7 +33,7 @@ async fn a_browser_pages_through_ten_thousand_objects_and_jumps_sorts_and_search
     lab.browser.value("history.back()").await;
     lab.rows(&["pod-00050"]).await;
 
-    // By a column, up and down. The page is the first again.
+    // Sorts by a column, ascending and descending. Each shows the first page.
     lab.browser.press("w").await;
     lab.browser.click("thead th:nth-of-type(8) button").await;
     lab.rows(&["pod-00000", "pod-00007", "pod-00014"]).await;
@@ -53,7 +53,7 @@ async fn a_browser_pages_through_ten_thousand_objects_and_jumps_sorts_and_search
     lab.ends_without_complaints(&[]).await;
 }
 
-/// However many objects there are and whatever is written meanwhile, the browser holds a page, and the page holds still.
+/// The browser holds one page for any number of objects, and the page does not move while others write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_browser_holds_a_page_of_a_hundred_thousand_objects_while_others_write() {
     let builder = TestServer::builder().shared_store(with_pods(100_000).await);
@@ -65,7 +65,7 @@ async fn a_browser_holds_a_page_of_a_hundred_thousand_objects_while_others_write
     print_paints(&lab).await;
     holds_a_page(&lab).await;
 
-    // Writes go on all the time: one pod of the first page, and others elsewhere.
+    // Writes run all the time: to one pod of the first page, and to others.
     let raw = lab.raw();
     let writing = tokio::spawn(async move {
         for number in 0_usize.. {
@@ -103,7 +103,7 @@ async fn a_browser_holds_a_page_of_a_hundred_thousand_objects_while_others_write
     lab.ends_without_complaints(&[]).await;
 }
 
-/// The document has the rows of a page, and little around them.
+/// Checks that the document contains the rows of one page and little else.
 async fn holds_a_page(lab: &Lab) {
     let rows = lab.browser.value("document.querySelectorAll('tbody tr').length").await;
     let nodes = lab.browser.value("document.querySelectorAll('*').length").await;
@@ -111,7 +111,8 @@ async fn holds_a_page(lab: &Lab) {
     assert!(nodes.as_u64().is_some_and(|nodes| nodes < 3_000), "{nodes} elements");
 }
 
-/// Prints when the browser painted what, by its own clock, from the start of the page on. Of a build without optimization it says little.
+/// Prints the times of the browser's paints since the start of the page. They are meaningful only for an optimized
+/// build.
 #[allow(clippy::print_stdout, reason = "what is measured is printed and not asserted: a machine may be busy")]
 async fn print_paints(lab: &Lab) {
     let watched = "['paint', 'largest-contentful-paint'].forEach(type => new PerformanceObserver(list => \
@@ -122,7 +123,7 @@ async fn print_paints(lab: &Lab) {
     println!("a page of 100,000 objects: {}", paints.as_str().unwrap_or_default());
 }
 
-/// The rows are asked for before the browser paints for the first time, and before all that is only around them.
+/// The request for the rows comes before the browser's first paint, and before all other requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rows_are_asked_for_before_anything_is_painted() {
     let Some(lab) = Lab::start(TestServer::builder().shared_store(with_pods(100).await)).await else { return };
@@ -145,7 +146,7 @@ async fn filters_are_suggested_and_counts_are_of_the_whole_selection() {
     lab.open_list(PODS).await;
     lab.pager("1–50 of 300").await;
 
-    // A label: its key out of the page, its value out of what the server counts.
+    // A label: the field suggests keys from the page, and values from the server's counts.
     lab.browser.press("l").await;
     lab.browser.press("ap").await;
     suggested(&lab, "Label selector", "app").await;
@@ -153,7 +154,7 @@ async fn filters_are_suggested_and_counts_are_of_the_whole_selection() {
     lab.pager("1–50 of 100").await;
     lab.rows(&["pod-00001", "pod-00004"]).await;
 
-    // A field: its path out of some objects.
+    // A field: the field suggests paths from a sample of objects.
     lab.browser.press("Escape").await;
     lab.browser.press("F").await;
     lab.browser.press("nodeN").await;
@@ -162,7 +163,7 @@ async fn filters_are_suggested_and_counts_are_of_the_whole_selection() {
     lab.rows(&["pod-00010", "pod-00031"]).await;
     lab.browser.until("document.querySelector('.chip')?.innerText.includes(\".spec.nodeName == 'node-3'\")").await;
 
-    // A count, which is of all pages, and by which is filtered.
+    // A count over all pages, and a click on it as a filter.
     let count = "[...document.querySelectorAll('[aria-label=\"Counts by status.phase\"] button')]\
                  .find(button => button.innerText.includes('Pending'))";
     lab.browser.until(&format!("{count}?.innerText.includes('2')")).await;
@@ -174,13 +175,13 @@ async fn filters_are_suggested_and_counts_are_of_the_whole_selection() {
     lab.ends_without_complaints(&[]).await;
 }
 
-/// Waits for a suggestion below a field, and takes it with the keyboard.
+/// Waits for a suggestion below a field, and accepts it with the keyboard.
 async fn suggested(lab: &Lab, field: &str, name: &str) {
     let field = format!("document.querySelector('input[aria-label={}]')", json!(field));
     let options = format!("[...{field}.parentElement.querySelectorAll('[role=option]')]");
     let wanted = format!("{options}.findIndex(one => one.firstChild.innerText === {})", json!(name));
     let chosen = format!("{options}.findIndex(one => one.ariaSelected === 'true')");
-    // The distance of the key from the selected option, in a text that is never empty.
+    // The number of key presses from the selected option to the wanted one, as a text that is never empty.
     let distance = format!("{wanted} >= 0 && String({wanted} - {chosen})");
     loop {
         let distance = lab.browser.until(&distance).await;

@@ -1,6 +1,7 @@
-//! One object in the browser: read, edited beside others, scaled, deleted, and what belongs to it.
+//! Tests of one object in the browser: it is read, edited concurrently with others, scaled and deleted, and its related
+//! objects are shown.
 //!
-//! After each step the server is asked what it has stored.
+//! After each step the tests read the stored object.
 
 use keelson_server::{Config, Switches};
 use keelson_testkit::TestServer;
@@ -19,12 +20,12 @@ fn deployment() -> Value {
     json!({"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": spec})
 }
 
-/// Waits for the text of the editor.
+/// Waits for the editor, and replaces a text in it.
 pub(super) async fn edit(lab: &Lab, from: &str, to: &str) {
     let area = "document.querySelector('.editor textarea')";
     lab.browser.until(&format!("{area}?.readOnly === false && {area}.value.includes({})", json!(from))).await;
     let changed = format!("{area}.value.replace({}, {})", json!(from), json!(to));
-    // A paste; typing a whole object would take long.
+    // Sets the text like a paste; typing a whole object would take long.
     let typed = format!("({area}.value = {changed}, {area}.dispatchEvent(new Event('input', {{bubbles: true}})))");
     lab.browser.value(&typed).await;
     lab.browser.until(&format!("{area}.value.includes({})", json!(to))).await;
@@ -63,7 +64,7 @@ async fn an_edit_is_rehearsed_and_conflicts_are_shown_by_their_owners() {
     lab.browser.until(added).await;
     assert_eq!(stored(&lab, "/spec/replicas").await, 3);
 
-    // Another client is faster.
+    // Another client writes first.
     let theirs = json!({"spec": {"replicas": 9, "paused": true}});
     raw.patch(format!("{DEPLOYMENTS}/web?fieldManager=autopilot"), MERGE, &theirs).await.expect(200);
     press_button(&lab, "Save").await;
@@ -75,7 +76,7 @@ async fn an_edit_is_rehearsed_and_conflicts_are_shown_by_their_owners() {
     lab.shows("web is saved").await;
     assert_eq!((stored(&lab, "/spec/replicas").await, stored(&lab, "/spec/paused").await), (json!(8), json!(true)));
 
-    // Server-side apply names the owner, and takes the field over only when forced.
+    // Server-side apply names the owner, and takes the field over only if forced.
     lab.browser.click("input[value=apply]").await;
     edit(&lab, "image: nginx:1.27", "image: nginx:1.28").await;
     press_button(&lab, "Save").await;
@@ -100,7 +101,7 @@ async fn an_object_is_scaled_its_dependents_are_found_and_it_is_deleted() {
     lab.open(PAGE).await;
     lab.browser.until("document.querySelectorAll('.actions button:not(:disabled)').length === 2").await;
     scale_with_care(&lab).await;
-    // The written state appears by itself.
+    // The page shows the written state without a reload.
     lab.browser.until("document.querySelector('.yaml .code')?.innerText.includes('replicas: 5')").await;
 
     lab.browser.press("R").await;
@@ -119,7 +120,8 @@ async fn an_object_is_scaled_its_dependents_are_found_and_it_is_deleted() {
     lab.ends_without_complaints(&[]).await;
 }
 
-/// Scales the deployment from 3 to 5: what is typed goes into the field, no number is none, and 0 takes a second look.
+/// Scales the deployment from 3 to 5: the typed text stays in the field, invalid numbers are rejected, and 0 needs a
+/// confirmation.
 async fn scale_with_care(lab: &Lab) {
     let field = "document.querySelector('dialog input')";
     let button = "document.querySelector('dialog button[type=submit]')";
@@ -209,7 +211,7 @@ async fn storage_versions_and_migrations_are_shown_with_how_far_they_are() {
     lab.log_in(ADMIN).await;
     lab.open("storage").await;
     lab.browser.until("document.querySelector('tbody tr') !== null").await;
-    // One resource of many, which all servers write in one version.
+    // One of many resources, which all servers store in one version.
     let rows = "[...document.querySelectorAll('.storage table:last-of-type tbody tr')]";
     lab.browser.until(&format!("{rows}.length > 20")).await;
     lab.browser.fill(".storage input[type=search]", "apps.deployments").await;

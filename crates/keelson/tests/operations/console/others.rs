@@ -1,6 +1,6 @@
-//! Hostile input of the console: answers of aggregated servers, odd objects, odd addresses.
+//! Tests of the console with hostile input: responses of aggregated servers, odd objects, odd addresses.
 //!
-//! The aggregated server is the test's own, and counts how often a script of it has run.
+//! The aggregated server belongs to the test, and counts the runs of its scripts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,10 +13,10 @@ use super::{ADMIN, Lab};
 
 const GROUP: &str = "evil.example.org";
 const PATH: &str = "/apis/evil.example.org/v1";
-/// The request of a script of such a server, if it ran.
+/// The request that a script of this server sends if it runs.
 const TRACE: &str = "fetch('/apis/evil.example.org/v1/ran')";
 
-/// An aggregated server that means ill, and how often a script of it has run.
+/// A malicious aggregated server, and the number of times that one of its scripts has run.
 struct Evil {
     ran: Arc<AtomicUsize>,
     _upstream: UpstreamServer,
@@ -97,7 +97,7 @@ async fn documents_of_aggregated_servers_run_nothing_and_leave_nothing() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let evil = Evil::start(&lab).await;
     let raw = lab.raw();
-    // As with the certificate of a browser, a navigation is allowed to read it.
+    // The navigation is authorized, as it would be with a browser's certificate.
     let rules = json!([{"apiGroups": [GROUP], "resources": ["*"], "verbs": ["*"]}]);
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     raw.post(format!("{rbac}/clusterroles"), &json!({"metadata": {"name": "evil"}, "rules": rules})).await.expect(201);
@@ -118,7 +118,7 @@ async fn documents_of_aggregated_servers_run_nothing_and_leave_nothing() {
     }
     let worker = raw.get(format!("{PATH}/html")).header("service-worker", "script").await.expect(403);
     assert_eq!(worker.json()["reason"], "Forbidden");
-    // A request of the console itself gets data.
+    // The console's own request gets data.
     let shown = "fetch('/apis/evil.example.org/v1/odd').then(answer => answer.headers.get('content-security-policy'))";
     assert_eq!(lab.browser.value(shown).await, "default-src 'none'; sandbox; frame-ancestors 'none'");
     let _ = lab.browser.complaints().await;
@@ -139,17 +139,17 @@ async fn odd_answers_and_addresses_break_neither_the_session_nor_the_next_page()
             ))
             .await;
     };
-    // One server's 401 is no end of the session.
+    // A 401 of an aggregated server does not end the session.
     go(&format!("r/{GROUP}/v1/refused")).await;
     lab.shows("You are logged in, and the server knows you.").await;
     assert_eq!(lab.browser.value("sessionStorage.getItem('keelson.credentials') !== null").await, true);
-    // A table whose rows name no object.
+    // A table whose rows contain no objects.
     go(&format!("r/{GROUP}/v1/odd")).await;
     lab.shows("rows name no object").await;
     go("r/core/v1/configmaps?ns=default").await;
     lab.browser.until("document.querySelector('tr[data-name=map]') !== null && document.querySelector('h1').innerText.startsWith('ConfigMap')").await;
 
-    // Names in an address are names.
+    // Path characters in an address are part of a name.
     for path in ["r/core/v1/..%2F..%2Fapis%2Fevil.example.org%2Fv1%2Fhtml", "r/core/v1/configmaps%3Flimit=1"] {
         lab.open(path).await;
         lab.shows("This is not there").await;
@@ -161,7 +161,7 @@ async fn odd_answers_and_addresses_break_neither_the_session_nor_the_next_page()
         lab.shows("This address can't be read").await;
     }
     go("r/core/v1/configmaps/default/map?tab=toString").await;
-    // Characters that turn the order of others are shown.
+    // Characters that reorder text are shown as escapes.
     lab.browser.click(".yaml button.fold[aria-label='Unfold annotations']").await;
     lab.shows("user⟨U+202E⟩txt.exe⟨U+2066⟩ ⟨U+200B⟩zero").await;
     lab.ends_without_complaints(&["a status of 401", "a status of 404", "a status of 403"]).await;

@@ -1,4 +1,4 @@
-// Counts by value, made by the server over the whole selection and not over the page: a click filters by the value.
+// Counts of objects by value. The server counts the whole selection, not only the page. A click filters by the value.
 
 import { useEffect, useState } from 'preact/hooks';
 import { isAborted, told } from '../../api/client';
@@ -31,7 +31,7 @@ function Facet(props: { query: ListQuery; path: string; revision: string; onRemo
   const [counts, setCounts] = useState<ValueCounts | null>(null);
   const [error, setError] = useState<unknown>(null);
   const [all, setAll] = useState(false);
-  // A facet of its own term would show that one value alone.
+  // Without this filter, a facet would show only the value that its own term selects.
   const others = query.terms.filter((term) => !term.startsWith(`${path} == `) && term !== `not exists(${path})`);
   const key = JSON.stringify([
     { ...query, terms: others, page: 0, sort: '', limit: 0, revision, token: '' },

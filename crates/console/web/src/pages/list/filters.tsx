@@ -1,4 +1,4 @@
-// Search, selectors and terms, each with suggestions that come from the objects that there are.
+// Search, selectors and terms. Each field suggests values of existing objects.
 
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { type ListQuery, readGroups, readSample } from '../../api/lists';
@@ -24,7 +24,7 @@ function SearchField(props: { place: Place; value: string }) {
   const asked = useRef<string[]>([]);
   useEffect(() => {
     const at = asked.current.indexOf(props.value);
-    // More may have been typed since.
+    // The user may have typed more since.
     if (at >= 0) asked.current.splice(0, at + 1);
     else setText(props.value);
   }, [props.value]);

@@ -1,4 +1,5 @@
-// A list of any resource: built-in, custom or aggregated. The server sorts, selects, counts and cuts; one page is here.
+// A list of any resource: built-in, custom or aggregated. The server sorts, selects, counts and pages; the console
+// holds one page.
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { hasCode } from '../../api/client';

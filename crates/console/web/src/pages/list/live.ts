@@ -1,4 +1,5 @@
-// The page that is shown, and what has changed since: rows change in place, what comes and goes is counted.
+// The shown page with the changes since it was read: changed rows are updated in place, new and deleted ones are
+// counted.
 
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { isAborted } from '../../api/client';
@@ -85,7 +86,7 @@ export function usePage(place: Place): Shown {
   const [shown, setShown] = useState<Shown>(() => start(place));
   const last = useRef(shown);
   last.current = shown;
-  // Before anything is painted: what the rows wait for is asked for first of all.
+  // A layout effect runs before the browser paints, so this request is sent first.
   useLayoutEffect(() => {
     const query = queryOf(place);
     const abort = new AbortController();
@@ -98,7 +99,7 @@ export function usePage(place: Place): Shown {
         setShown({ query, page, error: null, busy: false, changes: NONE });
         if (isPast(place)) return;
         const snapshot = place.state.snapshot ?? { revision: page.revision, taken: Date.now() };
-        // Kept for back and forward, without a new entry.
+        // The snapshot is stored in the current history entry, for back and forward.
         window.history.replaceState({ ...place.state, snapshot }, '');
         if (place.state.snapshot === undefined) place.state = { ...place.state, snapshot };
         const here = new Set(page.rows.map(uidOf));

@@ -1,4 +1,4 @@
-// The bar below a list: where in it the page is, and the way to any other page of the same snapshot.
+// The bar below a list: the position of the page, and links to all pages of the same snapshot.
 
 import { useEffect, useState } from 'preact/hooks';
 import type { ListQuery, Page } from '../../api/lists';
@@ -42,7 +42,7 @@ export function Pager(props: { place: Place; query: ListQuery; page: Page }) {
             onSubmit={(event) => {
               event.preventDefault();
               jump();
-              // Keys are for the list again.
+              // Keys apply to the list again.
               if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
             }}
           >

@@ -1,4 +1,4 @@
-// The rows of a page, with the columns that the server names; heads sort.
+// The rows of a page, with the columns that the server sends. A click on a column head sorts.
 
 import type { Resource } from '../../api/discovery';
 import type { Page } from '../../api/lists';

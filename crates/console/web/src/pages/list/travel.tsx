@@ -1,4 +1,4 @@
-// The list as it was: a slider over the revisions that the server still has, and the way back to now.
+// Past states of the list: a slider over the revisions that the server still has, and a link back to the present.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { isAborted } from '../../api/client';
@@ -65,7 +65,7 @@ function Moments() {
 /** Shown while the list is of the past. */
 export function TimeTravel({ place, query, page }: { place: Place; query: ListQuery; page: Page | null }) {
   const [range, setRange] = useState<Range | null>(null);
-  // A time stands for a revision, which the list returns.
+  // If the URL has a time, the list returns its revision.
   const shown = Number(place.params.get('rv') ?? page?.revision ?? '0');
   const [at, setAt] = useState(shown);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
@@ -74,7 +74,7 @@ export function TimeTravel({ place, query, page }: { place: Place; query: ListQu
   useEffect(() => setAt(shown), [shown]);
   useEffect(() => {
     const abort = new AbortController();
-    // Revisions go up with every write to whatever resource; those of one collection are among them.
+    // Every write to any resource increases the revision. The revisions of one collection are a subset.
     oldestRevision({ group, version, plural }, namespace, abort.signal)
       .then(({ oldest, newest }) => setRange({ oldest: Number(oldest), newest: Number(newest) }))
       .catch((error: unknown) => {

@@ -1,4 +1,4 @@
-// Conflicts by the owners of the fields: what is there, what one wants, and who wrote it.
+// Conflicts of an apply: for each field its present value, the edited value, and the owner.
 
 import { ApiError } from '../../api/client';
 import type { Json, JsonObject, KubeObject } from '../../api/types';

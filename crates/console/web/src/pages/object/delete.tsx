@@ -1,4 +1,4 @@
-// Deleting an object, with a second look at which one it is and what becomes of what it owns.
+// Deletes an object. The confirmation shows its identity and the effect on its dependents.
 
 import { useState } from 'preact/hooks';
 import { type Propagation, remove } from '../../api/objects';

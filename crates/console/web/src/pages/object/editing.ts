@@ -1,4 +1,4 @@
-// The text of an editor, the state that it was made of, and the draft that is kept of it until it is saved.
+// The text of an editor, the object from which it was made, and the draft that is kept until it is saved.
 
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { session } from '../../api/session';
@@ -81,11 +81,11 @@ export function useEditing(subject: Subject): Editing {
     [user, key, begin],
   );
   useEffect(() => {
-    // A text that was written meanwhile counts more than the draft.
+    // Text that the user has typed meanwhile takes precedence over the draft.
     if (now.current.state.text === null || now.current.state.text === now.current.state.original) {
       void restore(subject.object);
     }
-    // A change of the object itself leaves the text alone.
+    // A change of the object itself does not change the text.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [restore]);
 

@@ -1,4 +1,4 @@
-// Editing an object as YAML: what the server would make of it is shown before it is saved, and conflicts by their owners.
+// Edits an object as YAML. A dry run shows the server's result before the save, and conflicts are shown by owner.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { hasCode } from '../../api/client';

@@ -1,4 +1,4 @@
-// The events that tell of an object, the newest first.
+// The events about an object, newest first.
 
 import { useEffect, useState } from 'preact/hooks';
 import { isAborted } from '../../api/client';

@@ -1,4 +1,4 @@
-// The past states of an object within the server's history window, and the difference of any two.
+// The past states of an object within the server's history window, and the difference between any two of them.
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { isAborted } from '../../api/client';

@@ -1,4 +1,4 @@
-// One object: what it is, what happened to it, what it belongs to, and what can be done with it.
+// One object: its content, events, history, owners and dependents, and the actions on it.
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { mayI } from '../../api/access';

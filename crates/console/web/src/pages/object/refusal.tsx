@@ -1,4 +1,4 @@
-// The reasons for which a text was not saved, and the ways on from there.
+// The reasons why a text was not saved, and the possible next actions.
 
 import { ApiError, told, Unreachable } from '../../api/client';
 import type { KubeObject } from '../../api/types';

@@ -1,4 +1,4 @@
-// The owners of an object, and its dependents, which are searched in every collection that the user may list.
+// The owners of an object, and its dependents. These are searched in every collection that the user may list.
 
 import { useEffect, useState } from 'preact/hooks';
 import { allows, rulesIn } from '../../api/access';
@@ -88,7 +88,7 @@ function useDependents(subject: Subject): Search {
     };
     void run();
     return () => abort.abort();
-    // A change of the object itself asks nothing anew.
+    // A change of the object itself starts no new search.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [resources, uid, namespace, name]);
   return search;
