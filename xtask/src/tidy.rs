@@ -46,19 +46,17 @@ pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
     findings.extend(engines::check(workspace)?);
     findings.extend(prose::exceptions());
     let mut sources = Vec::new();
-    let (mut names, mut comments) = (kinds::Names::default(), prose::Comments::default());
+    let mut names = kinds::Names::default();
     for path in files_below(&workspace.root)? {
         let Ok(text) = std::fs::read_to_string(&path) else { continue }; // not text: nothing to check
         let place = path.strip_prefix(&workspace.root).unwrap_or(&path).display().to_string();
         findings.extend(words::check(&place, &text));
         findings.extend(prose::check(&place, &text));
-        comments.read(&place, &text);
         if path.extension().is_some_and(|e| e == "rs") {
             names.read(&place, &text);
             sources.push((place, text));
         }
     }
-    findings.extend(comments.finding());
     findings.extend(stems::check(sources.iter().map(|(place, _)| place.as_str())));
     for (place, text) in &sources {
         findings.extend(misplaced(place));

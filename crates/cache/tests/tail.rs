@@ -221,7 +221,7 @@ async fn a_tail_that_falls_silent_is_opened_again() {
     let newest = commit(&store, "a/p1", Some(&body(1))).await;
     settle(|| cache.healthy().is_err()).await;
     let told = cache.healthy().unwrap_err().to_string();
-    assert!(told.contains(&format!("it has {newest}")), "{told}");
+    assert!(told.contains(&format!("the newest is {newest}")), "{told}");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(cache.healthy().is_err(), "a tail that can be opened and tells nothing is not well");
     assert_eq!(cache.stats().lag, newest.get() - cache.watermark().get());

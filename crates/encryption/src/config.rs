@@ -45,7 +45,7 @@ pub struct EncryptionConfiguration {
 /// A configuration with the hash of its file.
 #[derive(Clone, Debug)]
 pub struct ConfigurationFile {
-    /// What it says.
+    /// The rules and providers of the file.
     pub configuration: EncryptionConfiguration,
     /// `sha256:` and the hash of its bytes.
     pub hash: String,

@@ -1,7 +1,8 @@
 //! Encryption at rest: `EncryptionConfiguration`, its providers, and a store that encrypts what it writes.
 //!
-//! Values have the form that kube-apiserver stores in etcd, so that each reads the values of the other under the same keys. Objects are
-//! unknown here: values are bytes, and a key of the store tells the resource and is authenticated with the value. Secrets of a
+//! Values have the form that kube-apiserver stores in etcd, so that each reads the values of the other under the same
+//! keys. This crate knows no objects: values are bytes. The key of a value in the store names its resource, and is
+//! authenticated with the value. Secrets of a
 //! configuration are never part of a text: errors, logs and metrics name keys, and hashes of files.
 
 mod ciphers;

@@ -139,7 +139,7 @@ impl Reloader {
         let old = self.sealing.replace(made);
         self.environment.metrics.note_hash(&loaded.hash);
         *self.hash.lock() = loaded.hash;
-        // ORDER: after the new ones are used: what followed the old ones goes on with the new.
+        // ORDER: the old ones are closed after the new ones are in use, so that tasks of the old ones find the new ones.
         old.close();
         Ok(true)
     }

@@ -33,7 +33,7 @@ pub struct EncryptedStore {
     sealing: Arc<Sealing>,
 }
 
-/// How values are encrypted now.
+/// The transformers that encrypt values now.
 pub(crate) struct Sealing {
     transformers: ArcSwap<Transformers>,
     resources: Resources,

@@ -179,19 +179,19 @@ impl Transformers {
         join_all(self.services.iter().map(KeyService::check)).await;
     }
 
-    /// Whether all key services are well, called now.
+    /// Calls all key services, and checks their health.
     ///
     /// # Errors
-    /// Names those that are not.
+    /// Names the unhealthy ones.
     pub(crate) async fn check(&self) -> Result<(), String> {
         self.prime().await;
         self.health()
     }
 
-    /// Whether all key services were well when they were called last.
+    /// Checks the health of all key services at their last calls.
     ///
     /// # Errors
-    /// Names those that were not.
+    /// Names the unhealthy ones.
     pub(crate) fn health(&self) -> Result<(), String> {
         let checked = self.services.iter().enumerate();
         let faults: Vec<String> = checked
@@ -270,7 +270,7 @@ impl KeyService {
     }
 }
 
-/// Whether an earlier rule leaves a later one without effect.
+/// Returns true if an earlier rule leaves a later one without effect.
 fn masks(earlier: &GroupResource, later: &GroupResource) -> bool {
     earlier.resource == "*" && (earlier.group == later.group || earlier.group == "*")
 }

@@ -28,6 +28,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 
 pub(crate) use access::{AccessMetrics, Authentication};
 
@@ -54,6 +55,9 @@ pub const OPEN_METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; versi
 struct KindLabels {
     request_kind: &'static str,
 }
+
+/// The time after a change of the served resources until series are dropped.
+const CHANGES_PAUSE: Duration = Duration::from_secs(5);
 
 /// All metrics of a server.
 pub struct Metrics {
@@ -165,6 +169,16 @@ impl Metrics {
     /// other versions are dropped.
     pub fn serve(&self, serves: impl Fn(&str, &str, &str) -> bool + Send + Sync + 'static) {
         self.requests.serve(Box::new(serves));
+    }
+
+    /// Drops the series of versions that are no longer served after each of `changes`. Ends with their sender.
+    pub async fn follow(self: Arc<Self>, mut changes: watch::Receiver<u64>) {
+        while changes.changed().await.is_ok() {
+            // Definitions are often removed one after the other, and each time all series are read.
+            tokio::time::sleep(CHANGES_PAUSE).await;
+            changes.mark_unchanged();
+            self.requests.forget_past();
+        }
     }
 
     /// Sets the function that returns the deprecation warning of a version of a resource (group, version, plural).

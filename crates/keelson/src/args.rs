@@ -220,7 +220,7 @@ pub(crate) struct Serve {
     pub(crate) data_dir: PathBuf,
     #[command(flatten)]
     pub(crate) startup: startup::Startup,
-    /// Where to keep objects: sqlite:DIRECTORY (the data directory unless given), memory:, postgres://USER:PASSWORD@HOST/DATABASE
+    /// The store of the objects: sqlite:DIRECTORY (the data directory unless given), memory:, postgres://USER:PASSWORD@HOST/DATABASE
     /// or etcd://HOST:2379. Certificates and the kubeconfig live in the data directory in any case.
     // Parsed later: clap repeats an invalid value in its error, and this one may hold a password.
     #[arg(long, env = "KEELSON_STORE", hide_env_values = true)]
@@ -324,8 +324,8 @@ pub(crate) struct Serve {
     /// roles.rbac.authorization.k8s.io. May be repeated.
     #[arg(long, env = "KEELSON_NO_CHUNKING", value_parser = list::<String>)]
     pub(crate) no_chunking: Vec<List<String>>,
-    /// The chunks of callers who may list only a selection: as-others (a continue token shows the last scanned key), none (their
-    /// lists are whole), or next-visible (a token shows the next selected key).
+    /// The chunks of callers who may list only a selection. With as-others, a continue token shows the last scanned key. With
+    /// none, their lists are whole. With next-visible, a token shows the next selected key.
     #[arg(long, env = "KEELSON_CHUNKS_FOR_PARTIAL_RIGHTS", default_value = "as-others")]
     pub(crate) chunks_for_partial_rights: PartialRights,
     /// Honour limit at resourceVersion=0 also when no resourceVersionMatch is stated.
@@ -335,9 +335,9 @@ pub(crate) struct Serve {
     /// pods=spec.nodeName,status.phase. Other paths are indexed when queries have asked for them a few times. May be repeated.
     #[arg(long, value_name = "RESOURCE=PATHS")]
     pub(crate) index: Vec<String>,
-    /// Store a resource in another version than the default, such as horizontalpodautoscalers.autoscaling=v1, as long as servers
-    /// run that do not know the default one. kubernetes=1.33 stores all resources as servers of that release can read them. May be
-    /// repeated; for one resource the last setting counts.
+    /// Store a resource in another version than the default, such as horizontalpodautoscalers.autoscaling=v1. This is needed as
+    /// long as servers run that do not know the default version. kubernetes=1.33 stores all resources as servers of that
+    /// release can read them. May be repeated; for one resource the last setting counts.
     #[arg(long, env = "KEELSON_STORAGE_VERSION", value_parser = list::<String>)]
     pub(crate) storage_version: Vec<List<String>>,
     /// A file of such settings, one a line, which is read again at SIGHUP: the server goes over to what it says then.
@@ -439,7 +439,7 @@ pub(crate) enum Storage {
         /// The data directory; it must not hold a store yet.
         #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
         data_dir: PathBuf,
-        /// The number by which revisions are raised, so that no client sees a smaller one than before. It must exceed the number of
+        /// The number that is added to revisions, so that no client sees a smaller one than before. It must exceed the number of
         /// writes since the backup.
         #[arg(long, default_value_t = 1_000_000_000)]
         bump_revision: u64,

@@ -353,6 +353,11 @@ impl Prepared {
         let pipeline = pipeline.with_remote_servers(remotes, background.clone());
         let pipeline = pipeline.with_certificates(self.keys.certificates());
         pipeline.metrics().add_source(move || notices.samples());
+        let dropping = pipeline.metrics().clone().follow(registry.surfaces().changes());
+        let dropping = stopping.clone().run_until_cancelled_owned(dropping);
+        background.spawn("request-metrics", async move {
+            let _: Option<()> = dropping.await;
+        });
         flow_control::follow(self.flow, pipeline.flow_control(), &background);
         let listener = listener::serve(self.port, self.keys.tls(), Arc::new(pipeline), limits(&config, &registry));
         self.keys.clone().follow(&outbound, kubeconfig.clone().map(|path| (path, url(addr))), &background);

@@ -38,7 +38,7 @@ impl Drop for Running {
 
 struct State {
     key_id: Mutex<String>,
-    /// What a status says.
+    /// The field `healthz` of a status.
     healthz: Mutex<String>,
     version: Mutex<String>,
     /// Keys with which nothing is decrypted any more.

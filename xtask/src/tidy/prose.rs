@@ -1,7 +1,7 @@
 //! Banned forms of prose: they hide the subject of a sentence, or join several claims.
 //!
-//! The check covers every Markdown page; [`EXCEPTIONS`] names exempt pages with the reason. In the comments of Rust and
-//! TypeScript the number of places may only fall: [`MAX_IN_COMMENTS`].
+//! The check covers every Markdown page and the comments of Rust and TypeScript. [`EXCEPTIONS`] names exempt files with
+//! the reason.
 
 use super::Finding;
 use crate::markdown::{Block, Kind, blocks, plain};
@@ -15,8 +15,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 ];
 /// The largest number of exempt files.
 const MAX_EXCEPTIONS: usize = 10;
-/// The largest number of places in comments. Lower it with every change that removes some.
-const MAX_IN_COMMENTS: usize = 560;
 const MAX_SENTENCE_WORDS: usize = 30;
 const MAX_CELL_WORDS: usize = 25;
 const MAX_PARAGRAPH_WORDS: usize = 80;
@@ -48,38 +46,14 @@ const PHRASES: [&str; 4] = ["gets on", "led on", "goes on", "at the door"];
 const RELATIVES: [&str; 3] = ["of which", "by which", "to which"];
 
 pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
-    let is_exempt = EXCEPTIONS.iter().any(|(page, _)| *page == place);
-    if place.ends_with(".md") && !is_exempt { page(place, text) } else { Vec::new() }
-}
-
-/// Banned forms in comments, counted over all sources.
-#[derive(Default)]
-pub(super) struct Comments {
-    places: usize,
-    /// The first finding of the last file that has one.
-    last: Option<Finding>,
-}
-
-impl Comments {
-    pub(super) fn read(&mut self, place: &str, text: &str) {
-        if !place.ends_with(".rs") && !place.ends_with(".ts") && !place.ends_with(".tsx") {
-            return;
-        }
-        let found = comment_faults(text);
-        self.places += found.len();
-        if let Some((line, why)) = found.first() {
-            self.last = Some(Finding::fault(format_args!("{place}:{line}"), why.clone()));
-        }
-    }
-
-    /// A fault if there are more places than before.
-    pub(super) fn finding(self) -> Option<Finding> {
-        let example =
-            self.last.map(|finding| format!(", such as {}: {}", finding.place, finding.text)).unwrap_or_default();
-        (self.places > MAX_IN_COMMENTS).then(|| {
-            let text = format!("{} banned forms in comments, {MAX_IN_COMMENTS} at most{example}", self.places);
-            Finding::fault("xtask/src/tidy/prose.rs", text)
-        })
+    let is_exempt = EXCEPTIONS.iter().any(|(file, _)| *file == place);
+    match place.rsplit_once('.') {
+        Some((_, "md")) if !is_exempt => page(place, text),
+        Some((_, "rs" | "ts" | "tsx")) if !is_exempt => comment_faults(text)
+            .into_iter()
+            .map(|(line, why)| Finding::fault(format_args!("{place}:{line}"), why))
+            .collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -246,10 +220,7 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        Comments, EXCEPTIONS, MAX_EXCEPTIONS, MAX_IN_COMMENTS, OPENERS, PHRASES, WORDS, check, comment_faults,
-        exceptions,
-    };
+    use super::{EXCEPTIONS, MAX_EXCEPTIONS, OPENERS, PHRASES, WORDS, check, comment_faults, exceptions};
 
     #[track_caller]
     fn refused(page: &str, why: &str) {
@@ -288,14 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_places_in_comments_may_only_fall() {
-        let mut comments = Comments::default();
-        comments.read("a.rs", &"// It is told.\n\n".repeat(MAX_IN_COMMENTS));
-        comments.read("a.md", "It is told.\n");
-        assert!(comments.finding().is_none());
-        let mut comments = Comments::default();
-        comments.read("a.tsx", &"// It is told.\n\n".repeat(MAX_IN_COMMENTS + 1));
-        assert!(comments.finding().is_some_and(|finding| finding.fault && finding.text.contains("a.tsx:1")));
+    fn sources_are_held_to_the_rules_by_their_names() {
+        for place in ["a.rs", "b/a.ts", "b/a.tsx"] {
+            assert_eq!(check(place, "// It is told.\n").len(), 1, "{place}");
+        }
+        assert!(check("a.sql", "// It is told.\n").is_empty());
     }
 
     #[test]

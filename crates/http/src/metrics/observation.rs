@@ -279,6 +279,22 @@ mod tests {
         assert!(text.contains(r#"resource="pods""#) && text.contains(r#"resource="""#) && !text.contains("gone"));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn series_are_dropped_after_their_resources_without_a_scrape() {
+        let metrics = Arc::new(Metrics::new());
+        metrics.serve(|_, _, resource| resource == "pods");
+        let (generation, changes) = tokio::sync::watch::channel(0);
+        let following = tokio::spawn(metrics.clone().follow(changes));
+        observe(&metrics, "/api/v1/gone", Some(ResourceNames { resource: "gone", ..PODS }), StatusCode::OK);
+        observe(&metrics, "/api/v1/pods", Some(PODS), StatusCode::OK);
+        assert_eq!(metrics.requests.len(), 2);
+        generation.send(1).unwrap();
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(metrics.requests.len(), 1);
+        drop(generation);
+        following.await.unwrap();
+    }
+
     #[test]
     fn sizes_cuts_and_the_servers_own_time_are_counted() {
         let metrics = Arc::new(Metrics::new());

@@ -1,7 +1,7 @@
 //! Metrics of requests: one series for all requests of the same kind to the same resource.
 //!
 //! A request finds its series once, at its beginning, and counts in it at its end. Series of resources that are no
-//! longer served are dropped at each scrape, and before they become many.
+//! longer served are dropped at each scrape, after a change of the served resources, and before they become many.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -185,6 +185,11 @@ impl Requests {
     /// Sets the function that returns deprecation warnings. Until then, no version counts as deprecated.
     pub(super) fn deprecate(&self, deprecations: Deprecations) {
         let _first = self.0.deprecations.set(deprecations);
+    }
+
+    /// Drops the series of resources that are no longer served.
+    pub(super) fn forget_past(&self) {
+        self.0.known.write().forget_past(self.0.serves.get());
     }
 
     #[cfg(test)]

@@ -1,5 +1,7 @@
-//! Computes the state of storage versions from the responses of a server: the encoding of each server, their agreement,
-//! the number of objects in older encodings, and the progress of migrations. It calls no server and prints nothing.
+//! Computes the state of storage versions from the responses of a server, without calls or output.
+//!
+//! The state is the encoding of each server, their agreement, the number of objects in older encodings, and the progress
+//! of migrations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
