@@ -177,7 +177,8 @@ impl Metrics {
             // Definitions are often removed one after the other, and each time all series are read.
             tokio::time::sleep(CHANGES_PAUSE).await;
             changes.mark_unchanged();
-            self.requests.forget_past();
+            let requests = self.requests.clone();
+            keelson_supervision::outcome(tokio::task::spawn_blocking(move || requests.forget_past())).await;
         }
     }
 

@@ -187,9 +187,18 @@ impl Requests {
         let _first = self.0.deprecations.set(deprecations);
     }
 
-    /// Drops the series of resources that are no longer served.
+    /// Drops the series of resources that are no longer served. Requests wait only while they are removed, not while
+    /// they are searched.
     pub(super) fn forget_past(&self) {
-        self.0.known.write().forget_past(self.0.serves.get());
+        let Some(serves) = self.0.serves.get() else { return };
+        let known = self.0.known.read();
+        let past: Vec<OwnLabels> = known.series.keys().filter(|labels| !is_served(labels, serves)).cloned().collect();
+        drop(known);
+        let mut known = self.0.known.write();
+        for labels in past {
+            known.series.remove(&labels);
+        }
+        known.after_last = known.series.len();
     }
 
     #[cfg(test)]
@@ -212,11 +221,15 @@ impl AllSeries {
     /// Drops the series of resources that are no longer served.
     fn forget_past(&mut self, serves: Option<&Serves>) {
         if let Some(serves) = serves {
-            let is_served = |of: &OwnLabels| of.resource.is_empty() || serves(&of.group, &of.version, &of.resource);
-            self.series.retain(|labels, _| is_served(labels));
+            self.series.retain(|labels, _| is_served(labels, serves));
         }
         self.after_last = self.series.len();
     }
+}
+
+/// Returns true for series of served resources and of paths without a resource.
+fn is_served(labels: &OwnLabels, serves: &Serves) -> bool {
+    labels.resource.is_empty() || serves(&labels.group, &labels.version, &labels.resource)
 }
 
 impl fmt::Debug for Shared {

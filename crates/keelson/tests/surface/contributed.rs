@@ -6,10 +6,10 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use keelson_meta::{GroupResource, GroupVersionKind};
+use keelson_meta::{GroupResource, GroupVersionKind, Revision};
 use keelson_registry::Contribution;
 use keelson_resources::{Resource, SelectableField, ServedVersion, Subresource};
 use keelson_schema::Schema;
@@ -328,7 +328,7 @@ async fn write_and_list(raw: Raw, stop: Arc<AtomicBool>) -> (usize, Vec<Duration
 
 /// Watches these objects all the time, and checks that each change comes once and in order. The total is known only at
 /// the end, so it receives the number then and compares it with the seen events.
-async fn follow(raw: Raw, from: String, done: tokio::sync::oneshot::Receiver<usize>) {
+async fn follow(raw: Raw, from: String, seen: Arc<AtomicU64>, done: tokio::sync::oneshot::Receiver<usize>) {
     let mut watch = raw.get(format!("{MAPS}?watch=1&resourceVersion={from}")).stream().await;
     let (mut added, mut changed, mut deleted, mut last) = (0, 0, 0, 0);
     let (mut done, mut expected) = (Some(done), None);
@@ -344,6 +344,7 @@ async fn follow(raw: Raw, from: String, done: tokio::sync::oneshot::Receiver<usi
         let revision: u64 = metadata["resourceVersion"].as_str().unwrap().parse().unwrap();
         assert!(revision > last, "in order, and none twice: {event}");
         last = revision;
+        seen.store(last, Ordering::Relaxed);
         let count = match event["type"].as_str().unwrap() {
             "ADDED" => &mut added,
             "MODIFIED" => &mut changed,
@@ -361,9 +362,9 @@ async fn discovered(raw: &Raw) -> usize {
     document["items"].as_array().unwrap().iter().filter(ours).count()
 }
 
-/// The allocated memory of the process without the history of events, which is dropped by age.
-async fn allocated(server: &TestServer, store: &MemoryStore) -> usize {
-    store.compact(store.current_revision().await.unwrap()).await.unwrap();
+/// The allocated memory of the process without the history of events. Compacts the store.
+async fn allocated(server: &TestServer, store: &MemoryStore, compacted: Revision) -> usize {
+    store.compact(compacted).await.unwrap();
     tikv_jemalloc_ctl::epoch::advance().unwrap();
     let history = usize::try_from(server.running().registry().cache().stats().history_bytes).unwrap();
     tikv_jemalloc_ctl::stats::allocated::read().unwrap().saturating_sub(history)
@@ -389,10 +390,11 @@ async fn come_change_and_go() {
     let (raw, surfaces) = (server.raw(), server.running().registry().surfaces());
     let from = raw.get(MAPS).await.expect(200).json()["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
     assert_eq!(discovered(&raw).await, 0);
-    let before = allocated(&server, &store).await;
+    let before = allocated(&server, &store, store.current_revision().await.unwrap()).await;
+    let seen = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));
     let (made, of_made) = tokio::sync::oneshot::channel();
-    let follower = tokio::spawn(follow(raw.clone(), from, of_made));
+    let follower = tokio::spawn(follow(raw.clone(), from, seen.clone(), of_made));
     let writer = tokio::spawn(write_and_list(raw.clone(), stop.clone()));
 
     let put = async |what: &str, versions: &[&str], fields: &[&str]| {
@@ -411,7 +413,8 @@ async fn come_change_and_go() {
     put("changed", &["v2", "v1"], &["spec.colour"]).await;
     assert_eq!(ending.next_json().await, None, "a watch of what has changed ends");
     with_each(&server, use_what_changed).await;
-    let with_all = allocated(&server, &store).await;
+    // A watch ends if events that it has not sent yet are compacted.
+    let with_all = allocated(&server, &store, Revision::new(seen.load(Ordering::Relaxed))).await;
 
     put("without their first version", &["v2"], &["spec.colour"]).await;
     with_each(&server, use_what_is_left).await;
@@ -442,7 +445,8 @@ async fn memory_is_back(server: &TestServer, store: &MemoryStore, before: usize,
     let added = with_all - before;
     let began = Instant::now();
     loop {
-        let left = allocated(server, store).await.saturating_sub(before);
+        let newest = store.current_revision().await.unwrap();
+        let left = allocated(server, store, newest).await.saturating_sub(before);
         println!("{} KB of {} KB are left", left >> 10, added >> 10);
         if left <= added / LEFT {
             return;
