@@ -249,7 +249,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reads the four digits of `\uXXXX`. The cursor is on the `u`.
+    /// Reads the four hexadecimal digits of a Unicode escape. The cursor is on the `u`.
     fn hex(&mut self) -> Result<u32, JsonError> {
         self.at += 1;
         let mut code = 0;

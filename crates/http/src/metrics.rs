@@ -94,9 +94,9 @@ impl Metrics {
         let help = "Requests being answered, watches apart";
         registry.register("apiserver_current_inflight_requests", help, in_flight);
         let (aggregations, aggregation_times) = (Counter::default(), Histogram::new(AGGREGATION_BUCKETS));
-        let help = "How often the aggregated document of discovery was made";
+        let help = "Builds of the aggregated document of discovery";
         registry.register("aggregator_discovery_aggregation_count", help, aggregations.clone());
-        let help = "How long it took to make the aggregated document of discovery, in seconds";
+        let help = "Duration of a build of the aggregated document of discovery, in seconds";
         registry.register("aggregator_discovery_aggregation_duration", help, aggregation_times.clone());
         let [own_discovery, shared_discovery_kept, shared_discovery_made] = [
             ("nopeer_requests", "Requests for the document of discovery of this server alone"),

@@ -46,7 +46,7 @@ pub(crate) fn watchdog_samples(supervisor: &Supervisor) -> Vec<Sample> {
         ),
         counter(
             "keelson_thread_holds_total",
-            "How often a task or request held a thread of the runtime for more than a second",
+            "Times that a task or request held a thread of the runtime for more than a second",
             supervisor.holds(),
         ),
     ]
@@ -83,16 +83,12 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
         ),
         counter("keelson_cache_events_total", "Changes applied to the cache", stats.events),
         counter("keelson_cache_undecodable_total", "Stored values that are not objects", stats.undecodable),
-        counter(
-            "keelson_cache_tail_restarts_total",
-            "How often the tail of the store was opened again",
-            stats.tail_restarts,
-        ),
-        counter("keelson_cache_reloads_total", "How often the cache was loaded again", stats.reloads),
+        counter("keelson_cache_tail_restarts_total", "Restarts of the tail of the store", stats.tail_restarts),
+        counter("keelson_cache_reloads_total", "Reloads of the cache", stats.reloads),
         counter("keelson_cache_checks_total", "Collections of the cache compared with the store", stats.checks),
         counter(
             "keelson_cache_repairs_total",
-            "Collections that differed from the store and were loaded again; above 0 is worth a report",
+            "Collections that differed from the store and were loaded again (report a value above 0)",
             stats.repairs,
         ),
         gauge(
@@ -100,11 +96,7 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
             "Revisions that the store is known to have and the cache does not show yet",
             stats.lag,
         ),
-        counter(
-            "keelson_store_revision_requests_total",
-            "How often the store was asked for its newest revision",
-            newest.asked,
-        ),
+        counter("keelson_store_revision_requests_total", "Reads of the newest revision of the store", newest.asked),
         counter(
             "keelson_store_revision_requests_shared_total",
             "Reads that used the answer to a question of another read that waited with them",
@@ -113,7 +105,7 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
         gauge("keelson_cache_history_bytes", "Bytes of the past that the cache holds", stats.history_bytes),
         gauge(
             "keelson_cache_revision",
-            "The revision up to which the cache shows every write",
+            "The newest revision whose writes are all in the cache",
             registry.cache().watermark().get(),
         ),
         gauge("keelson_cache_watchers", "Watches that follow the cache", sum(|stats| stats.watchers)),
@@ -158,7 +150,7 @@ pub(crate) fn program_samples(stats: ProgramStats) -> Vec<Sample> {
         gauge("keelson_programs_schemas", "Schemas whose compiled expressions are kept", stats.schemas as u64),
         counter(
             "keelson_programs_compiled_total",
-            "How often the expressions of a schema were compiled, which is when an object is first judged by them",
+            "Compilations of the expressions of a schema, at the first validation of an object",
             stats.compiled,
         ),
     ]
@@ -201,7 +193,7 @@ fn conversions_kept(kept: KeptStats) -> [Sample; 4] {
         counter("keelson_conversions_asked_total", "Objects for which a converter was asked to show them", kept.asked),
         counter(
             "keelson_conversions_spared_total",
-            "Objects that were shown in another version without asking, since that was kept or somebody else was asking",
+            "Objects whose conversion was cached or shared with another request",
             kept.spared,
         ),
     ]
@@ -224,12 +216,12 @@ pub(crate) fn conversion_times(stats: &OutboundStats) -> Vec<HistogramSample> {
             ("to_version", key.to),
             ("succeeded", key.succeeded.to_string()),
         ];
-        let help = "How long conversions by the webhook of a definition took, in seconds";
+        let help = "Duration of conversions by the webhook of a definition, in seconds";
         histogram("apiserver_crd_conversion_webhook_duration_seconds", help, labels, took)
     });
     let by_result = stats.by_result().into_iter().map(|((result, failure), took)| {
         let labels = vec![("result", result.to_owned()), ("failure_type", failure.to_owned())];
-        let help = "How long requests to conversion webhooks took, in seconds";
+        let help = "Duration of requests to conversion webhooks, in seconds";
         histogram("apiserver_conversion_webhook_duration_seconds", help, labels, took)
     });
     by_definition.chain(by_result).collect()
@@ -252,12 +244,12 @@ pub(crate) fn aggregation_samples(aggregator: &Aggregator) -> Vec<Sample> {
     let current = aggregator.current();
     let mut services: Vec<_> = current.services().collect();
     services.sort_by(|a, b| a.name.cmp(&b.name));
-    let help = "Whether an APIService is not available (1), by its name";
+    let help = "1 if an APIService is unavailable, by its name";
     let now = services.into_iter().map(|service| Sample {
         labels: vec![("name", service.name.clone())],
         ..gauge("aggregator_unavailable_apiservice", help, u64::from(!service.is_available()))
     });
-    let help = "How often an APIService became unavailable, by its name and the reason";
+    let help = "Times that an APIService became unavailable, by its name and the reason";
     let losses = aggregator.losses().into_iter().map(|((name, reason), times)| Sample {
         labels: vec![("name", name), ("reason", reason)],
         ..counter("aggregator_unavailable_apiservice_total", help, times)
@@ -272,7 +264,7 @@ pub(crate) fn peer_samples(peers: &PeerServers) -> Vec<Sample> {
         let labels = vec![("code", code.to_string()), ("group", group), ("resource", resource), ("version", version)];
         Sample { labels, ..counter("apiserver_rerouted_request_total", help, times) }
     });
-    let help = "How often a peer did not say what it serves";
+    let help = "Failed reads of the discovery document of a peer";
     let failures = counter("apiserver_peer_discovery_sync_errors_total", help, peers.failures());
     rerouted.chain([failures]).collect()
 }
@@ -309,12 +301,12 @@ pub(crate) fn postgres_samples(stats: PostgresStats) -> Vec<Sample> {
         ),
         counter(
             "keelson_postgres_losses_total",
-            "How often PostgreSQL had lost commits that were shown, and this server was the first to find out",
+            "Losses of acknowledged commits in PostgreSQL that this server was the first to detect",
             stats.losses,
         ),
         counter(
             "keelson_postgres_history_exchanges_total",
-            "How often this server went over to another history, after a loss or a restore; its clients had to list anew",
+            "Switches of this server to another history after a loss or a restore, so that its clients list again",
             stats.exchanges,
         ),
     ]
@@ -325,10 +317,10 @@ pub(crate) fn etcd_samples(stats: EtcdStats) -> Vec<Sample> {
     vec![
         room::full(stats.full),
         counter("keelson_etcd_retries_total", "Calls to etcd that were tried again", stats.retries),
-        counter("keelson_etcd_failovers_total", "How often another member of etcd was turned to", stats.failovers),
+        counter("keelson_etcd_failovers_total", "Switches to another member of etcd", stats.failovers),
         counter(
             "keelson_etcd_logins_total",
-            "How often a token was fetched for the user of etcd, the first time included",
+            "Fetches of a token for the user of etcd, the first included",
             stats.logins,
         ),
         counter(
@@ -339,7 +331,7 @@ pub(crate) fn etcd_samples(stats: EtcdStats) -> Vec<Sample> {
         counter("keelson_etcd_watches_broken_total", "Watches of etcd that broke or fell silent", stats.watches_broken),
         counter(
             "keelson_etcd_progress_requests_total",
-            "How often etcd was asked how far a watch is",
+            "Requests to etcd for the progress of a watch",
             stats.progress_requests,
         ),
         counter(
@@ -362,7 +354,7 @@ pub(crate) fn feature_gates(config: &RegistryConfig) -> Vec<Sample> {
     let gates = [("APIListChunking", "", config.chunking), ("StorageVersionAPI", "ALPHA", config.storage_version_api)];
     let sample = |(name, stage, is_on): (&str, &str, bool)| Sample {
         labels: vec![("name", name.to_owned()), ("stage", stage.to_owned())],
-        ..gauge("kubernetes_feature_enabled", "Whether a feature is on, by name and stage", u64::from(is_on))
+        ..gauge("kubernetes_feature_enabled", "1 if a feature is on, by name and stage", u64::from(is_on))
     };
     gates.into_iter().map(sample).collect()
 }

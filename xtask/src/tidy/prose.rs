@@ -9,7 +9,6 @@ use crate::markdown::{Block, Kind, blocks, plain};
 /// Exempt files.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("docs/reference/flags.md", "generated from the help texts of the flags"),
-    ("docs/reference/metrics.md", "generated from the help texts of the metrics"),
     ("docs/reference/query-parameters.md", "generated from the descriptions in the API"),
     ("docs/reference/validation.md", "generated from the descriptions of the rules"),
 ];

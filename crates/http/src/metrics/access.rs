@@ -100,12 +100,12 @@ impl AccessMetrics {
                 times: times.get_or_create_owned(&ResultLabels { result }),
             })
         };
-        let help = "How long it took to find out who asks, in seconds";
+        let help = "Duration of the authentication of a request, in seconds";
         let authentication = outcomes("authentication_duration_seconds", help, ["success", "failure", "error"]);
-        let help = "How long it took to decide whether a user may make a request, in seconds";
+        let help = "Duration of the authorization of a request, in seconds";
         let authorization = outcomes("authorization_duration_seconds", help, ["allowed", "denied", "no-opinion"]);
         let certificates = Histogram::new(CERTIFICATE_BUCKETS);
-        let help = "How long the certificate still holds with which a client makes a request, in seconds";
+        let help = "Remaining lifetime of the client certificate of a request, in seconds";
         registry.register("apiserver_client_certificate_expiration_seconds", help, certificates.clone());
         Self { authentication, authorization, users: Default::default(), certificates, filters }
     }
@@ -147,7 +147,7 @@ impl AccessMetrics {
                 Sample { name, help, kind, labels, value: count.load(Ordering::Relaxed) as f64 }
             };
         let attempts = self.authentication.iter().map(|one| {
-            let help = "How often it was found out who asks, by what came of it";
+            let help = "Authentications of requests, by result";
             of("authentication_attempts", help, "result", one.result, &one.count)
         });
         let users = USERS.into_iter().zip(&self.users).map(|(name, count)| {
@@ -155,7 +155,7 @@ impl AccessMetrics {
             of("authenticated_user_requests", help, "username", name, count)
         });
         let decisions = self.authorization.iter().map(|one| {
-            let help = "How often it was decided whether a user may make a request, by what came of it";
+            let help = "Authorizations of requests, by result";
             of("authorization_attempts_total", help, "result", one.result, &one.count)
         });
         attempts.chain(users).chain(decisions).collect()

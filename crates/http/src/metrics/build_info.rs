@@ -21,7 +21,7 @@ pub(super) fn samples() -> Vec<Sample> {
     let value = |member: &str| document[member].as_str().unwrap_or_default().to_owned();
     vec![Sample {
         name: "kubernetes_build_info",
-        help: "The release that this server behaves like, and how it was built; always 1",
+        help: "The emulated release and facts of the build, always 1",
         kind: MetricKind::Gauge,
         labels: labels.into_iter().map(|(label, member)| (label, value(member))).collect(),
         value: 1.,

@@ -285,9 +285,9 @@ pub(super) struct PollsCollector(pub(super) Arc<Edge>);
 impl Collector for PollsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Polls { held, worked, .. } = &self.0.polls;
-        let help = "How long requests held a thread of the runtime at a time.";
+        let help = "Time that a request held a thread of the runtime without a break, in seconds.";
         held.encode(&mut encoder, "keelson_request_poll_seconds", help)?;
-        let help = "How long requests had a thread of the runtime work at a time.";
+        let help = "CPU time of a request on a thread of the runtime without a break, in seconds.";
         worked.encode(&mut encoder, "keelson_request_poll_cpu_seconds", help)
     }
 }

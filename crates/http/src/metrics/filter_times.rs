@@ -112,13 +112,13 @@ impl FilterTimes {
 
     pub(super) fn histograms(&self) -> Vec<HistogramSample> {
         let name = "apiserver_request_filter_duration_seconds";
-        let help = "How long a filter took for a request, in seconds, by filter";
+        let help = "Duration of a filter of a request, in seconds, by filter";
         let filters = Filter::ALL.into_iter().zip(&self.filters).filter_map(|(filter, times)| {
             let labels = vec![("filter", filter.as_str().to_owned())];
             Some(HistogramSample::of(&[times], name, help)?.with(labels))
         });
         let name = "field_validation_request_duration_seconds";
-        let help = "How long requests took, in seconds, by how they have their fields validated";
+        let help = "Duration of requests, in seconds, by their level of field validation";
         let requests = FieldValidation::ALL.into_iter().zip(&self.requests).filter_map(|(validation, times)| {
             let labels = vec![("field_validation", validation.as_str().to_owned())];
             Some(HistogramSample::of(&[times], name, help)?.with(labels))

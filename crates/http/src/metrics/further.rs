@@ -319,7 +319,7 @@ fn encode_deprecated(
         .collect();
     found.sort_unstable();
     found.dedup();
-    let help = "Versions that clients asked for although they should leave them; always 1.";
+    let help = "Deprecated versions that clients requested, always 1.";
     let name = "apiserver_requested_deprecated_apis";
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (group, version, resource, subresource, removed_release) in &found {

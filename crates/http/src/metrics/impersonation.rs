@@ -88,9 +88,9 @@ impl ImpersonationMetrics {
     }
 
     pub(crate) fn histograms(&self) -> Vec<HistogramSample> {
-        let help = "How long attempts to impersonate took, in seconds";
+        let help = "Duration of attempts to impersonate, in seconds";
         let mut samples = self.attempts.histograms("apiserver_impersonation_attempts_duration_seconds", help);
-        let help = "How long checks of rights to impersonate took, in seconds";
+        let help = "Duration of checks of the right to impersonate, in seconds";
         let name = "apiserver_impersonation_authorization_attempts_duration_seconds";
         samples.extend(self.checks.histograms(name, help));
         samples

@@ -14,7 +14,7 @@ use super::{counter, gauge};
 
 /// The counts of reads of files that are applied when they change.
 pub(crate) fn read_samples(files: &[(&'static str, FileReads)]) -> Vec<Sample> {
-    let help = "How often what the operator keeps in files was read again, by what it is and whether it could be used";
+    let help = "Reloads of the operator's files, by kind and success";
     let of = |(what, reads): &(&'static str, FileReads)| {
         let labels = |status: &str| vec![("contents", (*what).to_owned()), ("status", status.to_owned())];
         let sample =
@@ -32,7 +32,7 @@ pub(crate) fn access_samples(issuers: Option<&ConfiguredIssuers>, authorizers: &
         let labelled = |status: &str| vec![("status", status.to_owned())];
         samples.extend(counts.map(|counts| Sample {
             labels: labelled(counts.status),
-            ..counter(count, "How often the file of the configuration was read again, by what came of it", counts.count)
+            ..counter(count, "Reloads of the configuration file, by result", counts.count)
         }));
         samples.extend(counts.map(|counts| Sample {
             labels: labelled(counts.status),
@@ -72,7 +72,7 @@ pub(crate) fn access_samples(issuers: Option<&ConfiguredIssuers>, authorizers: &
 pub(crate) fn issuer_times(issuers: &ConfiguredIssuers) -> Vec<HistogramSample> {
     let (name, help) = (
         "apiserver_authentication_jwt_authenticator_latency_seconds",
-        "How long tokens of an issuer took that were not remembered, in seconds, by result",
+        "Duration of the check of an issuer's tokens that were not cached, in seconds, by result",
     );
     let of = |IssuerTimes { issuer_hash, by_result }: IssuerTimes| {
         let measured = by_result.into_iter().filter(|(_, times)| times.count() > 0);
@@ -115,7 +115,7 @@ fn token_cache_samples() -> Vec<Sample> {
 pub(crate) fn token_cache_times() -> Vec<HistogramSample> {
     let (name, help) = (
         "authentication_token_cache_request_duration_seconds",
-        "How long tokens for webhooks took, in seconds, by whether an answer was kept",
+        "Duration of checks of tokens for webhooks, in seconds, by use of the cache",
     );
     let of = |(status, times): (&str, &AtomicHistogram)| {
         Some(HistogramSample::of(&[times], name, help)?.with(vec![("status", status.to_owned())]))
@@ -128,11 +128,7 @@ fn decision_samples(authorizers: &[DecisionCounts]) -> Vec<Sample> {
     let of_one = |one: &DecisionCounts| {
         [("allowed", one.allowed), ("denied", one.denied)].map(|(decision, count)| Sample {
             labels: vec![("decision", decision.to_owned()), ("name", one.name.clone()), ("type", one.kind.clone())],
-            ..counter(
-                "apiserver_authorization_decisions_total",
-                "How often an authorizer has allowed or denied something",
-                count,
-            )
+            ..counter("apiserver_authorization_decisions_total", "Requests that an authorizer allowed or denied", count)
         })
     };
     authorizers.iter().flat_map(of_one).collect()
@@ -155,23 +151,23 @@ fn webhook_samples(webhooks: &[WebhookCounts]) -> Vec<Sample> {
     };
     let asked = by_result(
         "apiserver_authorization_webhook_evaluations_total",
-        "How often an authorizing webhook was asked, by what came of it",
+        "Calls of an authorization webhook, by result",
         |asked| asked.count,
     );
     let failed_open = by_result(
         "apiserver_authorization_webhook_evaluations_fail_open_total",
-        "How often an authorizing webhook could not be asked and the next authorizer was, by what came of it",
+        "Failed calls of an authorization webhook after which the next authorizer decided, by result",
         |asked| asked.failed_open,
     )
     .filter(|sample| sample.value > 0.0);
     let unmatched = of(
         "apiserver_authorization_match_condition_evaluation_errors_total",
-        "How often the conditions of an authorizing webhook had no value",
+        "Evaluations of the conditions of an authorization webhook that failed",
         |webhook| webhook.unmatched,
     );
     let excluded = of(
         "apiserver_authorization_match_condition_exclusions_total",
-        "How often the conditions of an authorizing webhook kept it from being asked",
+        "Requests that the conditions of an authorization webhook excluded",
         |webhook| webhook.excluded,
     );
     asked.chain(failed_open).chain(unmatched).chain(excluded).collect()
@@ -183,7 +179,7 @@ pub(crate) fn review_times(authorizers: &ConfiguredAuthorizers) -> Vec<Histogram
         let asked = webhook.asked.iter().filter(|asked| asked.count > 0);
         let sample = |asked: &AskedCounts| HistogramSample {
             name: "apiserver_authorization_webhook_duration_seconds",
-            help: "How long an authorizing webhook took, in seconds, by what came of it",
+            help: "Duration of calls of an authorization webhook, in seconds, by result",
             labels: result_labels(&webhook.name, asked),
             sum: asked.seconds,
             count: asked.count,

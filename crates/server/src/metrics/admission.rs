@@ -18,12 +18,11 @@ pub(crate) fn admission_times(admission: &AdmissionChain) -> Vec<HistogramSample
             ("type", key.stage.as_str().to_owned()),
         ];
         let (name, help) = if key.plugin.is_empty() {
-            let help = "How long admission took, in seconds, by what the request does and whether it was refused";
+            let help = "Duration of admission, in seconds, by operation and rejection";
             ("apiserver_admission_step_admission_duration_seconds", help)
         } else {
             labels.insert(0, ("name", key.plugin.to_owned()));
-            let help =
-                "How long a plugin of admission took, in seconds, by what the request does and whether it was refused";
+            let help = "Duration of an admission plugin, in seconds, by operation and rejection";
             ("apiserver_admission_controller_admission_duration_seconds", help)
         };
         let buckets = ADMISSION_BUCKETS.into_iter().zip(times.counts).collect();
@@ -37,7 +36,7 @@ pub(crate) fn webhook_times(stats: &WebhookStats) -> Vec<HistogramSample> {
     let all = stats.times().into_iter();
     all.map(|(key, times)| HistogramSample {
         name: "apiserver_admission_webhook_admission_duration_seconds",
-        help: "How long a webhook took, in seconds, by what it does, what the request does and whether it was refused",
+        help: "Duration of an admission webhook, in seconds, by type, operation and rejection",
         buckets: times.buckets(),
         sum: times.sum,
         count: times.count,
@@ -71,7 +70,7 @@ pub(crate) fn webhook_samples(stats: &WebhookStats) -> Vec<Sample> {
         let labels = vec![("name", name), ("type", kind.as_str().to_owned())];
         Sample { labels, ..gauge("apiserver_admission_webhook_fail_open_count", help, count) }
     });
-    let help = "Requests of which a webhook was not asked for its conditions";
+    let help = "Requests that the match conditions of a webhook excluded";
     let excluded = stats.exclusions().into_iter().map(|((name, kind, operation), count)| {
         let operation = operation.as_str().to_owned();
         let labels = vec![

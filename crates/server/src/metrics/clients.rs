@@ -17,7 +17,7 @@ type Histograms = (&'static str, &'static str, fn(&MethodMeter) -> &AtomicHistog
 const HISTOGRAMS: [Histograms; 3] = [
     (
         "rest_client_request_duration_seconds",
-        "How long requests of this server to others took, in seconds, by verb and host",
+        "Duration of requests of this server to others, in seconds, by verb and host",
         |meter| &meter.times,
     ),
     (

@@ -104,11 +104,11 @@ fn gauges(registry: &Registry, collections: &Collections) -> Vec<Sample> {
         labels: labels.to_vec(),
         value: value as f64,
     };
-    let help = "The resource version that the watch cache has reached, by resource; its last 15 digits";
+    let help = "The last 15 digits of the resource version of the watch cache, by resource";
     let versions =
         collections.iter().map(|(labels, _)| one("apiserver_watch_cache_resource_version", help, (labels, reached)));
     let stats: Vec<_> = collections.iter().map(|(labels, it)| (labels, it.cached.stats())).collect();
-    let help = "Events that the watch cache keeps, by resource; it grows and shrinks with the time that they cover";
+    let help = "Capacity of the watch cache in events, by resource, adapted to the time that the events cover";
     let kept = stats.iter().map(|(labels, stats)| one("watch_cache_capacity", help, (labels, stats.events as u64)));
     let help = "Bytes of the stored objects in JSON, by resource";
     let name = "apiserver_resource_size_estimate_bytes";
@@ -200,7 +200,7 @@ const LISTS: &str = "Lists, by resource, by where they were read and by index";
 pub(crate) fn collection_times(registry: &Registry) -> Vec<HistogramSample> {
     let of = |(labels, collection): ([(&'static str, String); 2], Arc<StoredCollection>)| {
         let times: &AtomicHistogram = &collection.cached.counts().waits;
-        let help = "How long lists waited until the watch cache was fresh, in seconds, by resource";
+        let help = "Time that lists waited for a fresh watch cache, in seconds, by resource";
         let sample = HistogramSample::of(&[times], "apiserver_watch_cache_read_wait_seconds", help)?;
         (sample.count > 0).then(|| sample.with(labels.to_vec()))
     };

@@ -145,7 +145,7 @@ pub(crate) fn encryption_times(metrics: &EncryptionMetrics) -> Vec<HistogramSamp
         let sample = HistogramSample::of(
             &[&times],
             "apiserver_storage_transformation_duration_seconds",
-            "How long it took to encrypt or decrypt a value, in seconds",
+            "Duration of the encryption or decryption of a value, in seconds",
         );
         let labels = vec![("transformation_type", used.as_str().to_owned()), ("transformer_prefix", prefix)];
         samples.extend(sample.map(|sample| sample.with(labels)));
@@ -153,13 +153,13 @@ pub(crate) fn encryption_times(metrics: &EncryptionMetrics) -> Vec<HistogramSamp
     samples.extend(HistogramSample::of(
         &[&metrics.key_generation],
         "apiserver_storage_data_key_generation_duration_seconds",
-        "How long it took to make a data key, in seconds",
+        "Duration of the generation of a data key, in seconds",
     ));
     for ((provider, method, code), times) in metrics.calls.all() {
         let sample = HistogramSample::of(
             &[&times],
             "apiserver_envelope_encryption_kms_operations_latency_seconds",
-            "How long calls to key services took, in seconds",
+            "Duration of calls to key services, in seconds",
         );
         let labels = vec![
             ("provider_name", provider),

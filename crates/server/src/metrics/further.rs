@@ -45,7 +45,7 @@ pub(crate) fn token_use_samples() -> Vec<Sample> {
 pub(crate) fn comparison_times() -> Vec<HistogramSample> {
     let (name, help) = (
         "apiserver_request_timestamp_comparison_time",
-        "How long it took to find out whether a write changes more than times of owners, in seconds, by outcome",
+        "Duration of the check that a write changes more than times of owners, in seconds, by outcome",
     );
     let measured = COMPARISONS.all().filter(|(_, times)| times.count() > 0);
     let sample = |(outcome, times): (&str, &AtomicHistogram)| {

@@ -40,7 +40,7 @@ pub(crate) fn policy_times(stats: &PolicyStats) -> Vec<HistogramSample> {
     let mut samples = Vec::new();
     let (name, help) = (
         "apiserver_validating_admission_policy_check_duration_seconds",
-        "How long expressions of validating policies took, in seconds, by policy, binding, error and what was done",
+        "Duration of expressions of validating policies, in seconds, by policy, binding, error and action",
     );
     samples.extend(
         stats
@@ -50,7 +50,7 @@ pub(crate) fn policy_times(stats: &PolicyStats) -> Vec<HistogramSample> {
     );
     let (name, help) = (
         "apiserver_mutating_admission_policy_check_duration_seconds",
-        "How long expressions of mutating policies took, in seconds, by policy, binding and error",
+        "Duration of expressions of mutating policies, in seconds, by policy, binding and error",
     );
     samples.extend(
         stats
@@ -60,7 +60,7 @@ pub(crate) fn policy_times(stats: &PolicyStats) -> Vec<HistogramSample> {
     );
     let (name, help) = (
         "apiserver_admission_match_condition_evaluation_seconds",
-        "How long match conditions took, in seconds, by policy or webhook and operation",
+        "Duration of match conditions, in seconds, by policy or webhook and operation",
     );
     samples.extend(stats.match_conditions().into_iter().filter_map(|(key, counts)| {
         Some(HistogramSample::of(&[&counts.times], name, help)?.with(condition_labels(key)))
@@ -71,9 +71,9 @@ pub(crate) fn policy_times(stats: &PolicyStats) -> Vec<HistogramSample> {
 
 /// The durations of compiling and evaluating all expressions.
 fn expression_times() -> impl Iterator<Item = HistogramSample> {
-    let help = "How long it took to compile an expression, in seconds";
+    let help = "Duration of the compilation of an expression, in seconds";
     let compilations = HistogramSample::of(&[&*COMPILATIONS], "apiserver_cel_compilation_duration_seconds", help);
-    let help = "How long it took to evaluate the rules of an object or an expression of a policy, in seconds";
+    let help = "Duration of the evaluation of an object's rules or of a policy's expression, in seconds";
     let evaluations = HistogramSample::of(&[&*EVALUATIONS], "apiserver_cel_evaluation_duration_seconds", help);
     compilations.into_iter().chain(evaluations)
 }

@@ -19,13 +19,13 @@ const FAMILIES: [Family; 5] = [
     }),
     (
         "workqueue_unfinished_work_seconds",
-        "How long the turns under way have taken together, in seconds, by queue",
+        "Duration so far of all unfinished turns together, in seconds, by queue",
         MetricKind::Gauge,
         |meter| meter.unfinished().0.as_secs_f64(),
     ),
     (
         "workqueue_longest_running_processor_seconds",
-        "How long the longest turn under way has taken, in seconds, by queue",
+        "Duration so far of the longest unfinished turn, in seconds, by queue",
         MetricKind::Gauge,
         |meter| meter.unfinished().1.as_secs_f64(),
     ),
@@ -34,10 +34,10 @@ const FAMILIES: [Family; 5] = [
 type Histograms = (&'static str, &'static str, fn(&QueueMeter) -> &AtomicHistogram);
 
 const HISTOGRAMS: [Histograms; 2] = [
-    ("workqueue_queue_duration_seconds", "How long keys waited for a worker, in seconds, by queue", |meter| {
+    ("workqueue_queue_duration_seconds", "Time that keys waited for a worker, in seconds, by queue", |meter| {
         &meter.waits
     }),
-    ("workqueue_work_duration_seconds", "How long turns took, in seconds, by queue", |meter| &meter.turns),
+    ("workqueue_work_duration_seconds", "Duration of turns, in seconds, by queue", |meter| &meter.turns),
 ];
 
 /// The counts and gauges of all queues.

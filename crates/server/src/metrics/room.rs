@@ -10,7 +10,7 @@ use super::{counter, gauge};
 
 const HISTORY: (&str, &str) =
     ("keelson_store_history_bytes", "Bytes of stored versions that only reads of the past see");
-const FULL: (&str, &str) = ("keelson_store_full", "Whether the store has no room (1): it refuses what adds to it");
+const FULL: (&str, &str) = ("keelson_store_full", "1 if the store is full and refuses writes that add to it");
 
 /// The space of the embedded store.
 pub(crate) fn space_samples(stats: SpaceStats) -> Vec<Sample> {
@@ -21,17 +21,17 @@ pub(crate) fn space_samples(stats: SpaceStats) -> Vec<Sample> {
             ..gauge("apiserver_storage_size_bytes", "Bytes of the file of the store, free pages included", stats.file)
         },
         gauge("keelson_store_file_bytes", "Bytes of the file of the embedded store, free pages included", stats.file),
-        gauge("keelson_store_quota_bytes", "The most that the embedded store may use; 0 for no limit", stats.quota),
+        gauge("keelson_store_quota_bytes", "The largest size of the embedded store (0 for no limit)", stats.quota),
         gauge(
             "keelson_store_reserve_bytes",
-            "Bytes that are reserved on the disk of the embedded store; 0 while they are given up",
+            "Reserved bytes on the disk of the embedded store (0 while the reserve is in use)",
             stats.reserve,
         ),
         gauge(HISTORY.0, HISTORY.1, stats.history),
         full(stats.full),
         counter(
             "keelson_store_history_cuts_total",
-            "How often history was compacted before its time, since it took too much room",
+            "Early compactions of history, because it took too much space",
             stats.cuts,
         ),
         counter(

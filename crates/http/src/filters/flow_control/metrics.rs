@@ -175,12 +175,12 @@ pub(in crate::filters) fn histograms(control: &FlowControl) -> Vec<HistogramSamp
     }
     let waits = family!(
         "apiserver_flowcontrol_request_wait_duration_seconds",
-        "How long requests waited for seats, by whether they got some, in seconds",
+        "Time that requests waited for seats, in seconds, by success",
         "execute", "true" => waits, "false" => vain_waits
     );
     let executions = family!(
         "apiserver_flowcontrol_request_execution_seconds",
-        "How long requests held their seats, in seconds",
+        "Time that requests held their seats, in seconds",
         "type", "regular" => executions, "watch" => watches
     );
     let costs = family!(
