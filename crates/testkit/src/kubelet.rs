@@ -8,6 +8,7 @@ mod sessions;
 mod spdy;
 mod websocket;
 
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -202,25 +203,13 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Arc<Seen>) {
         };
         noted.requests.lock().expect("no request panics").push(request_seen);
         let open = open.clone();
-        async move { answer(request, open).await }
+        async move { Ok::<_, Infallible>(answer(request, open).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(secured), service);
     let _ = connection.with_upgrades().await;
 }
 
-/// The error that breaks a connection.
-#[derive(Debug)]
-struct Broken;
-
-impl std::fmt::Display for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the kubelet breaks the connection")
-    }
-}
-
-impl std::error::Error for Broken {}
-
-async fn answer(request: Request<Incoming>, open: Arc<Open>) -> Result<Response<UpstreamBody>, Broken> {
+async fn answer(request: Request<Incoming>, open: Arc<Open>) -> Response<UpstreamBody> {
     let path = request.uri().path().to_owned();
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let pod = parts.get(2).copied().unwrap_or_default();
@@ -228,17 +217,17 @@ async fn answer(request: Request<Incoming>, open: Arc<Open>) -> Result<Response<
         (_, "silent") => std::future::pending().await,
         (_, "redirecting") => {
             let response = Response::builder().status(302).header("location", "http://169.254.169.254/latest/");
-            Ok(response.body(body("moved")).expect("a response"))
+            response.body(body("moved")).expect("a response")
         }
-        (_, "broken") => Ok(text(500, "container runtime is down")),
-        (_, "missing") => Ok(text(404, "pod does not exist")),
+        (_, "broken") => text(500, "container runtime is down"),
+        (_, "missing") => text(404, "pod does not exist"),
         (_, "huge") => {
             let response = Response::builder().header("x-huge", "x".repeat(200_000));
-            Ok(response.body(body("")).expect("a response"))
+            response.body(body("")).expect("a response")
         }
         ("containerLogs", _) => logs::answer(&request, pod),
-        ("exec" | "attach" | "portForward", _) => Ok(sessions::answer(request, open)),
-        _ => Ok(crate::upstream_echo(request).await),
+        ("exec" | "attach" | "portForward", _) => sessions::answer(request, open),
+        _ => crate::upstream_echo(request).await,
     }
 }
 
