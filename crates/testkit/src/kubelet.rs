@@ -27,6 +27,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::UpstreamBody;
 use crate::hook::certificate;
+use crate::upstream::Open;
 
 /// A request that the kubelet received.
 #[derive(Clone, Debug)]
@@ -63,7 +64,7 @@ pub struct KubeletDouble {
 #[derive(Debug, Default)]
 struct Seen {
     requests: Mutex<Vec<KubeletRequest>>,
-    open: AtomicUsize,
+    open: Arc<AtomicUsize>,
 }
 
 impl KubeletDouble {
@@ -166,15 +167,6 @@ impl Drop for KubeletDouble {
     }
 }
 
-/// Counts a connection, or the session on it, while it is open.
-struct Open(Arc<Seen>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
     // The set is dropped with the task, which ends all connections.
     let mut connections = tokio::task::JoinSet::new();
@@ -186,11 +178,10 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
 }
 
 async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Arc<Seen>) {
-    seen.open.fetch_add(1, Ordering::SeqCst);
-    let open = Arc::new(Open(seen.clone()));
+    // A session on the connection keeps it counted.
+    let open = Arc::new(Open::new(&seen.open));
     let Ok(secured) = acceptor.accept(stream).await else { return };
     let has_certificate = secured.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
-    let noted = seen.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let headers = request.headers().iter();
         let headers =
@@ -201,7 +192,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Arc<Seen>) {
             headers: headers.collect(),
             has_certificate,
         };
-        noted.requests.lock().expect("no request panics").push(request_seen);
+        seen.requests.lock().expect("no request panics").push(request_seen);
         let open = open.clone();
         async move { Ok::<_, Infallible>(answer(request, open).await) }
     });
