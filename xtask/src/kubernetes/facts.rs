@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::enums;
 use super::go::{self, Expr, Field, Type};
-use super::sources::{META, Placed, Sort, Sources, definitions, short};
+use super::sources::{META, Placed, Sources, definitions, short};
 
 /// Types with a hand-written schema, which have no facts.
 const WHOLE: [&str; 11] = [
@@ -99,7 +99,7 @@ fn reached(sources: &Sources, roots: Vec<Id>) -> Result<BTreeSet<Id>> {
         let (package, name) = sources.named(&package, &name)?;
         let expr = Expr::Named { package: package.clone(), name: name.clone() };
         if WHOLE.contains(&name.as_str())
-            || sources.sort(&expr)? != Sort::Struct
+            || !sources.is_struct(&expr)?
             || reached.contains(&(package.clone(), name.clone()))
         {
             continue;
@@ -168,7 +168,7 @@ fn type_map(markers: &[String]) -> Option<&str> {
 
 /// Returns true if JSON omits the zero value. Go does not omit structures for `omitempty`.
 fn omits_zero(sources: &Sources, field: &Field) -> Result<bool> {
-    Ok(field.json_has("omitzero") || (field.json_has("omitempty") && sources.sort(&field.expr)? != Sort::Struct))
+    Ok(field.json_has("omitzero") || (field.json_has("omitempty") && !sources.is_struct(&field.expr)?))
 }
 
 fn notes(sources: &Sources, placed: &Placed, kept: Option<&str>) -> Result<String> {

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result, bail};
 
 use super::go::{Expr, Field, Form, Type};
-use super::sources::{Sort, Sources, short};
+use super::sources::{Sources, short};
 
 /// A section of the table. Its messages are of one package.
 struct Section {
@@ -149,7 +149,7 @@ fn write_message(sources: &Sources, section: &Section, name: &str, text: &mut St
 
 /// The condition under which JSON omits the field.
 fn omission(sources: &Sources, field: &Field) -> Result<&'static str> {
-    let is_struct = sources.sort(&field.expr)? == Sort::Struct;
+    let is_struct = sources.is_struct(&field.expr)?;
     Ok(match (field.json_has("omitzero"), field.json_has("omitempty")) {
         (true, _) if is_struct => "~",
         (true, _) | (_, true) => "?",
