@@ -37,11 +37,11 @@ pub(crate) type Files = BTreeMap<String, String>;
 /// Package and name of a type.
 pub(super) type Id = (String, String);
 
+/// Writes the facts about the types of these kinds.
+///
 /// # Errors
 /// A source or a file cannot be read.
-pub(crate) fn write(sources: &Sources, schema: &Path, release: &str) -> Result<Files> {
-    let kinds = std::fs::read_to_string(schema.join("build/kinds.rs")).context("cannot read the list of kinds")?;
-    let mut roots = roots(&kinds);
+pub(crate) fn write(sources: &Sources, schema: &Path, mut roots: Vec<Id>, release: &str) -> Result<Files> {
     roots.extend(BESIDE.map(|(package, name)| (package.to_owned(), name.to_owned())));
     let types = reached(sources, roots)?;
     let enums = enums::write(sources, &types)?;
