@@ -223,9 +223,8 @@ fn union(found: &Type, fields: &[Placed]) -> Option<String> {
         let with_pointer = matches!(placed.field.expr, Expr::Pointer(_));
         discriminator.is_none_or(|found| found.field.json() != placed.field.json()) && with_pointer
     });
-    let members: Vec<String> =
-        members.map(|placed| format!("{}:{}", placed.field.json(), placed.field.go_name)).collect();
-    let mut members = members;
+    let members = members.map(|placed| format!("{}:{}", placed.field.json(), placed.field.go_name));
+    let mut members: Vec<String> = members.collect();
     members.sort();
     Some(format!("{}({})", discriminator.map_or("", |found| found.field.json()), members.join(",")))
 }
