@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::enums;
 use super::go::{self, Expr, Field, Type};
-use super::sources::{META, Placed, Sources, definitions, short};
+use super::sources::{META, Placed, Sources, definitions, group, short};
 
 /// Types with a hand-written schema, which have no facts.
 const WHOLE: [&str; 11] = [
@@ -126,8 +126,7 @@ fn names_in(sources: &Sources, expr: &Expr, names: &mut Vec<Id>) -> Result<()> {
 
 /// The file of a package, named after the folder of its group.
 pub(super) fn file_of(package: &str) -> String {
-    let group = package.split('/').rev().nth(1).unwrap_or_default();
-    match group {
+    match group(package) {
         "pkg" => "meta".to_owned(),
         "apiserverinternal" => "internal_apiserver".to_owned(),
         other => other.to_owned(),

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result, bail};
 
 use super::go::{Expr, Field, Form, Type};
-use super::sources::{Sources, short};
+use super::sources::{Sources, group, short};
 
 /// A section of the table. Its messages are of one package.
 struct Section {
@@ -190,6 +190,5 @@ fn form(sources: &Sources, package: &str, expr: &Expr) -> Result<String> {
 
 /// The name of a package's section: `core/v1`.
 fn section_of(package: &str) -> String {
-    let group = package.split('/').rev().nth(1).unwrap_or_default();
-    format!("{group}/{}", short(package))
+    format!("{}/{}", group(package), short(package))
 }

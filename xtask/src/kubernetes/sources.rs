@@ -166,6 +166,11 @@ pub(crate) fn definitions(package: &str) -> String {
     format!("io.k8s.{}", group.replace('/', "."))
 }
 
+/// The folder of a package's group: `apps` for `k8s.io/api/apps/v1`.
+pub(crate) fn group(package: &str) -> &str {
+    package.split('/').rev().nth(1).unwrap_or_default()
+}
+
 /// The last element of a package's path, which is its name: `v1`.
 pub(crate) fn short(package: &str) -> &str {
     package.rsplit('/').next().unwrap_or(package)
