@@ -29,12 +29,12 @@ pub(crate) fn kubernetes(workspace: &Workspace, from: &Path, release: &str, chec
     let sources = Sources::open(from)?;
     let (schema, protobuf) = (workspace.root.join("crates/schema"), workspace.root.join("crates/protobuf/src"));
     let mut files: Vec<(PathBuf, String)> = Vec::new();
-    let facts = facts::write(&sources, &schema, release)?;
+    let served = facts::roots(&read(&schema.join("build/kinds.rs"))?);
+    let facts = facts::write(&sources, &schema, served.clone(), release)?;
     files.extend(facts.into_iter().map(|(name, text)| (schema.join("facts").join(name), text)));
     let table = protobuf.join("messages.txt");
     files.push((table.clone(), messages::write(&sources, &read(&table)?, release)?));
-    let kinds = read(&schema.join("build/kinds.rs"))?;
-    news::print(&sources, &facts::roots(&kinds), numbers, &files)?;
+    news::print(&sources, &served, numbers, &files)?;
     let mut differing = 0;
     for (path, text) in files {
         if read(&path).unwrap_or_default() == text {

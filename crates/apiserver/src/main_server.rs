@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use keelson_access::{AuthenticationInfo, PublishedAuthorities};
 use keelson_meta::error::ConflictKind;
 use keelson_meta::json::Value;
-use keelson_meta::{ApiError, GroupResource};
+use keelson_meta::{ApiError, GroupResource, Object};
 use keelson_supervision::warn_repeated;
 use kube::Client;
 use kube::api::{Api, PartialObjectMeta};
@@ -104,6 +104,12 @@ impl MainServer {
             }
         }
     }
+}
+
+/// Converts a response of the main server to an object.
+pub(crate) fn object(value: Value, path: &str) -> Result<Object, ApiError> {
+    Object::from_value(value)
+        .ok_or_else(|| ApiError::Internal(format!("the response of the main server at {path} is not an object")))
 }
 
 /// The main server's error for an object that is absent or has changed.

@@ -15,14 +15,14 @@ use keelson_controllers::migrations::{
     stated_total, subject, superseded,
 };
 use keelson_controllers::{Outcome, StorageVersionEntry, Stored, retry_conflicts};
-use keelson_meta::json::{Value, json};
+use keelson_meta::json::json;
 use keelson_meta::{ApiError, GroupResource, Object, Revision};
 use keelson_registry::Registry;
 use keelson_supervision::{info_repeated, warn_repeated};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::main_server::MainServer;
+use crate::main_server::{MainServer, object};
 use crate::membership::Neighbours;
 use crate::storage_versions;
 
@@ -323,10 +323,4 @@ impl Request {
     fn of(migration: &Object) -> Self {
         Self { path: format!("{MIGRATIONS}/{}", migration.name()), uid: migration.uid().to_owned(), total: 0 }
     }
-}
-
-/// Converts a response of the main server to an object.
-fn object(value: Value, path: &str) -> Result<Object, ApiError> {
-    Object::from_value(value)
-        .ok_or_else(|| ApiError::Internal(format!("the response of the main server at {path} is not an object")))
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use http::Method;
 use keelson_controllers::{StorageVersionEntry, retry_conflicts};
-use keelson_meta::{ApiError, Object};
+use keelson_meta::ApiError;
 use keelson_registry::Registry;
 use keelson_supervision::warn_repeated;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::main_server::MainServer;
+use crate::main_server::{MainServer, object};
 
 /// The path of their version.
 const VERSION: &str = "/apis/internal.apiserver.k8s.io/v1alpha1";
@@ -129,8 +129,7 @@ impl StorageVersions {
             }
             found => found?,
         };
-        let no_object = || ApiError::Internal(format!("the response of the main server at {one} is not an object"));
-        let mut object = Object::from_value(found).ok_or_else(no_object)?;
+        let mut object = object(found, &one)?;
         if entry.publish_in(&mut object, self.registry.now()) {
             self.main_server.ask(Method::PUT, &format!("{one}/status"), Some(&object.into_value())).await?;
         }

@@ -8,6 +8,7 @@ mod sessions;
 mod spdy;
 mod websocket;
 
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,6 +27,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::UpstreamBody;
 use crate::hook::certificate;
+use crate::upstream::Open;
 
 /// A request that the kubelet received.
 #[derive(Clone, Debug)]
@@ -62,7 +64,7 @@ pub struct KubeletDouble {
 #[derive(Debug, Default)]
 struct Seen {
     requests: Mutex<Vec<KubeletRequest>>,
-    open: AtomicUsize,
+    open: Arc<AtomicUsize>,
 }
 
 impl KubeletDouble {
@@ -165,15 +167,6 @@ impl Drop for KubeletDouble {
     }
 }
 
-/// Counts a connection, or the session on it, while it is open.
-struct Open(Arc<Seen>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
     // The set is dropped with the task, which ends all connections.
     let mut connections = tokio::task::JoinSet::new();
@@ -185,11 +178,10 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
 }
 
 async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Arc<Seen>) {
-    seen.open.fetch_add(1, Ordering::SeqCst);
-    let open = Arc::new(Open(seen.clone()));
+    // A session on the connection keeps it counted.
+    let open = Arc::new(Open::new(&seen.open));
     let Ok(secured) = acceptor.accept(stream).await else { return };
     let has_certificate = secured.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
-    let noted = seen.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let headers = request.headers().iter();
         let headers =
@@ -200,27 +192,15 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Arc<Seen>) {
             headers: headers.collect(),
             has_certificate,
         };
-        noted.requests.lock().expect("no request panics").push(request_seen);
+        seen.requests.lock().expect("no request panics").push(request_seen);
         let open = open.clone();
-        async move { answer(request, open).await }
+        async move { Ok::<_, Infallible>(answer(request, open).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(secured), service);
     let _ = connection.with_upgrades().await;
 }
 
-/// The error that breaks a connection.
-#[derive(Debug)]
-struct Broken;
-
-impl std::fmt::Display for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the kubelet breaks the connection")
-    }
-}
-
-impl std::error::Error for Broken {}
-
-async fn answer(request: Request<Incoming>, open: Arc<Open>) -> Result<Response<UpstreamBody>, Broken> {
+async fn answer(request: Request<Incoming>, open: Arc<Open>) -> Response<UpstreamBody> {
     let path = request.uri().path().to_owned();
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let pod = parts.get(2).copied().unwrap_or_default();
@@ -228,17 +208,17 @@ async fn answer(request: Request<Incoming>, open: Arc<Open>) -> Result<Response<
         (_, "silent") => std::future::pending().await,
         (_, "redirecting") => {
             let response = Response::builder().status(302).header("location", "http://169.254.169.254/latest/");
-            Ok(response.body(body("moved")).expect("a response"))
+            response.body(body("moved")).expect("a response")
         }
-        (_, "broken") => Ok(text(500, "container runtime is down")),
-        (_, "missing") => Ok(text(404, "pod does not exist")),
+        (_, "broken") => text(500, "container runtime is down"),
+        (_, "missing") => text(404, "pod does not exist"),
         (_, "huge") => {
             let response = Response::builder().header("x-huge", "x".repeat(200_000));
-            Ok(response.body(body("")).expect("a response"))
+            response.body(body("")).expect("a response")
         }
         ("containerLogs", _) => logs::answer(&request, pod),
-        ("exec" | "attach" | "portForward", _) => Ok(sessions::answer(request, open)),
-        _ => Ok(crate::upstream_echo(request).await),
+        ("exec" | "attach" | "portForward", _) => sessions::answer(request, open),
+        _ => crate::upstream_echo(request).await,
     }
 }
 

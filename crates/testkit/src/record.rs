@@ -162,12 +162,10 @@ fn expected_of(step: &Step, answer: &Answer, names: &mut Names) -> Expected {
     let written = |name: &str| step.expected.headers.iter().find(|(written, _)| written == name);
     let mut headers = Vec::new();
     for name in chosen {
-        let is_named = written(name).is_some_and(|(_, value)| value.starts_with(TAG_NAME));
         let value = answer.header(name);
-        let is_uid = written(name).is_some_and(|(_, value)| value.starts_with(UID_NAME));
-        let shown = match value {
-            _ if is_named => names.tag(value),
-            _ if is_uid => names.uid(value),
+        let shown = match written(name) {
+            Some((_, written)) if written.starts_with(TAG_NAME) => names.tag(value),
+            Some((_, written)) if written.starts_with(UID_NAME) => names.uid(value),
             _ => names.hide(value),
         };
         headers.push((name.to_owned(), shown));

@@ -171,10 +171,11 @@ impl Drop for UpstreamServer {
     }
 }
 
-struct Open(Arc<AtomicUsize>);
+/// Counts a connection while it is open.
+pub(crate) struct Open(Arc<AtomicUsize>);
 
 impl Open {
-    fn new(open: &Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(open: &Arc<AtomicUsize>) -> Self {
         open.fetch_add(1, Ordering::SeqCst);
         Self(open.clone())
     }

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::enums;
 use super::go::{self, Expr, Field, Type};
-use super::sources::{META, Placed, Sort, Sources, definitions, short};
+use super::sources::{META, Placed, Sources, definitions, group, short};
 
 /// Types with a hand-written schema, which have no facts.
 const WHOLE: [&str; 11] = [
@@ -37,11 +37,11 @@ pub(crate) type Files = BTreeMap<String, String>;
 /// Package and name of a type.
 pub(super) type Id = (String, String);
 
+/// Writes the facts about the types of these kinds.
+///
 /// # Errors
 /// A source or a file cannot be read.
-pub(crate) fn write(sources: &Sources, schema: &Path, release: &str) -> Result<Files> {
-    let kinds = std::fs::read_to_string(schema.join("build/kinds.rs")).context("cannot read the list of kinds")?;
-    let mut roots = roots(&kinds);
+pub(crate) fn write(sources: &Sources, schema: &Path, mut roots: Vec<Id>, release: &str) -> Result<Files> {
     roots.extend(BESIDE.map(|(package, name)| (package.to_owned(), name.to_owned())));
     let types = reached(sources, roots)?;
     let enums = enums::write(sources, &types)?;
@@ -99,7 +99,7 @@ fn reached(sources: &Sources, roots: Vec<Id>) -> Result<BTreeSet<Id>> {
         let (package, name) = sources.named(&package, &name)?;
         let expr = Expr::Named { package: package.clone(), name: name.clone() };
         if WHOLE.contains(&name.as_str())
-            || sources.sort(&expr)? != Sort::Struct
+            || !sources.is_struct(&expr)?
             || reached.contains(&(package.clone(), name.clone()))
         {
             continue;
@@ -126,8 +126,7 @@ fn names_in(sources: &Sources, expr: &Expr, names: &mut Vec<Id>) -> Result<()> {
 
 /// The file of a package, named after the folder of its group.
 pub(super) fn file_of(package: &str) -> String {
-    let group = package.split('/').rev().nth(1).unwrap_or_default();
-    match group {
+    match group(package) {
         "pkg" => "meta".to_owned(),
         "apiserverinternal" => "internal_apiserver".to_owned(),
         other => other.to_owned(),
@@ -168,7 +167,7 @@ fn type_map(markers: &[String]) -> Option<&str> {
 
 /// Returns true if JSON omits the zero value. Go does not omit structures for `omitempty`.
 fn omits_zero(sources: &Sources, field: &Field) -> Result<bool> {
-    Ok(field.json_has("omitzero") || (field.json_has("omitempty") && sources.sort(&field.expr)? != Sort::Struct))
+    Ok(field.json_has("omitzero") || (field.json_has("omitempty") && !sources.is_struct(&field.expr)?))
 }
 
 fn notes(sources: &Sources, placed: &Placed, kept: Option<&str>) -> Result<String> {
@@ -223,9 +222,8 @@ fn union(found: &Type, fields: &[Placed]) -> Option<String> {
         let with_pointer = matches!(placed.field.expr, Expr::Pointer(_));
         discriminator.is_none_or(|found| found.field.json() != placed.field.json()) && with_pointer
     });
-    let members: Vec<String> =
-        members.map(|placed| format!("{}:{}", placed.field.json(), placed.field.go_name)).collect();
-    let mut members = members;
+    let members = members.map(|placed| format!("{}:{}", placed.field.json(), placed.field.go_name));
+    let mut members: Vec<String> = members.collect();
     members.sort();
     Some(format!("{}({})", discriminator.map_or("", |found| found.field.json()), members.join(",")))
 }

@@ -2,13 +2,13 @@
 //!
 //! The messages are those of the existing table, if the release still has them, and all messages to which they refer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, bail};
 
 use super::go::{Expr, Field, Form, Type};
-use super::sources::{Sort, Sources, short};
+use super::sources::{Sources, group, short};
 
 /// A section of the table. Its messages are of one package.
 struct Section {
@@ -25,7 +25,7 @@ pub(crate) fn write(sources: &Sources, old: &str, release: &str) -> Result<Strin
     let mut sections = sections(old)?;
     reach(sources, &mut sections)?;
     let mut text = super::with_release(&head, "(Kubernetes ", release);
-    for section in sections.values().filter(|section| !section.messages.is_empty()) {
+    for section in sections.iter().filter(|section| !section.messages.is_empty()) {
         let _ = write!(text, "\n{}\n", section.head);
         for name in &section.messages {
             write_message(sources, section, name, &mut text)?;
@@ -34,8 +34,8 @@ pub(crate) fn write(sources: &Sources, old: &str, release: &str) -> Result<Strin
     Ok(text)
 }
 
-/// The sections of the table, by position and name.
-fn sections(old: &str) -> Result<BTreeMap<(usize, String), Section>> {
+/// The sections of the table.
+fn sections(old: &str) -> Result<Vec<Section>> {
     let mut sections: Vec<Section> = Vec::new();
     for line in old.lines() {
         let mut words = line.split(' ');
@@ -53,7 +53,7 @@ fn sections(old: &str) -> Result<BTreeMap<(usize, String), Section>> {
             _ => bail!("neither a section nor a message: {line}"),
         }
     }
-    Ok(sections.into_iter().enumerate().map(|(place, section)| ((place, section.head.clone()), section)).collect())
+    Ok(sections)
 }
 
 /// The package of a section such as `apps/v1`.
@@ -67,15 +67,15 @@ fn package_of(section: &str) -> String {
 }
 
 /// Removes messages that the release does not have, and adds those that others use.
-fn reach(sources: &Sources, sections: &mut BTreeMap<(usize, String), Section>) -> Result<()> {
+fn reach(sources: &Sources, sections: &mut [Section]) -> Result<()> {
     let mut waiting = Vec::new();
-    for section in sections.values_mut() {
+    for section in sections.iter_mut() {
         for name in std::mem::take(&mut section.messages) {
             waiting.push((section.package.clone(), name));
         }
     }
     while let Some((package, name)) = waiting.pop() {
-        let Some(section) = sections.values_mut().find(|section| section.package == package) else { continue };
+        let Some(section) = sections.iter_mut().find(|section| section.package == package) else { continue };
         if !is_message(sources, &package, &name)? || !section.messages.insert(name.clone()) {
             continue;
         }
@@ -149,7 +149,7 @@ fn write_message(sources: &Sources, section: &Section, name: &str, text: &mut St
 
 /// The condition under which JSON omits the field.
 fn omission(sources: &Sources, field: &Field) -> Result<&'static str> {
-    let is_struct = sources.sort(&field.expr)? == Sort::Struct;
+    let is_struct = sources.is_struct(&field.expr)?;
     Ok(match (field.json_has("omitzero"), field.json_has("omitempty")) {
         (true, _) if is_struct => "~",
         (true, _) | (_, true) => "?",
@@ -190,6 +190,5 @@ fn form(sources: &Sources, package: &str, expr: &Expr) -> Result<String> {
 
 /// The name of a package's section: `core/v1`.
 fn section_of(package: &str) -> String {
-    let group = package.split('/').rev().nth(1).unwrap_or_default();
-    format!("{group}/{}", short(package))
+    format!("{}/{}", group(package), short(package))
 }

@@ -28,14 +28,6 @@ pub(crate) struct Placed {
     pub(crate) embedded_in: Vec<String>,
 }
 
-/// The sort of value of a type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
-    /// A structure. This includes structures with their own encoding, such as `Time`.
-    Struct,
-    Other,
-}
-
 impl Sources {
     /// # Errors
     /// The folder holds neither the repository nor its parts.
@@ -130,11 +122,13 @@ impl Sources {
         Ok(expr.clone())
     }
 
+    /// Returns true for a structure. This includes structures with their own encoding, such as `Time`.
+    ///
     /// # Errors
     /// A package cannot be read.
-    pub(crate) fn sort(&self, expr: &Expr) -> Result<Sort> {
-        let Expr::Named { package, name } = self.underlying(expr)? else { return Ok(Sort::Other) };
-        Ok(if self.declared(&package, &name)?.is_some() { Sort::Struct } else { Sort::Other })
+    pub(crate) fn is_struct(&self, expr: &Expr) -> Result<bool> {
+        let Expr::Named { package, name } = self.underlying(expr)? else { return Ok(false) };
+        Ok(self.declared(&package, &name)?.is_some())
     }
 
     /// The fields of a structure in the order of their JSON.
@@ -170,6 +164,11 @@ pub(crate) fn definitions(package: &str) -> String {
     let path = package.strip_prefix(PREFIX).unwrap_or(package);
     let group = path.rsplit_once('/').map_or(path, |(group, _)| group);
     format!("io.k8s.{}", group.replace('/', "."))
+}
+
+/// The folder of a package's group: `apps` for `k8s.io/api/apps/v1`.
+pub(crate) fn group(package: &str) -> &str {
+    package.split('/').rev().nth(1).unwrap_or_default()
 }
 
 /// The last element of a package's path, which is its name: `v1`.

@@ -195,11 +195,11 @@ impl Passing {
         head.headers.remove(HOST);
         without_hops(&mut head.headers);
         let uri = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        let mut request = Request::builder().method(head.method.clone()).uri(uri);
+        let mut request = Request::builder().method(head.method).uri(uri);
         if let Some(headers) = request.headers_mut() {
             *headers = head.headers;
         }
-        let request = request.body(kube::client::Body::from(body.to_bytes().to_vec())).map_err(io::Error::other)?;
+        let request = request.body(kube::client::Body::from(body.to_bytes())).map_err(io::Error::other)?;
         let (mut head, body) = client.send(request).await.map_err(io::Error::other)?.into_parts();
         without_hops(&mut head.headers);
         let body = match effect {

@@ -3,7 +3,7 @@
 //! A watch is the body of a forwarded response. It ends with its connection, with a cut, or after a number of events.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,8 +28,8 @@ pub(crate) enum Cut {
 }
 
 /// The watches that are open at the proxy.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OpenWatches(Arc<Mutex<Vec<OpenWatch>>>);
+#[derive(Debug, Default)]
+pub(crate) struct OpenWatches(Mutex<Vec<OpenWatch>>);
 
 #[derive(Debug)]
 struct OpenWatch {

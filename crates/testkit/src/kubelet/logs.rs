@@ -10,13 +10,12 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 
-use super::Broken;
 use crate::UpstreamBody;
 
 /// The time between two lines of a followed log.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-pub(super) fn answer(request: &Request<Incoming>, pod: &str) -> Result<Response<UpstreamBody>, Broken> {
+pub(super) fn answer(request: &Request<Incoming>, pod: &str) -> Response<UpstreamBody> {
     let query = request.uri().query().unwrap_or_default();
     let has = |parameter: &str| query.split('&').any(|pair| pair == parameter);
     let lines = ["one\n", "two\n", "three\n"].map(Bytes::from);
@@ -41,7 +40,7 @@ pub(super) fn answer(request: &Request<Incoming>, pod: &str) -> Result<Response<
         _ => streamed(first),
     };
     let response = Response::builder().header("content-type", "text/html").header("set-cookie", "kubelet=1");
-    Ok(response.body(body).expect("fields that can be sent"))
+    response.body(body).expect("fields that can be sent")
 }
 
 fn streamed(pieces: impl futures::Stream<Item = std::io::Result<Bytes>> + Send + Sync + 'static) -> UpstreamBody {

@@ -10,6 +10,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -59,20 +60,7 @@ impl Asked {
 }
 
 fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'+' => bytes.push(b' '),
-            b'%' => {
-                let digits: Vec<u8> = rest.by_ref().take(2).collect();
-                let digits = String::from_utf8_lossy(&digits).into_owned();
-                bytes.push(u8::from_str_radix(&digits, 16).expect("two digits"));
-            }
-            other => bytes.push(other),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
 fn item<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {

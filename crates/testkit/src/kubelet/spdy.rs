@@ -2,7 +2,6 @@
 //!
 //! It inflates the header blocks of clients with the dictionary of the protocol. TCP alone controls the flow, as in
 //! Go's implementation.
-//! implementation.
 
 use std::collections::HashMap;
 use std::io;
