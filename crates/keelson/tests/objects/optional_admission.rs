@@ -287,9 +287,7 @@ async fn a_missing_namespace_is_made_for_the_first_object_in_it() {
     raw.post(format!("{cluster}/clusterroles"), &json!({ "metadata": { "name": "maps" }, "rules": rules }))
         .await
         .expect(201);
-    let group = "rbac.authorization.k8s.io";
-    let binding = json!({ "metadata": { "name": "maps" }, "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "maps" },
-        "subjects": [{ "apiGroup": group, "kind": "User", "name": "ann" }] });
+    let binding = super::rights::binding("maps", "cluster:maps", ("User", "ann"));
     raw.post(format!("{cluster}/clusterrolebindings"), &binding).await.expect(201);
     raw.post(maps("new"), &map).header("impersonate-user", "ann").await.expect(201);
     let made = raw.get("/api/v1/namespaces/new").await.expect(200).json();
