@@ -225,11 +225,6 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
     Ok(registry)
 }
 
-/// The time that idle clients have to close their connections after the stop.
-fn parting(is_ephemeral: bool) -> Duration {
-    if is_ephemeral { EPHEMERAL_PARTING } else { Config::default().parting }
-}
-
 fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
     // SIZE: one list of settings.
     let registry = registry_config(&args, versions)?;
@@ -244,7 +239,6 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
         store,
         data_dir: Some(data_dir.to_owned()),
         history: args.history,
-        parting: parting(args.startup.ephemeral),
         accept_loss: args.accept_loss,
         store_room: args.store_room.into_room(args.startup.unsafe_no_fsync),
         max_object_bytes: args.max_object_bytes as usize,
@@ -252,6 +246,9 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
         registry,
         ..Config::default()
     };
+    if args.startup.ephemeral {
+        config.parting = EPHEMERAL_PARTING;
+    }
     for name in &args.no_chunking.joined() {
         config.never_chunk(catalogue(), name).context("--no-chunking")?;
     }

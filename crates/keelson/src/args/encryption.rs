@@ -35,7 +35,7 @@ impl Encryption {
     pub(crate) fn into_config(self, gates: &[(FeatureGate, bool)]) -> EncryptionConfig {
         let first_kms = gates.iter().rev().find(|(gate, _)| *gate == FeatureGate::KmsV1).is_some_and(|(_, on)| *on);
         EncryptionConfig {
-            file: self.encryption_provider_config.filter(|file| !file.as_os_str().is_empty()),
+            file: self.encryption_provider_config,
             reloads: self.encryption_provider_config_automatic_reload,
             first_kms,
             pauses: None,

@@ -12,7 +12,7 @@ use keelson_testkit::ProcessServer;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::common::{SECRETS, configuration, create, metrics, provider, rule, secret, server, stored};
+use crate::common::{SECRETS, configuration, create, metrics, provider, rule, secret, server, stored, until};
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 
@@ -69,12 +69,8 @@ async fn secrets_of_the_configuration_are_in_no_log_page_or_metric() {
     let raw = server.raw();
     raw.post(SECRETS, &serde_json::json!({"metadata": {"name": "a"}})).await.expect(201);
     std::fs::write(&file, text.replace("aesgcm", "aesgcmx")).unwrap();
-    let refused = async {
-        while !server.log().contains("the encryption configuration of before is kept") {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(60), refused).await.expect("the file is read again");
+    let refused = "the encryption configuration of before is kept";
+    until("the file is read again", async || server.log().contains(refused)).await;
     let mut shown = server.log();
     assert!(shown.contains("chmod 600"), "others may read the file");
     for page in ["/metrics", "/configz", "/flagz", "/statusz", "/readyz?verbose", "/debug/pprof/"] {

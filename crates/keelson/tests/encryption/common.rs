@@ -2,7 +2,6 @@
 //!
 //! This module contains no test.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use bytes::Bytes;
 use keelson_server::EncryptionPauses;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, StoreKey};
-use keelson_testkit::{TestServer, TestServerBuilder};
+use keelson_testkit::{Raw, TestServer, TestServerBuilder};
 use serde_json::{Value, json};
 
 /// The path of the secrets that tests create.
@@ -20,6 +19,8 @@ pub(crate) const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 /// A text that no stored byte may show. The stored JSON would contain it in plain form in an annotation, and in base64
 /// in the data.
 pub(crate) const PLAIN: &str = "never-on-the-disk";
+/// The name of the configuration in the data directory of a server.
+pub(crate) const FILE: &str = "encryption.yaml";
 
 /// An encryption key of 32 equal bytes, in base64.
 pub(crate) fn secret(byte: u8) -> String {
@@ -45,7 +46,7 @@ pub(crate) fn configuration(rules: &[String]) -> String {
 
 /// Writes a configuration into the data directory of a server that will start, and sets the path in its settings.
 pub(crate) fn encrypting(builder: TestServerBuilder, text: &str, reloads: bool) -> TestServerBuilder {
-    let file = file_of(&builder);
+    let file = builder.data_dir().join(FILE);
     std::fs::write(&file, text).unwrap();
     builder.configure(|config| {
         config.encryption.file = Some(file);
@@ -53,10 +54,6 @@ pub(crate) fn encrypting(builder: TestServerBuilder, text: &str, reloads: bool) 
         let short = Duration::from_millis(50);
         config.encryption.pauses = Some(EncryptionPauses { file: short, good: short, bad: short });
     })
-}
-
-fn file_of(builder: &TestServerBuilder) -> PathBuf {
-    builder.data_dir().join("encryption.yaml")
 }
 
 /// Starts a server on a memory store with a configuration.
@@ -71,11 +68,16 @@ pub(crate) async fn stop(mut server: TestServer) {
 
 /// Creates a secret.
 pub(crate) async fn create(server: &TestServer, name: &str) -> Value {
+    create_by(&server.raw(), name).await
+}
+
+/// Creates a secret with this client.
+pub(crate) async fn create_by(raw: &Raw, name: &str) -> Value {
     let secret = json!({
         "metadata": {"name": name, "annotations": {"note": PLAIN}},
         "data": {"k": BASE64_STANDARD.encode(PLAIN)},
     });
-    server.raw().post(SECRETS, &secret).await.expect(201).json()
+    raw.post(SECRETS, &secret).await.expect(201).json()
 }
 
 /// The bytes of a secret in a store.

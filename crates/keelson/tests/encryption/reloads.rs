@@ -7,12 +7,14 @@ use std::sync::Arc;
 use keelson_storage::memory::MemoryStore;
 use keelson_testkit::{KmsDouble, TestServer};
 
-use crate::common::{SECRETS, check_prefix, configuration, create, encrypting, metrics, provider, rule, stored, until};
+use crate::common::{
+    FILE, SECRETS, check_prefix, configuration, create, encrypting, metrics, provider, rule, stored, until,
+};
 
 async fn reloading(store: &MemoryStore, text: &str) -> (TestServer, std::path::PathBuf) {
     let builder = encrypting(TestServer::builder().shared_store(Arc::new(store.clone())), text, true);
     let server = builder.start().await;
-    let file = server.data_dir().join("encryption.yaml");
+    let file = server.data_dir().join(FILE);
     (server, file)
 }
 

@@ -15,7 +15,9 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::common::{PLAIN, SECRETS, check_sealed, configuration, create, encrypting, holds, provider, rule, stored};
+use crate::common::{
+    PLAIN, SECRETS, check_sealed, configuration, create, create_by, encrypting, holds, provider, rule, stored,
+};
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 const PREFIX: &str = "k8s:enc:aesgcm:v1:key1:";
@@ -31,11 +33,6 @@ async fn serve(store: &str, data: &Path, file: Option<&Path>) -> ProcessServer {
         Some(file) => builder.arg("--encryption-provider-config").arg(file).start().await,
         None => builder.start().await,
     }
-}
-
-async fn make(server: &ProcessServer) {
-    let secret = json!({"metadata": {"name": "a", "annotations": {"note": PLAIN}}, "data": {"k": BASE64_STANDARD.encode(PLAIN)}});
-    server.raw().post(SECRETS, &secret).await.expect(201);
 }
 
 async fn check_read(server: &ProcessServer) {
@@ -65,7 +62,7 @@ async fn no_file_of_the_embedded_store_or_its_backup_shows_an_object() {
     std::fs::write(&file, text()).unwrap();
     let store = format!("sqlite:{}", data.display());
     let mut server = serve(&store, &data, Some(&file)).await;
-    make(&server).await;
+    create_by(&server.raw(), "a").await;
     check_files(&data);
     let run = async |arguments: &[&str]| {
         let output = Command::new(KEELSON).args(arguments).output().await.unwrap();
@@ -92,7 +89,7 @@ async fn postgresql_holds_no_object() {
     let file = directory.path().join("encryption.yaml");
     std::fs::write(&file, text()).unwrap();
     let mut server = serve(&postgres.url(), directory.path(), Some(&file)).await;
-    make(&server).await;
+    create_by(&server.raw(), "a").await;
     let engine = PostgresStore::open(PostgresConfig::from_url(&postgres.url()).unwrap()).await.unwrap();
     check_sealed(&stored(&engine, "a").await, PREFIX);
     server.kill().await;
@@ -109,7 +106,7 @@ async fn etcd_holds_values_as_kube_apiserver_writes_them() {
     std::fs::write(&file, text()).unwrap();
     let url = format!("etcd://{}/clusters/one", etcd.endpoint());
     let mut server = serve(&url, directory.path(), Some(&file)).await;
-    make(&server).await;
+    create_by(&server.raw(), "a").await;
     let engine = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();
     let value = stored(&engine, "a").await;
     check_sealed(&value, PREFIX);

@@ -119,14 +119,7 @@ async fn a_kubelet_that_never_answers_holds_only_its_caller() {
     let lab = Lab::start().await;
     lab.pod("silent", "n").await;
     lab.pod("p", "n").await;
-    let mut waiting = Vec::new();
-    for _ in 0..20 {
-        let call = lab.raw.clone().get(log("silent"));
-        waiting.push(tokio::spawn(async move { call.try_send().await }));
-    }
-    while lab.kubelet.open_connections() < 20 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let waiting = lab.hang(20).await;
     // Other requests still work, also to the same node.
     assert_eq!(lab.raw.get(log("p")).await.expect(200).text(), "one\ntwo\nthree\n");
     lab.raw.get("/api/v1/pods").await.expect(200);

@@ -17,6 +17,7 @@ use std::time::Duration;
 use keelson_server::Config;
 use keelson_testkit::{Answer, KubeletDouble, Raw, TestServer};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 /// The namespace of the tests.
 const NAMESPACE: &str = "/api/v1/namespaces/lab";
@@ -82,6 +83,20 @@ impl Lab {
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
         });
         self.raw.post(format!("{RBAC}/clusterrolebindings"), &binding).await.expect(201);
+    }
+
+    /// Starts requests for the log of the pod `silent`, and waits until the kubelet has all of them. It answers none.
+    async fn hang(&self, count: usize) -> Vec<JoinHandle<anyhow::Result<Answer>>> {
+        let path = format!("{NAMESPACE}/pods/silent/log");
+        let mut waiting = Vec::new();
+        for _ in 0..count {
+            let call = self.raw.clone().get(path.clone());
+            waiting.push(tokio::spawn(async move { call.try_send().await }));
+        }
+        while self.kubelet.open_connections() < count {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        waiting
     }
 
     /// Waits until the kubelet has no open connections.

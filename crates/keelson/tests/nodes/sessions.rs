@@ -17,16 +17,15 @@ const ERROR: u8 = 3;
 const RESIZE: u8 = 4;
 
 impl Lab {
-    /// Opens a session over a websocket with the newest protocol.
-    async fn v5(&self, path: &str) -> Websocket {
-        let fields = [&HANDSHAKE[..], &[("Sec-WebSocket-Protocol", "v5.channel.k8s.io")]].concat();
+    /// Opens a session over a websocket with this protocol and these further fields.
+    async fn session(&self, path: &str, protocol: &str, more: &[(&str, &str)]) -> Websocket {
+        let fields = [&HANDSHAKE[..], &[("Sec-WebSocket-Protocol", protocol)], more].concat();
         self.raw.websocket(&format!("{NAMESPACE}/pods/{path}"), &fields).await
     }
 
-    /// Opens a session with an older protocol.
-    async fn v4(&self, path: &str) -> Websocket {
-        let fields = [&HANDSHAKE[..], &[("Sec-WebSocket-Protocol", "v4.channel.k8s.io")]].concat();
-        self.raw.websocket(&format!("{NAMESPACE}/pods/{path}"), &fields).await
+    /// Opens a session with the newest protocol.
+    async fn v5(&self, path: &str) -> Websocket {
+        self.session(path, "v5.channel.k8s.io", &[]).await
     }
 
     /// Declares in the node's status that its kubelet supports websockets.
@@ -173,7 +172,7 @@ async fn a_kubelet_that_speaks_websockets_gets_them_as_they_are() {
 async fn older_websocket_protocols_go_to_every_kubelet() {
     let lab = Lab::start().await;
     lab.pod("p", "n").await;
-    let mut session = lab.v4("p/attach?stdout=true&stdin=true").await;
+    let mut session = lab.session("p/attach?stdout=true&stdin=true", "v4.channel.k8s.io", &[]).await;
     assert_eq!((session.status, session.header("sec-websocket-protocol")), (101, "v4.channel.k8s.io"));
     let (opcode, message) = session.next().await.unwrap();
     assert_eq!((opcode, &message[..]), (BINARY_FRAME, &b"\x01attached\n"[..]));
@@ -238,8 +237,7 @@ async fn a_session_is_an_upgrade_and_redirects_are_none() {
     assert!(body.contains("invalid upgrade response: status code 302") && !body.contains("169.254"), "{body}");
     let (_, head) = ask(&lab, &spdy("broken/exec?command=ls&stdout=true")).await;
     assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
-    let fields = [&HANDSHAKE[..], &[("Sec-WebSocket-Protocol", "v5.channel.k8s.io")]].concat();
-    let refused = lab.raw.websocket(&format!("{NAMESPACE}/pods/broken/exec?command=ls&stdout=true"), &fields).await;
+    let refused = lab.v5("broken/exec?command=ls&stdout=true").await;
     assert_eq!(refused.status, 500);
 }
 
@@ -247,9 +245,7 @@ async fn a_session_is_an_upgrade_and_redirects_are_none() {
 async fn ports_are_forwarded_in_a_websocket_that_carries_spdy() {
     let lab = Lab::start().await;
     lab.pod("p", "n").await;
-    let fields = [&HANDSHAKE[..], &[("Sec-WebSocket-Protocol", "SPDY/3.1+portforward.k8s.io")]].concat();
-    let path = format!("{NAMESPACE}/pods/p/portforward");
-    let mut session = lab.raw.websocket(&path, &fields).await;
+    let mut session = lab.session("p/portforward", "SPDY/3.1+portforward.k8s.io", &[]).await;
     assert_eq!((session.status, session.header("sec-websocket-protocol")), (101, "SPDY/3.1+portforward.k8s.io"));
     // Frames may be split over messages: this ping comes in two.
     session.send(BINARY_FRAME, &[0x80, 3, 0, 6, 0]).await;
@@ -276,9 +272,7 @@ async fn a_session_requires_create_and_reaches_no_kubelet_without() {
     for (below, protocol) in
         [("exec?command=ls&stdout=true", "v5.channel.k8s.io"), ("portforward", "SPDY/3.1+portforward.k8s.io")]
     {
-        let fields = [("Impersonate-User", "eve"), ("Sec-WebSocket-Protocol", protocol)];
-        let fields = [&HANDSHAKE[..], &fields[..]].concat();
-        let refused = lab.raw.websocket(&format!("{NAMESPACE}/pods/p/{below}"), &fields).await;
+        let refused = lab.session(&format!("p/{below}"), protocol, &[("Impersonate-User", "eve")]).await;
         assert_eq!(refused.status, 403, "{}", refused.refusal);
     }
     assert!(lab.kubelet.requests().is_empty());
@@ -289,15 +283,7 @@ async fn connections_to_nodes_are_bounded_apart_from_others() {
     let lab = Lab::with(KubeletDouble::start().await, |config, _| config.outbound_connections = 16).await;
     lab.pod("silent", "n").await;
     lab.pod("p", "n").await;
-    let path = format!("{NAMESPACE}/pods/silent/log");
-    let mut waiting = Vec::new();
-    for _ in 0..4 {
-        let call = lab.raw.clone().get(path.clone());
-        waiting.push(tokio::spawn(async move { call.try_send().await }));
-    }
-    while lab.kubelet.open_connections() < 4 {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    let waiting = lab.hang(4).await;
     let refused = lab.raw.get(format!("{NAMESPACE}/pods/p/log")).await;
     check(&refused, 429, "TooManyRequests", "too many requests to 127.0.0.1 are under way");
     // Requests for other resources still work.

@@ -9,7 +9,10 @@ use http::Method;
 use keelson_testkit::{Answer, Call, Raw, TestServer};
 use serde_json::{Value, json};
 
+use super::rights::binding;
+
 const FLOW: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const MERGE: &str = "application/merge-patch+json";
 const MAPS: &str = "/api/v1/namespaces/flow/configmaps";
 const SCHEMA_HEADER: &str = "x-kubernetes-pf-flowschema-uid";
@@ -131,13 +134,7 @@ fn schema(name: &str, user: &str, precedence: u32) -> Value {
 /// Creates a level and its flow schema for a user with all rights, and waits until they take effect.
 async fn with_level(server: &TestServer, name: &str, user: &'static str, limited: &Value) {
     let raw = server.raw();
-    let binding = json!({
-        "metadata": { "name": user },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
-    });
-    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-    let _made_before = raw.post(bindings, &binding).await;
+    let _made_before = raw.post(BINDINGS, &binding(user, "cluster:cluster-admin", ("User", user))).await;
     raw.post(format!("{FLOW}/prioritylevelconfigurations"), &level(name, limited)).await.expect(201);
     let made = raw.post(format!("{FLOW}/flowschemas"), &schema(name, user, 500)).await.expect(201).json();
     until_schema(|| named(raw.get("/version"), user, &[]), &made["metadata"]["uid"], PATIENCE).await;
@@ -171,14 +168,23 @@ async fn metric(raw: &Raw, series: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
 
+/// Waits until a metric has a value that is expected.
+async fn until_metric(raw: &Raw, series: &str, is_expected: impl Fn(f64) -> bool) {
+    let begun = Instant::now();
+    loop {
+        let value = metric(raw, series).await;
+        if value.is_some_and(&is_expected) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{series} is {value:?}");
+    }
+}
+
 /// Waits until this number of requests of a level have seats.
 async fn until_executing(raw: &Raw, name: &str, count: f64) {
-    let begun = Instant::now();
     let series =
         format!("apiserver_flowcontrol_current_executing_requests{{priority_level=\"{name}\",flow_schema=\"{name}\"}}");
-    while metric(raw, &series).await != Some(count) {
-        assert!(begun.elapsed() < PATIENCE, "{series} is not {count}");
-    }
+    until_metric(raw, &series, |value| value == count).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -212,10 +218,7 @@ async fn levels_have_the_seats_of_the_reference_server() {
     let server = TestServer::start().await;
     for (level, seats) in recorded()["nominal"].as_object().unwrap() {
         let series = format!("apiserver_flowcontrol_nominal_limit_seats{{priority_level=\"{level}\"}}");
-        let begun = Instant::now();
-        while metric(&server.raw(), &series).await != seats.as_f64() {
-            assert!(begun.elapsed() < PATIENCE, "{series} is not {seats}");
-        }
+        until_metric(&server.raw(), &series, |value| Some(value) == seats.as_f64()).await;
     }
 }
 
@@ -237,18 +240,16 @@ async fn a_request_is_classified_by_an_added_flow_schema_and_level() {
     assert_ne!(other.headers[SCHEMA_HEADER], answer.headers[SCHEMA_HEADER]);
 
     // Another flow schema with a lower precedence comes first. A flow schema with a missing level has no effect.
-    let first = json!({ "metadata": { "name": "first" }, "spec": { "matchingPrecedence": 999 } });
     let mut earlier = schema.clone();
-    earlier["metadata"] = first["metadata"].clone();
-    earlier["spec"]["matchingPrecedence"] = first["spec"]["matchingPrecedence"].clone();
+    earlier["metadata"] = json!({ "name": "first" });
+    earlier["spec"]["matchingPrecedence"] = json!(999);
     let earlier = raw.post(format!("{FLOW}/flowschemas"), &earlier).await.expect(201).json();
     until_schema(call, &earlier["metadata"]["uid"], SOON).await;
     let names = names(&raw).await;
     raw.delete(format!("{FLOW}/prioritylevelconfigurations/added")).await.expect(200);
-    let uid = names.iter().find(|(_, name)| *name == "global-default").map(|(uid, _)| uid.clone());
     let begun = Instant::now();
     while flow(&call().await, &names) != (json!("global-default"), json!("global-default")) {
-        assert!(begun.elapsed() < SOON, "{uid:?}");
+        assert!(begun.elapsed() < SOON, "a schema of a missing level counts");
     }
 }
 
@@ -373,14 +374,8 @@ async fn operators_see_levels_queues_and_requests() {
         "metadata": { "name": "dumps" },
         "rules": [{ "verbs": ["get"], "nonResourceURLs": ["/debug/api_priority_and_fairness/*"] }],
     });
-    let rbac = "/apis/rbac.authorization.k8s.io/v1";
-    raw.post(format!("{rbac}/clusterroles"), &role).await.expect(201);
-    let binding = json!({
-        "metadata": { "name": "dumps" },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "dumps" },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice" }],
-    });
-    raw.post(format!("{rbac}/clusterrolebindings"), &binding).await.expect(201);
+    raw.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await.expect(201);
+    raw.post(BINDINGS, &binding("dumps", "cluster:dumps", ("User", "alice"))).await.expect(201);
     named(raw.get(path), "alice", &[]).await.expect(200);
 }
 
@@ -397,12 +392,7 @@ async fn without_fairness_two_numbers_limit_requests() {
     assert!(!answer.headers.contains_key(SCHEMA_HEADER) && !answer.headers.contains_key(LEVEL_HEADER));
     assert_eq!(raw.get("/debug/api_priority_and_fairness/dump_requests").await.status, 404);
     raw.get(format!("{FLOW}/flowschemas/exempt")).await.expect(200);
-    let binding = json!({
-        "metadata": { "name": "late" },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "late" }],
-    });
-    raw.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await.expect(201);
+    raw.post(BINDINGS, &binding("late", "cluster:cluster-admin", ("User", "late"))).await.expect(201);
     let held = long_reads(&server, "late");
     let begun = Instant::now();
     while named(raw.get("/version"), "late", &[]).await.status != 429 {
@@ -463,12 +453,8 @@ async fn a_tenant_with_many_lists_does_not_starve_the_gets_of_another() {
         let map = json!({ "metadata": { "name": format!("m{number}") }, "data": { "a": "x".repeat(100_000) } });
         raw.post(MAPS, &map).await.expect(201);
     }
-    let role = json!({
-        "metadata": { "name": "everyone" },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated" }],
-    });
-    raw.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &role).await.expect(201);
+    let everyone = binding("everyone", "cluster:cluster-admin", ("Group", "system:authenticated"));
+    raw.post(BINDINGS, &everyone).await.expect(201);
     let lists = (0..40).map(|_| {
         let raw = server.raw();
         tokio::spawn(async move {
@@ -478,7 +464,8 @@ async fn a_tenant_with_many_lists_does_not_starve_the_gets_of_another() {
         })
     });
     let lists: Vec<_> = lists.collect();
-    until_waiting(&raw).await;
+    let inqueue = "apiserver_flowcontrol_current_inqueue_requests{priority_level=\"global-default\",flow_schema=\"global-default\"}";
+    until_metric(&raw, inqueue, |lists| lists >= 10.0).await;
     let quiet = server.raw();
     let mut times = Vec::new();
     for number in 0..100 {
@@ -490,14 +477,6 @@ async fn a_tenant_with_many_lists_does_not_starve_the_gets_of_another() {
     times.sort();
     // Each list takes about a second of this machine, and 40 of them wait.
     assert!(times[95] < Duration::from_secs(2), "{times:?}");
-}
-
-async fn until_waiting(raw: &Raw) {
-    let begun = Instant::now();
-    let series = "apiserver_flowcontrol_current_inqueue_requests{priority_level=\"global-default\",flow_schema=\"global-default\"}";
-    while metric(raw, series).await.unwrap_or_default() < 10.0 {
-        assert!(begun.elapsed() < PATIENCE, "the lists do not wait");
-    }
 }
 
 /// A user who may write flow schemas and levels can neither lock out administrators nor slow down all requests.

@@ -50,11 +50,7 @@ fn settings(directory: &Path, url: &str, ca_bundle: &str, with: &Value) -> Admis
     let file = kubeconfig(directory, "backend", url, ca_bundle);
     let mut own = json!({ "kubeConfigFile": file, "retryBackoff": 1 });
     own.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
-    let document = json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
-        "plugins": [{ "name": "ImagePolicyWebhook", "configuration": { "imagePolicy": own } }] });
-    let path = directory.join("admission.yaml");
-    std::fs::write(&path, document.to_string()).unwrap();
-    AdmissionConfiguration::from_file(&path, &plugins()).unwrap()
+    super::optional_admission::settings(directory, "ImagePolicyWebhook", &json!({ "imagePolicy": own }), &plugins())
 }
 
 async fn server(directory: &Path, backend: &Backend, with: &Value) -> TestServer {

@@ -7,6 +7,8 @@ use futures::{StreamExt as _, stream};
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
+use super::many_quotas::cached;
+
 /// The number of concurrent requests.
 const AT_ONCE: usize = 8;
 const LIMITS: &str = "/api/v1/namespaces/lab/limitranges";
@@ -16,17 +18,6 @@ fn pod(name: &str, containers: usize) -> Value {
     let containers: Vec<_> =
         (0..containers).map(|number| json!({ "name": format!("c{number}"), "image": "i" })).collect();
     json!({ "metadata": { "name": name }, "spec": { "automountServiceAccountToken": false, "containers": containers } })
-}
-
-/// Waits until the cache, which admission uses, has this number of limit ranges.
-async fn cached(raw: &Raw, count: usize) {
-    let is_there = async || {
-        let list = raw.get(format!("{LIMITS}?resourceVersion=0")).await.expect(200).json();
-        list["items"].as_array().unwrap().len() == count
-    };
-    while !is_there().await {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 async fn refused_pod(raw: &Raw, pod: &Value) -> String {
@@ -53,7 +44,7 @@ async fn limits_that_no_write_can_be_compared_with_are_refused_with_the_way_out(
         .into();
     let limit = json!({ "type": "Container", "default": amounts, "defaultRequest": amounts });
     raw.post(LIMITS, &json!({ "metadata": { "name": "large" }, "spec": { "limits": [limit] } })).await.expect(201);
-    cached(&raw, 1).await;
+    cached(&raw, LIMITS, 1, false).await;
     raw.post(PODS, &pod("small", 2)).await.expect(201);
     let message = refused_pod(&raw, &pod("large", 1500)).await;
     assert!(
@@ -67,11 +58,11 @@ async fn limits_that_no_write_can_be_compared_with_are_refused_with_the_way_out(
         raw.post(LIMITS, &range).await.expect(201);
     };
     stream::iter(0..101).for_each_concurrent(AT_ONCE, add).await;
-    cached(&raw, 101).await;
+    cached(&raw, LIMITS, 101, false).await;
     let message = refused_pod(&raw, &pod("other", 1)).await;
     assert!(message.contains("namespace lab has 101 limit ranges with "), "{message}");
     raw.delete(format!("{PODS}/small?gracePeriodSeconds=0")).await.expect(200);
     raw.delete(LIMITS).await.expect(200);
-    cached(&raw, 0).await;
+    cached(&raw, LIMITS, 0, false).await;
     raw.post(PODS, &pod("other", 1)).await.expect(201);
 }

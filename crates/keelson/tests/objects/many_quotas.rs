@@ -27,11 +27,7 @@ fn named(name: &str) -> Value {
 }
 
 /// Creates quotas with a status, each with this number of bytes of annotations.
-async fn add_quotas(raw: &Raw, count: usize, bytes: usize) {
-    add_quotas_from(raw, 0..count, bytes).await;
-}
-
-async fn add_quotas_from(raw: &Raw, numbers: std::ops::Range<usize>, bytes: usize) {
+async fn add_quotas(raw: &Raw, numbers: std::ops::Range<usize>, bytes: usize) {
     let add = async |number: usize| {
         let annotations = json!({ "a": "x".repeat(bytes) });
         let metadata = json!({ "name": format!("q{number}"), "annotations": annotations });
@@ -45,7 +41,7 @@ async fn add_quotas_from(raw: &Raw, numbers: std::ops::Range<usize>, bytes: usiz
 }
 
 /// Waits until the cache, which admission uses, has this number of objects, with a status if required.
-async fn cached(raw: &Raw, path: &str, count: usize, with_status: bool) {
+pub(super) async fn cached(raw: &Raw, path: &str, count: usize, with_status: bool) {
     let is_there = async || {
         let list = raw.get(format!("{path}?resourceVersion=0")).await.expect(200).json();
         let items = list["items"].as_array().unwrap();
@@ -72,7 +68,7 @@ async fn refused(raw: &Raw) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_too_many_quotas_count_is_refused_with_the_way_out() {
     let (_server, raw) = lab().await;
-    add_quotas(&raw, 101, 0).await;
+    add_quotas(&raw, 0..101, 0).await;
     let message = refused(&raw).await;
     assert!(message.contains("101 resource quotas count it, and a write is charged to 100 at most"), "{message}");
     // Deletions are charged to no quota, and an object that no quota counts can be created.
@@ -88,12 +84,12 @@ async fn a_write_that_too_many_quotas_count_is_refused_with_the_way_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_quotas_are_not_told_of_as_a_large_object() {
     let (_server, raw) = lab().await;
-    add_quotas(&raw, 20, 45_000).await;
+    add_quotas(&raw, 0..20, 45_000).await;
     // The client's object alone would not exceed the limit of a transaction.
     let large = json!({ "metadata": { "name": "new" }, "data": { "k": "x".repeat(800_000) } });
     let message = raw.post(MAPS, &large).await.expect(403).json()["message"].as_str().unwrap().to_owned();
     assert!(message.contains("the 20 resource quotas that count it are too large for one transaction"), "{message}");
-    add_quotas_from(&raw, 20..23, 45_000).await;
+    add_quotas(&raw, 20..23, 45_000).await;
     let message = refused(&raw).await;
     assert!(message.contains("namespace lab has 23 resource quotas with "), "{message}");
     raw.delete(format!("{MAPS}/before")).await.expect(200);
@@ -113,11 +109,9 @@ async fn large_quotas_are_not_told_of_as_a_large_object() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn quotas_that_no_write_could_read_in_time_are_refused_with_the_way_out() {
     let (_server, raw) = lab().await;
-    let limit = json!({ "spec": { "hard": { "secrets": "9" } } });
+    let quota = |name: &str| json!({ "metadata": { "name": name }, "spec": { "hard": { "secrets": "9" } } });
     let add = async |number: usize| {
-        let mut quota = limit.clone();
-        quota["metadata"] = json!({ "name": format!("q{number}") });
-        raw.post(QUOTAS, &quota).await.expect(201);
+        raw.post(QUOTAS, &quota(&format!("q{number}"))).await.expect(201);
     };
     stream::iter(0..501).for_each_concurrent(AT_ONCE, add).await;
     cached(&raw, QUOTAS, 501, false).await;
@@ -128,9 +122,7 @@ async fn quotas_that_no_write_could_read_in_time_are_refused_with_the_way_out() 
         "{message}"
     );
     // The create of one more quota is such a write too, so their number is limited.
-    let mut quota = limit.clone();
-    quota["metadata"] = json!({ "name": "more" });
-    raw.post(QUOTAS, &quota).await.expect(403);
+    raw.post(QUOTAS, &quota("more")).await.expect(403);
     raw.delete(format!("{MAPS}/before")).await.expect(200);
     raw.delete(QUOTAS).await.expect(200);
     cached(&raw, QUOTAS, 0, false).await;

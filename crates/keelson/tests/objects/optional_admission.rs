@@ -2,6 +2,8 @@
 //!
 //! Texts are those of kube-apiserver's plugins.
 
+use std::path::Path;
+
 use keelson_server::{AdmissionConfiguration, AdmissionPlugins, Config, Server};
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
@@ -15,6 +17,20 @@ async fn with(plugins: &[&str]) -> TestServer {
     let on = plugins.iter().map(|&name| name.to_owned()).collect();
     let plugins = AdmissionPlugins::new(on, vec!["ServiceAccount".to_owned()]).unwrap();
     TestServer::builder().configure(move |config| config.admission = plugins).start().await
+}
+
+/// Writes a file with the settings of one plugin to a directory, and reads it with these plugins.
+pub(super) fn settings(
+    directory: &Path,
+    plugin: &str,
+    configuration: &Value,
+    plugins: &AdmissionPlugins,
+) -> AdmissionConfiguration {
+    let path = directory.join("admission.yaml");
+    let document = json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+        "plugins": [{ "name": plugin, "configuration": configuration }] });
+    std::fs::write(&path, document.to_string()).unwrap();
+    AdmissionConfiguration::from_file(&path, plugins).unwrap()
 }
 
 fn pod(name: &str, with: Value) -> Value {
@@ -162,13 +178,9 @@ async fn pods_run_on_the_nodes_of_their_namespace() {
 #[tokio::test]
 async fn settings_have_node_selectors_for_namespaces() {
     let files = tempfile::TempDir::new().unwrap();
-    let path = files.path().join("admission.yaml");
     let own = json!({ "podNodeSelectorPluginConfig": { "clusterDefaultNodeSelector": "pool=all", "narrow": "pool=all,zone=a" } });
-    let document = json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
-        "plugins": [{ "name": "PodNodeSelector", "configuration": own }] });
-    std::fs::write(&path, document.to_string()).unwrap();
     let plugins = AdmissionPlugins::new(vec!["PodNodeSelector".to_owned()], vec!["ServiceAccount".to_owned()]).unwrap();
-    let settings = AdmissionConfiguration::from_file(&path, &plugins).unwrap();
+    let settings = settings(files.path(), "PodNodeSelector", &own, &plugins);
     let builder = TestServer::builder().configure(move |config| {
         config.admission = plugins;
         config.admission_configuration = settings;
@@ -201,16 +213,12 @@ async fn settings_have_node_selectors_for_namespaces() {
 #[tokio::test]
 async fn events_beyond_a_limit_are_refused() {
     let files = tempfile::TempDir::new().unwrap();
-    let path = files.path().join("admission.yaml");
     let limits =
         json!([{ "type": "SourceAndObject", "qps": 1, "burst": 100 }, { "type": "Namespace", "qps": 1, "burst": 3 }]);
     let own =
         json!({ "apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration", "limits": limits });
-    let document = json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
-        "plugins": [{ "name": "EventRateLimit", "configuration": own }] });
-    std::fs::write(&path, document.to_string()).unwrap();
     let plugins = || AdmissionPlugins::new(vec!["EventRateLimit".to_owned()], Vec::new()).unwrap();
-    let settings = AdmissionConfiguration::from_file(&path, &plugins()).unwrap();
+    let settings = settings(files.path(), "EventRateLimit", &own, &plugins());
     let builder = TestServer::builder().configure(move |config| {
         config.admission = plugins();
         config.admission_configuration = settings;
@@ -279,9 +287,7 @@ async fn a_missing_namespace_is_made_for_the_first_object_in_it() {
     raw.post(format!("{cluster}/clusterroles"), &json!({ "metadata": { "name": "maps" }, "rules": rules }))
         .await
         .expect(201);
-    let group = "rbac.authorization.k8s.io";
-    let binding = json!({ "metadata": { "name": "maps" }, "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "maps" },
-        "subjects": [{ "apiGroup": group, "kind": "User", "name": "ann" }] });
+    let binding = super::rights::binding("maps", "cluster:maps", ("User", "ann"));
     raw.post(format!("{cluster}/clusterrolebindings"), &binding).await.expect(201);
     raw.post(maps("new"), &map).header("impersonate-user", "ann").await.expect(201);
     let made = raw.get("/api/v1/namespaces/new").await.expect(200).json();

@@ -71,7 +71,7 @@ fn place(singular: &str, namespace: Option<&str>) -> String {
 }
 
 /// A binding of a role, or of a cluster role (`cluster:<name>`).
-fn binding(name: &str, role: &str, (kind, subject): (&str, &str)) -> Value {
+pub(super) fn binding(name: &str, role: &str, (kind, subject): (&str, &str)) -> Value {
     let (role_kind, role) = role.strip_prefix("cluster:").map_or(("Role", role), |role| ("ClusterRole", role));
     json!({
         "metadata": { "name": name },

@@ -2,7 +2,7 @@
 //!
 //! These add tolerations, and limit the permitted ones.
 
-use keelson_server::{AdmissionConfiguration, AdmissionPlugins};
+use keelson_server::AdmissionPlugins;
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
@@ -12,16 +12,12 @@ const REFUSED: &str = "is forbidden: pod tolerations (possibly merged with names
 /// Starts a server with the plugin and these settings, and without the plugin DefaultTolerationSeconds.
 async fn server(settings: Value) -> TestServer {
     let files = tempfile::TempDir::new().unwrap();
-    let path = files.path().join("admission.yaml");
     let mut own =
         json!({ "apiVersion": "podtolerationrestriction.admission.k8s.io/v1alpha1", "kind": "Configuration" });
     own.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
-    let document = json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
-        "plugins": [{ "name": "PodTolerationRestriction", "configuration": own }] });
-    std::fs::write(&path, document.to_string()).unwrap();
     let off = ["ServiceAccount", "DefaultTolerationSeconds"].map(str::to_owned).to_vec();
     let plugins = AdmissionPlugins::new(vec!["PodTolerationRestriction".to_owned()], off).unwrap();
-    let settings = AdmissionConfiguration::from_file(&path, &plugins).unwrap();
+    let settings = super::optional_admission::settings(files.path(), "PodTolerationRestriction", &own, &plugins);
     let builder = TestServer::builder().configure(move |config| {
         config.admission = plugins;
         config.admission_configuration = settings;

@@ -12,9 +12,12 @@ use keelson_test::{Error, Fault, Form, Keelson};
 use kube::api::{Api, ListParams, PostParams, WatchParams};
 use serde_json::json;
 
+fn form() -> Form {
+    Form::Process(PathBuf::from(env!("CARGO_BIN_EXE_keelson")))
+}
+
 async fn start() -> Keelson {
-    let form = Form::Process(PathBuf::from(env!("CARGO_BIN_EXE_keelson")));
-    Keelson::builder().form(form).start().await.unwrap()
+    Keelson::builder().form(form()).start().await.unwrap()
 }
 
 fn directory_of(process: u32) -> Option<PathBuf> {
@@ -76,7 +79,6 @@ async fn a_process_does_not_wait_for_clients_that_watch() {
 
 #[tokio::test]
 async fn a_binary_that_can_not_start_says_why() {
-    let form = || Form::Process(PathBuf::from(env!("CARGO_BIN_EXE_keelson")));
     let refused = Keelson::builder().form(form()).arg("--no-such-flag").start().await.unwrap_err().to_string();
     assert!(refused.contains("--no-such-flag"), "{refused}");
     let missing = Keelson::builder().form(Form::Process(PathBuf::from("/nowhere/keelson"))).start().await;

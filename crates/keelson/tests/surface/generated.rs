@@ -368,6 +368,19 @@ pub(crate) fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual)
 }
 
+/// The document that describes a stored object, and the path of its collection. `None` if there is no document.
+pub(crate) fn place<'d>(
+    documents: &'d BTreeMap<String, Value>,
+    api_version: &str,
+    plural: &str,
+    object: &Value,
+) -> Option<(&'d Value, String)> {
+    let page = if api_version.contains('/') { format!("apis/{api_version}") } else { format!("api/{api_version}") };
+    let [in_namespace, in_none] = collections(api_version, plural);
+    let path = if object["metadata"]["namespace"].is_string() { in_namespace } else { in_none };
+    Some((documents.get(&page)?, path))
+}
+
 /// Starts a server to which only the test writes. Pods get no volume with a generated name.
 pub(crate) async fn quiet_server() -> TestServer {
     let plugins = AdmissionPlugins::new(Vec::new(), vec!["ServiceAccount".to_owned()]).unwrap();
@@ -387,10 +400,7 @@ async fn generated_requests_get_well_formed_answers() {
     let (seed, rounds) = (setting("KEELSON_SEED", SEED), setting("KEELSON_ROUNDS", ROUNDS));
     let mut report = Report::default();
     for (api_version, plural, object) in stored.all() {
-        let page = if api_version.contains('/') { format!("apis/{api_version}") } else { format!("api/{api_version}") };
-        let Some(document) = documents.get(&page) else { continue };
-        let [in_namespace, in_none] = collections(api_version, plural);
-        let path = if object["metadata"]["namespace"].is_string() { in_namespace } else { in_none };
+        let Some((document, path)) = place(&documents, api_version, plural, object) else { continue };
         let Some(subject) = Subject::new(&raw, document, object, &path) else { continue };
         let mut maker = Maker { document, dice: Dice::of(seed, plural) };
         for round in 0..rounds {

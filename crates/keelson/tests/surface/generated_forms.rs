@@ -10,8 +10,8 @@ use keelson_meta::Object;
 use keelson_testkit::{Answer, Raw};
 use serde_json::{Value, json};
 
-use crate::documented::{Stored, collections, documents, renamed};
-use crate::generated::{Dice, MERGE, Maker, SEED, Subject, form_urlencoded, quiet_server, setting};
+use crate::documented::{Stored, documents, renamed};
+use crate::generated::{Dice, MERGE, Maker, SEED, Subject, form_urlencoded, place, quiet_server, setting};
 
 /// The number of objects of each kind.
 const ROUNDS: u64 = 3;
@@ -262,10 +262,7 @@ async fn generated_objects_get_one_answer_in_every_form() {
     let (seed, rounds) = (setting("KEELSON_SEED", SEED), setting("KEELSON_ROUNDS", ROUNDS));
     let (mut sent, mut findings) = (0, Vec::new());
     for (api_version, plural, object) in stored.all() {
-        let page = if api_version.contains('/') { format!("apis/{api_version}") } else { format!("api/{api_version}") };
-        let Some(document) = documents.get(&page) else { continue };
-        let [in_namespace, in_none] = collections(api_version, plural);
-        let path = if object["metadata"]["namespace"].is_string() { in_namespace } else { in_none };
+        let Some((document, path)) = place(&documents, api_version, plural, object) else { continue };
         let Some(subject) = Subject::new(&raw, document, object, &path) else { continue };
         let mut maker = Maker { document, dice: Dice::of(seed.wrapping_add(1), plural) };
         let mut checked = Checked { raw: &raw, subject, plural, sent: 0, findings: Vec::new() };

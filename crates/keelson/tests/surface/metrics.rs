@@ -20,6 +20,13 @@ fn value(metrics: &str, family: &str, labels: &[&str]) -> Option<f64> {
     found.next()?.rsplit(' ').next()?.parse().ok()
 }
 
+/// Checks that the value of a series is not below a number.
+#[track_caller]
+fn check_least(metrics: &str, least: f64, family: &str, labels: &[&str]) {
+    let found = value(metrics, family, labels);
+    assert!(found.is_some_and(|found| found >= least), "{family} {labels:?}: {found:?}\n{metrics}");
+}
+
 #[tokio::test]
 async fn families_of_the_reference_server_are_there_with_its_names_and_labels() {
     let server = TestServer::builder().every_version().sqlite().start().await;
@@ -34,10 +41,7 @@ async fn families_of_the_reference_server_are_there_with_its_names_and_labels() 
     raw.get("/apis/networking.k8s.io/v1beta1/servicecidrs").await.expect(200);
     raw.get(format!("{path}/measured")).header("impersonate-user", "ann").await.expect(403);
     let text = metrics(&raw).await;
-    let at_least = |least: f64, family: &str, labels: &[&str]| {
-        let found = value(&text, family, labels);
-        assert!(found.is_some_and(|found| found >= least), "{family} {labels:?}: {found:?}\n{text}");
-    };
+    let at_least = |least: f64, family: &str, labels: &[&str]| check_least(&text, least, family, labels);
     let [get, post, list] = ["GET", "POST", "LIST"].map(|verb| format!(r#"verb="{verb}""#));
     at_least(1., "apiserver_request_sli_duration_seconds_count", &[CONFIG_MAPS, &post, r#"scope="resource""#]);
     at_least(1., "apiserver_request_sli_duration_seconds_bucket", &[CONFIG_MAPS, &post, r#"le="60""#]);
@@ -88,10 +92,7 @@ async fn checks_of_health_have_a_page_of_their_own() {
         raw.get(path).await.expect(200);
     }
     let text = raw.get("/metrics/slis").await.expect(200).text();
-    let at_least = |least: f64, family: &str, labels: &[&str]| {
-        let found = value(&text, family, labels);
-        assert!(found.is_some_and(|found| found >= least), "{family} {labels:?}: {found:?}\n{text}");
-    };
+    let at_least = |least: f64, family: &str, labels: &[&str]| check_least(&text, least, family, labels);
     at_least(1., "kubernetes_healthcheck", &[r#"name="ping",type="readyz""#]);
     at_least(2., "kubernetes_healthchecks_total", &[r#"name="ping",status="success",type="readyz""#]);
     at_least(1., "kubernetes_healthchecks_total", &[r#"name="etcd",status="success",type="readyz""#]);
@@ -134,10 +135,7 @@ async fn tokens_addresses_ports_and_comparisons_are_counted() {
     }
     raw.patch(maps, "application/merge-patch+json", &json!({ "data": { "a": "c" } })).await.expect(200);
     let text = metrics(&raw).await;
-    let at_least = |least: f64, family: &str, labels: &[&str]| {
-        let found = value(&text, family, labels);
-        assert!(found.is_some_and(|found| found >= least), "{family} {labels:?}: {found:?}\n{text}");
-    };
+    let at_least = |least: f64, family: &str, labels: &[&str]| check_least(&text, least, family, labels);
     at_least(1., "serviceaccount_valid_tokens_total", &[]);
     for family in ["legacy_tokens", "legacy_auto_token_uses", "legacy_manual_token_uses", "stale_tokens"] {
         at_least(0., &format!("serviceaccount_{family}_total"), &[]);
