@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -44,6 +45,8 @@ use crate::error::Error;
 const MOST_CONNECTIONS: usize = 1024;
 /// The largest body of a request, in bytes. It is above the limit of any server.
 const MOST_BODY_BYTES: usize = 16 << 20;
+/// The pause after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) type ResponseBody = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -147,8 +150,11 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, passing: Arc<Passin
     let mut open = JoinSet::new();
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else { return };
-        // A connection that fails before it is accepted affects no other.
-        let Ok((stream, _)) = listener.accept().await else { continue };
+        let Ok((stream, _)) = listener.accept().await else {
+            // A connection that fails before it is accepted affects no other. A lack of file descriptors lasts a while.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
         let (acceptor, passing) = (acceptor.clone(), passing.clone());
         open.spawn(async move {
             connection(acceptor, stream, passing).await;

@@ -13,8 +13,8 @@ use super::kinds::switch;
 /// Settings of encryption at rest.
 #[derive(ClapArgs)]
 pub(crate) struct Encryption {
-    /// A file with an EncryptionConfiguration (apiserver.config.k8s.io/v1): how which resources are encrypted in the store. Objects are
-    /// stored as they are unless given.
+    /// A file with an EncryptionConfiguration (apiserver.config.k8s.io/v1): the encrypted resources and their providers. Without it
+    /// no value is encrypted.
     #[arg(long, env = "KEELSON_ENCRYPTION_PROVIDER_CONFIG")]
     encryption_provider_config: Option<PathBuf>,
     /// Read that file again when it changes. New providers are used when all their key services are well.

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::etcd::Stores;
-use super::flags::{Class, FLAGS, Given};
+use super::flags::{Class, FLAGS, Form, Given};
 use crate::args::{Args, Command, Output, Serve, WatchedProcess};
 
 /// Flags that are translated.
@@ -198,7 +198,10 @@ impl Line {
             }
         }
         for Given { flag, value } in self.0.iter().filter(|given| matches!(given.flag.class, Class::Same)) {
-            add(flag.name, value);
+            let last = self.0.iter().rfind(|given| given.flag.name == flag.name);
+            if flag.form != Form::File || last.is_some_and(|last| !last.value.is_empty()) {
+                add(flag.name, value);
+            }
         }
         Ok(line)
     }
@@ -283,7 +286,7 @@ pub(super) fn help() -> String {
     for flag in &FLAGS {
         let form = match flag.form {
             Form::Switch => "",
-            Form::Text => " string",
+            Form::Text | Form::File => " string",
             Form::List => " strings",
             Form::Number => " int",
             Form::Duration => " duration",
@@ -399,6 +402,16 @@ mod tests {
         assert_eq!(serve.bind.to_string(), "0.0.0.0:6443");
         assert_eq!(serve.tls_private_key_file, Some("/var/run/kubernetes/apiserver.key".into()));
         assert_eq!(serve.service_cluster_ip_range.joined()[0].to_string(), "10.0.0.0/24");
+    }
+
+    #[test]
+    fn empty_names_of_files_count_as_missing() {
+        let files = FLAGS.iter().filter(|flag| flag.form == Form::File);
+        let empty: Vec<String> = files.map(|flag| format!("--{}=", flag.name)).collect();
+        assert!(empty.len() > 10);
+        let Translated { serve, .. } = translated(&format!("{ENVTEST} {}", empty.join(" "))).unwrap();
+        assert_eq!(serve.tls_cert_file, Some("/t/k8s_test_framework_2/apiserver.crt".into()));
+        assert!(translated(&format!("{ENVTEST} --audit-log-mode=")).is_err());
     }
 
     #[test]
