@@ -222,20 +222,16 @@ impl Transformers {
 
     /// Calls the key services from time to time until the providers are closed. `recovered` is called when one answers after a failure.
     pub(crate) async fn follow(&self, recovered: impl Fn()) {
-        let (good, bad) = match self.environment.kms_pauses {
-            Some(pauses) => pauses,
-            None => (Intervals::default().good, Intervals::default().bad),
-        };
-        let intervals = Intervals { good, bad };
+        if self.services.is_empty() {
+            return self.closing.cancelled().await;
+        }
+        let intervals = self.environment.kms_pauses.map(|(good, bad)| Intervals { good, bad }).unwrap_or_default();
         let all = join_all(self.services.iter().map(|service| async {
             match service {
                 KeyService::First(kms) => kms.follow(intervals, &recovered).await,
                 KeyService::Second(kms) => kms.follow(intervals, &recovered).await,
             }
         }));
-        if self.services.is_empty() {
-            return self.closing.cancelled().await;
-        }
         let _: Option<Vec<()>> = self.closing.run_until_cancelled(all).await;
     }
 

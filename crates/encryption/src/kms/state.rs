@@ -304,11 +304,7 @@ impl Kms {
     /// Decrypts what is stored behind the prefix under a key of the store.
     pub(crate) async fn open(&self, stored: &[u8], key: &[u8]) -> Result<(Vec<u8>, Seal), TransformError> {
         let object = decode(stored)?;
-        let cache_key = cache_key(&object);
-        let data_key = match self.data_keys.get(&cache_key) {
-            Some(found) => found,
-            None => self.data_keys.get_or_fetch(cache_key, || self.fetch(&object)).await?,
-        };
+        let data_key = self.data_keys.get_or_fetch(cache_key(&object), || self.fetch(&object)).await?;
         self.metrics.note_key_id(KeyUse::FromStorage, &self.name, &hash_of(&object.key_id), self.clock.now());
         let opened = match &*data_key {
             DataKey::Seed(seed) => seed.open(&object.encrypted_data, key),
