@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use keelson_meta::field_error::{self, FieldError};
 use keelson_meta::go_format::quote;
-use sha2::{Digest as _, Sha256};
 
 use self::document::Fields;
 pub(crate) use self::validation::parse_resource;
+use crate::digest::sha256_of;
 
 /// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
@@ -115,12 +115,12 @@ impl ConfigurationFile {
     /// As [`read`](Self::read).
     pub(crate) fn read_changed(file: &Path, known: &str) -> Result<Option<Self>, ConfigError> {
         let bytes = load(file)?;
-        if hash(&bytes) == known { Ok(None) } else { Self::of(&bytes, file, true).map(Some) }
+        if sha256_of(&bytes) == known { Ok(None) } else { Self::of(&bytes, file, true).map(Some) }
     }
 
     fn of(bytes: &[u8], file: &Path, reloads: bool) -> Result<Self, ConfigError> {
         let configuration = EncryptionConfiguration::parse(bytes, file, reloads)?;
-        Ok(Self { configuration, hash: hash(bytes) })
+        Ok(Self { configuration, hash: sha256_of(bytes) })
     }
 }
 
@@ -141,12 +141,6 @@ fn load(file: &Path) -> Result<Vec<u8>, ConfigError> {
         return Err(ConfigError::File(text));
     }
     Ok(bytes)
-}
-
-fn hash(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    let hex = digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    format!("sha256:{hex}")
 }
 
 impl EncryptionConfiguration {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use futures::future::join_all;
 use keelson_meta::{Clock, GroupResource, Random};
 use keelson_storage::Seal;
@@ -290,7 +291,7 @@ impl Keys {
                 .map_err(|error| format!("error while creating cipher for named key {}: {error}", key.name))?;
             let own = format!("{}:", key.name);
             // Two keys of one name are different seals. The hash stays in this process.
-            let hash: String = Sha256::digest(&secret)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+            let hash = HEXLOWER.encode(&Sha256::digest(&secret)[..8]);
             let seal = Seal::named(&format!("{prefix}{own}{hash}"));
             Ok(NamedKey { head: format!("{prefix}{own}").into_bytes(), prefix: own, cipher, seal })
         };

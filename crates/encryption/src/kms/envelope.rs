@@ -7,6 +7,7 @@ use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
 use super::proto::{AES_GCM_KEY, EncryptedObject, SEED};
+use crate::digest::sha256_of;
 use crate::error::TransformError;
 
 /// The longest key ID, in bytes.
@@ -103,11 +104,7 @@ pub(super) fn cache_key(object: &EncryptedObject) -> [u8; 32] {
 
 /// The hash of a text in logs and metrics; empty for an empty text.
 pub(super) fn hash_of(text: &str) -> String {
-    if text.is_empty() {
-        return String::new();
-    }
-    let hex: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    if text.is_empty() { String::new() } else { sha256_of(text.as_bytes()) }
 }
 
 #[cfg(test)]
