@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ciphers::{Cbc, Cipher, Gcm, SecretBox};
 use crate::config::{ConfigError, EncryptionConfiguration, Key, ProviderEntry, Rule, parse_resource};
-use crate::error::TransformError;
+use crate::error::{TransformError, listed};
 use crate::kms::{FirstKms, Intervals, Kms};
 use crate::metrics::{EncryptionMetrics, KeyUse};
 
@@ -198,11 +198,7 @@ impl Transformers {
         let faults: Vec<String> = checked
             .filter_map(|(at, service)| Some(format!("kms-provider-{at}: {}", service.health().err()?)))
             .collect();
-        match faults.as_slice() {
-            [] => Ok(()),
-            [fault] => Err(fault.clone()),
-            several => Err(format!("[{}]", several.join(", "))),
-        }
+        listed(&faults).map_or(Ok(()), Err)
     }
 
     /// The health of one key service.

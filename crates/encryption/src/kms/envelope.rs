@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::proto::{AES_GCM_KEY, EncryptedObject, SEED};
 use crate::digest::sha256_of;
-use crate::error::TransformError;
+use crate::error::{TransformError, listed};
 
 /// The longest key ID, in bytes.
 const KEY_ID: usize = 1024;
@@ -53,11 +53,8 @@ pub(super) fn validate(object: &EncryptedObject) -> Result<(), TransformError> {
     if size > ANNOTATIONS {
         faults.push(format!("total size of annotations is {size}, which exceeds the max size of {ANNOTATIONS}"));
     }
-    match faults.as_slice() {
-        [] => Ok(()),
-        [fault] => Err(TransformError::new(format!("failed to validate annotations: {fault}"))),
-        several => Err(TransformError::new(format!("failed to validate annotations: [{}]", several.join(", ")))),
-    }
+    let Some(faults) = listed(&faults) else { return Ok(()) };
+    Err(TransformError::new(format!("failed to validate annotations: {faults}")))
 }
 
 /// The fault of a name that is no fully qualified domain name.

@@ -24,7 +24,7 @@ use super::proto::{
 use super::service::KeyService;
 use crate::ciphers::{self, Derived, Gcm};
 use crate::config::KmsEntry;
-use crate::error::TransformError;
+use crate::error::{TransformError, listed};
 use crate::metrics::{EncryptionMetrics, KeyUse};
 
 const STATUS: &str = "/v2.KeyManagementService/Status";
@@ -174,11 +174,7 @@ impl Kms {
                 faults.extend(self.rotate(&status.key_id).await.err());
             }
         }
-        let faults = match faults.as_slice() {
-            [] => return Ok(()),
-            [fault] => fault.clone(),
-            several => format!("[{}]", several.join(", ")),
-        };
+        let Some(faults) = listed(&faults) else { return Ok(()) };
         Err(format!("kmsv2 Provider {} is not healthy, error: {faults}", self.name))
     }
 
