@@ -8,15 +8,15 @@ mod duration;
 mod validation;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use keelson_meta::field_error::{self, FieldError};
 use keelson_meta::go_format::quote;
-use sha2::{Digest as _, Sha256};
 
 use self::document::Fields;
 pub(crate) use self::validation::parse_resource;
+use crate::digest::sha256_of;
 
 /// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
@@ -106,17 +106,21 @@ impl ConfigurationFile {
     /// # Errors
     /// In upstream's words, without secrets.
     pub fn read(file: &Path, reloads: bool) -> Result<Self, ConfigError> {
-        let bytes = load(file)?;
-        let configuration = EncryptionConfiguration::parse(&bytes, file, reloads)?;
-        Ok(Self { configuration, hash: hash(&bytes) })
+        Self::of(&load(file)?, file, reloads)
     }
 
-    /// The hash of a file's bytes, without a look at what it says.
+    /// Reads and validates a file that is read again. Returns `None` if its hash is the known one.
     ///
     /// # Errors
-    /// When it can't be read.
-    pub fn hash_of(file: &Path) -> Result<String, ConfigError> {
-        load(file).map(|bytes| hash(&bytes))
+    /// As [`read`](Self::read).
+    pub(crate) fn read_changed(file: &Path, known: &str) -> Result<Option<Self>, ConfigError> {
+        let bytes = load(file)?;
+        if sha256_of(&bytes) == known { Ok(None) } else { Self::of(&bytes, file, true).map(Some) }
+    }
+
+    fn of(bytes: &[u8], file: &Path, reloads: bool) -> Result<Self, ConfigError> {
+        let configuration = EncryptionConfiguration::parse(bytes, file, reloads)?;
+        Ok(Self { configuration, hash: sha256_of(bytes) })
     }
 }
 
@@ -139,12 +143,6 @@ fn load(file: &Path) -> Result<Vec<u8>, ConfigError> {
     Ok(bytes)
 }
 
-fn hash(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    let hex = digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    format!("sha256:{hex}")
-}
-
 impl EncryptionConfiguration {
     /// Reads and validates the text of a file.
     ///
@@ -153,7 +151,7 @@ impl EncryptionConfiguration {
     pub fn parse(bytes: &[u8], file: &Path, reloads: bool) -> Result<Self, ConfigError> {
         let decoded = document::parse(bytes, |root| Self { rules: rules(root) });
         let configuration = decoded.map_err(|fault| {
-            let file = quote(&PathBuf::from(file).display().to_string());
+            let file = quote(&file.display().to_string());
             ConfigError::File(format!("error decoding encryption provider configuration file {file}: {fault}"))
         })?;
         let faults: Vec<FieldError> = validation::validate(&configuration, reloads);

@@ -48,8 +48,16 @@ impl TransformError {
             }
         }
         let code = all.iter().find_map(|error| error.code);
-        let text = if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) };
-        Self { text, code }
+        Self { text: listed(&texts).unwrap_or_default(), code }
+    }
+}
+
+/// The texts of several failures as one, as upstream lists them. `None` for no failure.
+pub(crate) fn listed(texts: &[String]) -> Option<String> {
+    match texts {
+        [] => None,
+        [text] => Some(text.clone()),
+        several => Some(format!("[{}]", several.join(", "))),
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod ciphers;
 mod config;
+mod digest;
 mod error;
 mod kms;
 mod metrics;
@@ -16,6 +17,7 @@ mod store;
 mod transformers;
 
 pub use config::{ConfigError, ConfigurationFile, EncryptionConfiguration};
+pub use digest::sha256_of;
 pub use error::TransformError;
 pub use metrics::{EncryptionMetrics, KeyUse, KmsCall, Operation};
 pub use reload::{Check, Reloader};

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_supervision::{info_repeated, warn_repeated};
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::config::{ConfigError, ConfigurationFile};
+use crate::config::ConfigurationFile;
 use crate::store::{EncryptedStore, Sealing};
 use crate::transformers::{Environment, Transformers};
 
@@ -31,7 +30,8 @@ pub struct Reloader {
     environment: Environment,
     /// The file, where it is read again.
     file: Option<PathBuf>,
-    hash: Mutex<String>,
+    /// The hash of the file that the store was made of.
+    hash: String,
     look: Duration,
     /// Counts the times that more values may have become readable.
     recoveries: watch::Sender<u64>,
@@ -50,7 +50,7 @@ impl Reloader {
             sealing: store.sealing(),
             environment,
             file,
-            hash: Mutex::new(loaded.hash.clone()),
+            hash: loaded.hash.clone(),
             look: LOOK,
             recoveries: watch::Sender::new(0),
         }
@@ -102,15 +102,16 @@ impl Reloader {
 
     async fn follow_file(&self) {
         let Some(file) = &self.file else { return std::future::pending().await };
+        let mut hash = self.hash.clone();
         loop {
             tokio::time::sleep(self.look).await;
             let now = |succeeded| self.environment.metrics.note_reload(succeeded, self.environment.clock.now());
             let shown = file.display();
-            match self.look(file.clone()).await {
-                Ok(false) => {}
-                Ok(true) => {
+            match self.look(file.clone(), hash.clone()).await {
+                Ok(None) => {}
+                Ok(Some(used)) => {
                     now(true);
-                    let hash = self.hash.lock().clone();
+                    hash = used;
                     info_repeated!(""; file = %shown, hash, "the encryption configuration was read again");
                     self.recovered();
                 }
@@ -122,26 +123,19 @@ impl Reloader {
         }
     }
 
-    /// Reads the file if it has changed. Returns true if its providers are used now.
-    async fn look(&self, file: PathBuf) -> Result<bool, String> {
-        let known = self.hash.lock().clone();
-        let read = move || -> Result<Option<ConfigurationFile>, ConfigError> {
-            if ConfigurationFile::hash_of(&file)? == known {
-                return Ok(None);
-            }
-            ConfigurationFile::read(&file, true).map(Some)
-        };
-        let read = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
-        let Some(loaded) = read.map_err(|error| error.to_string())? else { return Ok(false) };
+    /// Uses the providers of the file if its hash is another than the known one. Returns the new hash then.
+    async fn look(&self, file: PathBuf, known: String) -> Result<Option<String>, String> {
+        let read = tokio::task::spawn_blocking(move || ConfigurationFile::read_changed(&file, &known)).await;
+        let read = read.map_err(|error| error.to_string())?;
+        let Some(loaded) = read.map_err(|error| error.to_string())? else { return Ok(None) };
         let made = Transformers::new(&loaded.configuration, self.environment.clone());
         let made = Arc::new(made.map_err(|error| error.to_string())?);
         await_health(&made).await?;
         let old = self.sealing.replace(made);
         self.environment.metrics.note_hash(&loaded.hash);
-        *self.hash.lock() = loaded.hash;
         // ORDER: the old ones are closed after the new ones are in use, so that tasks of the old ones find the new ones.
         old.close();
-        Ok(true)
+        Ok(Some(loaded.hash))
     }
 }
 

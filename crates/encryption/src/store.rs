@@ -218,6 +218,10 @@ impl Store for EncryptedStore {
         self.store.expire(now).await
     }
 
+    async fn verify(&self) -> Result<(), StoreError> {
+        self.store.verify().await
+    }
+
     fn refusal(&self) -> Option<String> {
         self.store.refusal()
     }

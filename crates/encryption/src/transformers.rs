@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use futures::future::join_all;
 use keelson_meta::{Clock, GroupResource, Random};
 use keelson_storage::Seal;
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ciphers::{Cbc, Cipher, Gcm, SecretBox};
 use crate::config::{ConfigError, EncryptionConfiguration, Key, ProviderEntry, Rule, parse_resource};
-use crate::error::TransformError;
+use crate::error::{TransformError, listed};
 use crate::kms::{FirstKms, Intervals, Kms};
 use crate::metrics::{EncryptionMetrics, KeyUse};
 
@@ -197,11 +198,7 @@ impl Transformers {
         let faults: Vec<String> = checked
             .filter_map(|(at, service)| Some(format!("kms-provider-{at}: {}", service.health().err()?)))
             .collect();
-        match faults.as_slice() {
-            [] => Ok(()),
-            [fault] => Err(fault.clone()),
-            several => Err(format!("[{}]", several.join(", "))),
-        }
+        listed(&faults).map_or(Ok(()), Err)
     }
 
     /// The health of one key service.
@@ -222,20 +219,16 @@ impl Transformers {
 
     /// Calls the key services from time to time until the providers are closed. `recovered` is called when one answers after a failure.
     pub(crate) async fn follow(&self, recovered: impl Fn()) {
-        let (good, bad) = match self.environment.kms_pauses {
-            Some(pauses) => pauses,
-            None => (Intervals::default().good, Intervals::default().bad),
-        };
-        let intervals = Intervals { good, bad };
+        if self.services.is_empty() {
+            return self.closing.cancelled().await;
+        }
+        let intervals = self.environment.kms_pauses.map(|(good, bad)| Intervals { good, bad }).unwrap_or_default();
         let all = join_all(self.services.iter().map(|service| async {
             match service {
                 KeyService::First(kms) => kms.follow(intervals, &recovered).await,
                 KeyService::Second(kms) => kms.follow(intervals, &recovered).await,
             }
         }));
-        if self.services.is_empty() {
-            return self.closing.cancelled().await;
-        }
         let _: Option<Vec<()>> = self.closing.run_until_cancelled(all).await;
     }
 
@@ -294,7 +287,7 @@ impl Keys {
                 .map_err(|error| format!("error while creating cipher for named key {}: {error}", key.name))?;
             let own = format!("{}:", key.name);
             // Two keys of one name are different seals. The hash stays in this process.
-            let hash: String = Sha256::digest(&secret)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+            let hash = HEXLOWER.encode(&Sha256::digest(&secret)[..8]);
             let seal = Seal::named(&format!("{prefix}{own}{hash}"));
             Ok(NamedKey { head: format!("{prefix}{own}").into_bytes(), prefix: own, cipher, seal })
         };

@@ -15,8 +15,9 @@ use keelson_meta::clock::ManualClock;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{GroupResource, SystemClock};
 use keelson_storage::conformance::{Factory, run};
+use keelson_storage::faulty::FaultyStore;
 use keelson_storage::memory::MemoryStore;
-use keelson_storage::{Seal, Store, StoreKey, Transaction};
+use keelson_storage::{Seal, Store, StoreError, StoreKey, Transaction};
 use keelson_teststores::KmsDouble;
 use serde_json::Value;
 
@@ -162,6 +163,18 @@ async fn a_value_that_can_not_be_read_spoils_no_other() {
     let seal = |found: Option<keelson_storage::KeyValue>| found.unwrap().seal;
     assert_ne!(seal(both.get(&key("a")).await.unwrap()), both.seal("/registry/secrets/a"));
     assert_eq!(seal(both.get(&key("b")).await.unwrap()), both.seal("/registry/secrets/b"));
+}
+
+/// The cache verifies the store before it treats absent objects as deleted.
+#[tokio::test]
+async fn rows_that_the_engine_has_lost_are_reported() {
+    let engine = FaultyStore::new(Arc::new(MemoryStore::new()));
+    let made = transformers(&secrets("{identity: {}}"), environment()).unwrap();
+    let store = EncryptedStore::new(Arc::new(engine.clone()), Arc::new(made), resources(), None);
+    store.verify().await.unwrap();
+    engine.lose_rows(true);
+    let lost = store.verify().await;
+    assert!(matches!(lost, Err(StoreError::Corrupt(_))), "{lost:?}");
 }
 
 #[tokio::test]

@@ -62,17 +62,21 @@ pub async fn copy_store(
         let target = to.open_target(Revision::ZERO, &unwatched).await.context("opening the target")?.store;
         copy::check_target(&*target).await?;
     }
+    // ORDER: as above, all that can refuse the copy comes before the revisions are raised.
+    let transformers = match encryption {
+        Some(file) => Some(transformers(file).await?),
+        None => {
+            check_keys(from, to, &*source).await?;
+            None
+        }
+    };
     let target = to.open_target(least, &unwatched).await.context("opening the target")?.store;
-    let (source, target) = match encryption {
-        Some(file) => {
-            let transformers = transformers(file).await?;
+    let (source, target) = match transformers {
+        Some(transformers) => {
             let over = |store, config| Arc::new(encrypted(store, transformers.clone(), config)) as Arc<dyn Store>;
             (over(source, from), over(target, to))
         }
-        None => {
-            check_keys(from, to, &*source).await?;
-            (source, target)
-        }
+        None => (source, target),
     };
     let now = SystemTime::now();
     Ok(copy::copy(&*source, &*target, |key| expiry(builtin::catalogue(), key, now), report).await?)

@@ -1,15 +1,15 @@
-//! The composition of a server: creates its components in order, and closes them in reverse.
+//! The composition of a server: creates its components in order.
 //!
 //! The order is store, cache, registry, certificates, identity, controllers, port. Each uses the ones before it, and
-//! clients come last. All steps that can fail run before the server registers its name. A running server reports that
-//! it was replaced or has failed, and the caller ends the process.
+//! clients come last. All steps that can fail run before the server registers its name.
 // SIZE: one composition, whose order is the subject of the file.
+
+mod running;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use futures::future::BoxFuture;
@@ -28,14 +28,14 @@ use keelson_meta::host_port;
 use keelson_outbound::{NodeClient, Outbound};
 use keelson_registry::Registry;
 use keelson_storage::{BoundedStore, Fence, FencedStore, Store, StoreProbe, copy};
-use keelson_supervision::{Failure, Keeper, Serving, Supervisor, TaskGroup};
+use keelson_supervision::{Keeper, Serving, Supervisor, TaskGroup};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::RunningAudit;
 use crate::config::Config;
-use crate::controllers::{self, ControllerParts, Membership, Starting};
+use crate::controllers::{self, ControllerParts, Membership};
 use crate::data_directory::{self, NotedStore, OwnDirectory};
 use crate::documents::OtherServers;
 use crate::encryption::{Encryption, Loaded};
@@ -54,13 +54,10 @@ use crate::rights::{OperatorFiles, Rights};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
 use crate::tokens::{Tokens, token_issuer};
 
+pub use self::running::RunningServer;
+
 /// The name of the kubeconfig in the data directory.
 const KUBECONFIG: &str = "kubeconfig";
-
-/// The interval at which a shutdown checks whether the store is released.
-const CLOSE_POLL: Duration = Duration::from_millis(1);
-/// The longest wait for that. Connections are closed by then, so only aborted tasks still hold the store.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Starts servers.
 pub struct Server;
@@ -93,28 +90,6 @@ struct Prepared {
     aggregator: Arc<Aggregator>,
     rights: Rights,
     flow: FlowConfiguration,
-}
-
-/// A server that answers requests until it is shut down. Dropping it stops it at once.
-pub struct RunningServer {
-    addr: SocketAddr,
-    server_id: String,
-    pki: Pki,
-    kubeconfig: Option<PathBuf>,
-    registry: Arc<Registry>,
-    outbound: Arc<Outbound>,
-    starting: Starting,
-    readiness: Readiness,
-    store: Arc<dyn Store>,
-    fence: Arc<Fence>,
-    /// True if other servers use the store too, so that this server must not close it.
-    shared: bool,
-    audit: RunningAudit,
-    serving: Serving,
-    /// The lease of this server's identity. It outlives the listener, since writes in flight need it.
-    identity: Option<Keeper<IdentityLease>>,
-    /// The lock of the data directory. It outlives all users of the directory.
-    _directory: OwnDirectory,
 }
 
 impl Server {
@@ -383,94 +358,6 @@ impl Prepared {
     }
 }
 
-impl RunningServer {
-    /// The address that the server listens on.
-    pub fn addr(&self) -> SocketAddr {
-        self.addr
-    }
-
-    /// The URL for a client on this host.
-    pub fn url(&self) -> String {
-        url(self.addr)
-    }
-
-    /// The name of this server among those on the store.
-    pub fn server_id(&self) -> &str {
-        &self.server_id
-    }
-
-    /// The administrator's kubeconfig file, if there is a data directory.
-    pub fn kubeconfig(&self) -> Option<&Path> {
-        self.kubeconfig.as_deref()
-    }
-
-    /// The certificates and keys of this server.
-    pub fn pki(&self) -> &Pki {
-        &self.pki
-    }
-
-    /// The verbs, for callers in the same process.
-    pub fn registry(&self) -> &Arc<Registry> {
-        &self.registry
-    }
-
-    /// The outgoing calls of this server.
-    pub fn outbound(&self) -> &Arc<Outbound> {
-        &self.outbound
-    }
-
-    /// Waits until the default objects of every cluster exist. The server answers requests earlier. `/readyz` fails
-    /// until then.
-    pub async fn bootstrapped(&self) {
-        self.starting.bootstrap.finished().await;
-    }
-
-    /// Waits until `/readyz` is 200 for the first time.
-    pub async fn ready(&self) {
-        self.readiness.reached().await;
-    }
-
-    /// Waits until another process has started with this server's name. Returns the advice for the operator. This
-    /// server can write nothing then, and must be shut down.
-    pub async fn replaced(&self) -> String {
-        self.fence.closed().await
-    }
-
-    /// The supervisor of background tasks.
-    pub fn supervisor(&self) -> &Supervisor {
-        self.serving.supervisor()
-    }
-
-    /// Waits until an essential component, such as a background task, has died, and returns its failure. The server is
-    /// no longer live then, and must be shut down.
-    pub async fn failed(&self) -> Failure {
-        self.serving.supervisor().failed().await
-    }
-
-    /// Shuts the server down: it accepts no new requests, completes lists in flight, and ends watches cleanly.
-    pub fn shutdown(self) -> BoxFuture<'static, ()> {
-        Box::pin(self.stop())
-    }
-
-    async fn stop(mut self) {
-        tracing::info!(server_id = self.server_id, "stopping: requests in flight end, watches are closed");
-        self.serving.answered().await;
-        self.audit.answered.cancel();
-        self.serving.ended().await;
-        // A task that panicked has ended.
-        if let Some(identity) = self.identity.take()
-            && let Some(lease) = identity.end().await
-        {
-            lease.release().await;
-        }
-        let own = (!self.shared).then(|| self.store.clone());
-        drop(self);
-        if let Some(store) = own {
-            close(store).await;
-        }
-    }
-}
-
 /// The counts of a server's file reads, by the file's content.
 fn file_reads(
     mut reads: Vec<(&'static str, FileReads)>,
@@ -484,18 +371,6 @@ fn file_reads(
         reads.push(("audit-policy", audit.policy_reads.clone()));
     }
     reads
-}
-
-/// Waits until the store is released, and closes it. Another server can open its directory only after that.
-async fn close(store: Arc<dyn Store>) {
-    let alone = async {
-        while Arc::strong_count(&store) > 1 {
-            tokio::time::sleep(CLOSE_POLL).await;
-        }
-    };
-    if tokio::time::timeout(CLOSE_PATIENCE, alone).await.is_err() {
-        tracing::warn!("the store is still in use at the end of the shutdown");
-    }
 }
 
 /// Limits the writes of this server: by size, and on a shared store by the validity of its identity.

@@ -4,7 +4,10 @@
 //! value that it decrypts. So a cache can find the values to encrypt again without reading the store. The store that
 //! encrypts defines the meaning of a seal.
 
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use parking_lot::RwLock;
 
 /// The maximum number of distinct seals. Values under further names count as encrypted by a key that is not used for
 /// writing.
@@ -23,19 +26,21 @@ impl Seal {
     const OTHER: Self = Self(u16::MAX - 1);
 
     /// Returns the seal of this name. Names stay in memory until the process ends.
+    ///
+    /// Cost: a look-up, since a store that encrypts may call this for each value that it reads.
     pub fn named(name: &str) -> Self {
-        static NAMES: OnceLock<RwLock<Vec<Box<str>>>> = OnceLock::new();
-        let names = NAMES.get_or_init(RwLock::default);
-        let find = |names: &[Box<str>]| names.iter().position(|known| **known == *name);
-        let known = find(&names.read().unwrap_or_else(PoisonError::into_inner));
-        let place = known.or_else(|| {
-            let mut names = names.write().unwrap_or_else(PoisonError::into_inner);
-            find(&names).or_else(|| {
-                let place = names.len();
-                (place < MOST).then(|| names.push(name.into())).map(|()| place)
-            })
-        });
-        place.and_then(|place| u16::try_from(place + 1).ok()).map_or(Self::OTHER, Self)
+        static SEALS: LazyLock<RwLock<HashMap<Box<str>, Seal>>> = LazyLock::new(RwLock::default);
+        if let Some(known) = SEALS.read().get(name) {
+            return *known;
+        }
+        let mut seals = SEALS.write();
+        if let Some(known) = seals.get(name) {
+            return *known;
+        }
+        let number = u16::try_from(seals.len() + 1).ok().filter(|_| seals.len() < MOST);
+        let Some(seal) = number.map(Self) else { return Self::OTHER };
+        seals.insert(name.into(), seal);
+        seal
     }
 
     /// The number of the seal, for code that stores seals without depending on stores.

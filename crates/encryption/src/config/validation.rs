@@ -66,8 +66,7 @@ fn overlaps(resources: &[String], path: &str) -> Vec<FieldError> {
     let is_any = |it: &GroupResource| it.group == "*" && it.resource == "*";
     let (mut repeated, mut masked) = (false, false);
     for (i, one) in parsed.iter().enumerate() {
-        for (j, other) in parsed.iter().enumerate().filter(|(j, _)| *j != i) {
-            let _ = j;
+        for (_, other) in parsed.iter().enumerate().filter(|(j, _)| *j != i) {
             if one == other && !repeated {
                 repeated = true;
             } else {

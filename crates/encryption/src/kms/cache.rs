@@ -48,7 +48,7 @@ impl<K> DataKeys<K> {
     }
 
     /// A key that is kept.
-    pub(super) fn get(&self, key: &CacheKey) -> Option<Arc<K>> {
+    fn get(&self, key: &CacheKey) -> Option<Arc<K>> {
         self.kept.lock().get(key).map(|(found, _)| found.clone())
     }
 

@@ -7,7 +7,8 @@ use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
 use super::proto::{AES_GCM_KEY, EncryptedObject, SEED};
-use crate::error::TransformError;
+use crate::digest::sha256_of;
+use crate::error::{TransformError, listed};
 
 /// The longest key ID, in bytes.
 const KEY_ID: usize = 1024;
@@ -52,11 +53,8 @@ pub(super) fn validate(object: &EncryptedObject) -> Result<(), TransformError> {
     if size > ANNOTATIONS {
         faults.push(format!("total size of annotations is {size}, which exceeds the max size of {ANNOTATIONS}"));
     }
-    match faults.as_slice() {
-        [] => Ok(()),
-        [fault] => Err(TransformError::new(format!("failed to validate annotations: {fault}"))),
-        several => Err(TransformError::new(format!("failed to validate annotations: [{}]", several.join(", ")))),
-    }
+    let Some(faults) = listed(&faults) else { return Ok(()) };
+    Err(TransformError::new(format!("failed to validate annotations: {faults}")))
 }
 
 /// The fault of a name that is no fully qualified domain name.
@@ -103,11 +101,7 @@ pub(super) fn cache_key(object: &EncryptedObject) -> [u8; 32] {
 
 /// The hash of a text in logs and metrics; empty for an empty text.
 pub(super) fn hash_of(text: &str) -> String {
-    if text.is_empty() {
-        return String::new();
-    }
-    let hex: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    if text.is_empty() { String::new() } else { sha256_of(text.as_bytes()) }
 }
 
 #[cfg(test)]

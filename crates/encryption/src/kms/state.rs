@@ -24,7 +24,7 @@ use super::proto::{
 use super::service::KeyService;
 use crate::ciphers::{self, Derived, Gcm};
 use crate::config::KmsEntry;
-use crate::error::TransformError;
+use crate::error::{TransformError, listed};
 use crate::metrics::{EncryptionMetrics, KeyUse};
 
 const STATUS: &str = "/v2.KeyManagementService/Status";
@@ -49,8 +49,15 @@ impl Default for Intervals {
     }
 }
 
-/// A data key that values are read with.
-enum DataKey {
+/// A data key that values are read with. Everything in it is the same for all values that it encrypts.
+struct DataKey {
+    cipher: DataCipher,
+    /// The hash of the key ID of the service, for metrics.
+    key_id_hash: String,
+    seal: Seal,
+}
+
+enum DataCipher {
     Seed(Arc<Derived>),
     Key(Box<Gcm>),
 }
@@ -62,7 +69,8 @@ struct State {
     encrypted: Vec<u8>,
     annotations: std::collections::BTreeMap<String, Vec<u8>>,
     cache_key: [u8; 32],
-    seal: Seal,
+    /// The seed, as values are read with it.
+    data_key: Arc<DataKey>,
 }
 
 /// A provider.
@@ -115,7 +123,7 @@ impl Kms {
 
     /// The seal of values that are written now; that of no value before there is a seed.
     pub(crate) fn seal_now(&self) -> Seal {
-        self.state.load().as_ref().map_or_else(|| Seal::named(&self.prefix), |state| state.seal)
+        self.state.load().as_ref().map_or_else(|| Seal::named(&self.prefix), |state| state.data_key.seal)
     }
 
     /// The outcome of the last status call.
@@ -174,11 +182,7 @@ impl Kms {
                 faults.extend(self.rotate(&status.key_id).await.err());
             }
         }
-        let faults = match faults.as_slice() {
-            [] => return Ok(()),
-            [fault] => fault.clone(),
-            several => format!("[{}]", several.join(", ")),
-        };
+        let Some(faults) = listed(&faults) else { return Ok(()) };
         Err(format!("kmsv2 Provider {} is not healthy, error: {faults}", self.name))
     }
 
@@ -226,8 +230,7 @@ impl Kms {
             key_id_hash = hash_of(key_id),
             "values are written under another key of the key service"
         );
-        let cached = DataKey::Seed(made.seed.clone());
-        self.data_keys.put(made.cache_key, Arc::new(cached));
+        self.data_keys.put(made.cache_key, made.data_key.clone());
         self.note_size();
         *self.expires.lock() = Some(expires);
         self.state.store(Some(Arc::new(made)));
@@ -255,18 +258,19 @@ impl Kms {
         };
         validate(&object)?;
         Ok(State {
+            data_key: Arc::new(self.data_key(&object, DataCipher::Seed(derived.clone()))),
             seed: derived,
             cache_key: cache_key(&object),
-            seal: self.seal_of(&object),
             key_id: object.key_id,
             encrypted: object.encrypted_dek_source,
             annotations: object.annotations,
         })
     }
 
-    /// The seal of a value. Values are encrypted anew when the key ID or the kind of the data key is another.
-    fn seal_of(&self, object: &EncryptedObject) -> Seal {
-        Seal::named(&format!("{}{}:{}", self.prefix, object.encrypted_dek_source_type, object.key_id))
+    /// The data key of a value. The value is encrypted anew when the key ID or the kind of the data key is another.
+    fn data_key(&self, object: &EncryptedObject, cipher: DataCipher) -> DataKey {
+        let seal = format!("{}{}:{}", self.prefix, object.encrypted_dek_source_type, object.key_id);
+        DataKey { cipher, key_id_hash: hash_of(&object.key_id), seal: Seal::named(&seal) }
     }
 
     fn note_size(&self) {
@@ -280,14 +284,14 @@ impl Kms {
         };
         let (now, expires) = (self.clock.now(), *self.expires.lock());
         if expires.is_none_or(|expires| now > expires) {
-            let hash = hash_of(&state.key_id);
+            let hash = &state.data_key.key_id_hash;
             let (expired, now) = (rfc3339(expires.unwrap_or(SystemTime::UNIX_EPOCH)), rfc3339(now));
             let text =
                 format!("encryptedDEKSource with keyID hash {hash:?} expired at {expired} (current time is {now})");
             return Err(TransformError::new(text));
         }
         // It stays cached for as long as it is written with.
-        self.data_keys.put(state.cache_key, Arc::new(DataKey::Seed(state.seed.clone())));
+        self.data_keys.put(state.cache_key, state.data_key.clone());
         let object = EncryptedObject {
             encrypted_data: state.seed.seal(value, key, &*self.random)?,
             key_id: state.key_id.clone(),
@@ -295,7 +299,7 @@ impl Kms {
             annotations: state.annotations.clone(),
             encrypted_dek_source_type: SEED,
         };
-        self.metrics.note_key_id(KeyUse::ToStorage, &self.name, &hash_of(&state.key_id), now);
+        self.metrics.note_key_id(KeyUse::ToStorage, &self.name, &state.data_key.key_id_hash, now);
         let mut out = self.prefix.clone().into_bytes();
         prost::Message::encode(&object, &mut out).map_err(|error| TransformError::new(error.to_string()))?;
         Ok(out)
@@ -304,17 +308,13 @@ impl Kms {
     /// Decrypts what is stored behind the prefix under a key of the store.
     pub(crate) async fn open(&self, stored: &[u8], key: &[u8]) -> Result<(Vec<u8>, Seal), TransformError> {
         let object = decode(stored)?;
-        let cache_key = cache_key(&object);
-        let data_key = match self.data_keys.get(&cache_key) {
-            Some(found) => found,
-            None => self.data_keys.get_or_fetch(cache_key, || self.fetch(&object)).await?,
-        };
-        self.metrics.note_key_id(KeyUse::FromStorage, &self.name, &hash_of(&object.key_id), self.clock.now());
-        let opened = match &*data_key {
-            DataKey::Seed(seed) => seed.open(&object.encrypted_data, key),
-            DataKey::Key(gcm) => gcm.open(&object.encrypted_data, key),
+        let data_key = self.data_keys.get_or_fetch(cache_key(&object), || self.fetch(&object)).await?;
+        self.metrics.note_key_id(KeyUse::FromStorage, &self.name, &data_key.key_id_hash, self.clock.now());
+        let opened = match &data_key.cipher {
+            DataCipher::Seed(seed) => seed.open(&object.encrypted_data, key),
+            DataCipher::Key(gcm) => gcm.open(&object.encrypted_data, key),
         }?;
-        Ok((opened, self.seal_of(&object)))
+        Ok((opened, data_key.seal))
     }
 
     /// Has the service decrypt the data key of a value.
@@ -331,11 +331,11 @@ impl Kms {
             .call(DECRYPT, request)
             .await
             .map_err(|status| TransformError::of_call(&status).behind("failed to decrypt DEK, error: "))?;
-        let fetched = match object.encrypted_dek_source_type {
-            AES_GCM_KEY => DataKey::Key(Box::new(Gcm::new(&answer.plaintext)?)),
-            _ => DataKey::Seed(Arc::new(Derived::new(&answer.plaintext)?)),
+        let cipher = match object.encrypted_dek_source_type {
+            AES_GCM_KEY => DataCipher::Key(Box::new(Gcm::new(&answer.plaintext)?)),
+            _ => DataCipher::Seed(Arc::new(Derived::new(&answer.plaintext)?)),
         };
         self.note_size();
-        Ok(fetched)
+        Ok(self.data_key(object, cipher))
     }
 }

@@ -5,13 +5,12 @@
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use keelson_encryption::EncryptionMetrics;
+use keelson_encryption::{EncryptionMetrics, sha256_of};
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
-use sha2::{Digest as _, Sha256};
 
 /// The counters and gauges of a server.
 pub(crate) fn encryption_samples(metrics: &EncryptionMetrics, server_id: &str) -> Vec<Sample> {
-    let server = hash(server_id);
+    let server = sha256_of(server_id.as_bytes());
     let mut samples = Vec::new();
     let mut add = |name, help, kind, labels: Vec<(&'static str, String)>, value| {
         samples.push(Sample { name, help, kind, labels, value });
@@ -173,10 +172,4 @@ pub(crate) fn encryption_times(metrics: &EncryptionMetrics) -> Vec<HistogramSamp
 
 fn seconds(time: SystemTime) -> f64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0., |since| since.as_secs_f64())
-}
-
-/// A hash in upstream's format.
-fn hash(text: &str) -> String {
-    let hex: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
 }

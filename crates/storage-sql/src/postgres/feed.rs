@@ -106,8 +106,7 @@ async fn look(shared: &Shared, link: &Link, listening: &mut Option<Arc<Session>>
         return Ok(Looked::More);
     }
     if let Some(loss) = rows::loss_among(&events, after, reached) {
-        shared.loss.note(Some(loss));
-        return shared.loss.check().map(|()| Looked::AtRest);
+        return Err(shared.loss.record(loss));
     }
     let changed = reached > after;
     seen.tell(|timeline| timeline.add_read(after, events, reached));
@@ -147,8 +146,7 @@ impl History for Shared {
         let (state, changes) = found.await?;
         state.check_readable(after)?;
         if let Some(loss) = rows::loss_among(&changes.0, after, changes.1) {
-            self.loss.note(Some(loss));
-            self.loss.check()?;
+            return Err(self.loss.record(loss));
         }
         Ok(changes)
     }

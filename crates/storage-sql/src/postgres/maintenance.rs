@@ -39,9 +39,8 @@ impl PostgresStore {
             // rows is compared.
             let loss =
                 maintenance.read(|session| async move { rows::loss_below(&session.client, oldest).await }).await?;
-            if loss.is_some() {
-                self.shared.loss.note(loss);
-                return self.shared.loss.check();
+            if let Some(loss) = loss {
+                return Err(self.shared.loss.record(loss));
             }
             let (incarnation, oldest) = (self.shared.seen().incarnation(), number(oldest));
             let raised = maintenance.read(|session| async move {
@@ -63,8 +62,7 @@ impl PostgresStore {
     /// Counts the rows of the history and records the result. A recorded loss stays until a count finds no loss.
     pub(super) async fn count_rows(&self) -> Result<(), StoreError> {
         let loss = self.shared.maintenance.read(|session| async move { rows::loss(&session.client).await }).await?;
-        self.shared.loss.note(loss);
-        self.shared.loss.check()
+        self.shared.loss.note(loss)
     }
 
     /// Deletes the keys that expired at or before `now` (seconds since 1970), unless another server does so.

@@ -79,6 +79,11 @@ fn told(place: &str, found: impl std::fmt::Display, expected: impl std::fmt::Dis
     format!("{place} the history in the database has {found} rows and should have {expected}: {ADVICE}")
 }
 
+/// Logs a loss.
+pub(super) fn report(loss: &str) {
+    error_repeated!(""; loss, "rows of the history are gone, and nothing of keelson has deleted them");
+}
+
 /// The loss that this server has found, if any.
 #[derive(Default)]
 pub(crate) struct FoundLoss {
@@ -87,12 +92,23 @@ pub(crate) struct FoundLoss {
 }
 
 impl FoundLoss {
-    /// Records the result of a count.
-    pub(super) fn note(&self, loss: Option<String>) {
-        if let Some(loss) = &loss {
-            error_repeated!(""; loss, "rows of the history are gone, and nothing of keelson has deleted them");
+    /// Records the result of a count of all rows.
+    ///
+    /// # Errors
+    /// There is a loss.
+    pub(super) fn note(&self, loss: Option<String>) -> Result<(), StoreError> {
+        if let Some(loss) = loss {
+            return Err(self.record(loss));
         }
-        *self.found.lock() = loss;
+        *self.found.lock() = None;
+        Ok(())
+    }
+
+    /// Records a loss. Returns the error for it.
+    pub(super) fn record(&self, loss: String) -> StoreError {
+        report(&loss);
+        *self.found.lock() = Some(loss.clone());
+        StoreError::Corrupt(loss)
     }
 
     /// Returns an error while there is a loss, so that callers do not treat lost objects as deleted.

@@ -91,7 +91,7 @@ pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCo
                 // Commits that a failover has lost leave no gap. If rows between others are missing, the loss is of
                 // another kind, which clients must not see as deletions.
                 if let Some(loss) = rows::loss(&session.client).await? {
-                    error_repeated!(""; loss, "rows of the history are gone, and nothing of keelson has deleted them");
+                    rows::report(&loss);
                     return Err(Trouble::Unready(loss));
                 }
                 raise(session, &found, &loss, counters).await?;
