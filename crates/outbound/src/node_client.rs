@@ -24,10 +24,10 @@ use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::dialer::{
     self, CONNECT_TIME, HANDSHAKE_TIME, HANDSHAKE_TIMEOUT, HTTP1, NO_SUCH_HOST, Trust, certificate_name, connected_to,
@@ -179,13 +179,10 @@ impl NodeClient {
         let builder =
             http1::Builder::new().max_buf_size(BUFFER_BYTES).max_headers(HEADER_FIELDS).handshake(TokioIo::new(stream));
         let (mut sender, connection) = builder.await.map_err(|error| NodeError::Failed(error.to_string()))?;
-        let driving = AbortOnDrop(
-            tokio::spawn(async move {
-                // The request and the body of the response report the connection's failures.
-                let _ = connection.with_upgrades().await;
-            })
-            .abort_handle(),
-        );
+        let driving = AbortOnDropHandle::new(tokio::spawn(async move {
+            // The request and the body of the response report the connection's failures.
+            let _ = connection.with_upgrades().await;
+        }));
         let request = Request::from_parts(parts, body.unwrap_or_else(nothing));
         let response = sender.send_request(request).await.map_err(|error| match fault(&error, None) {
             ForwardError::Dial(why) => NodeError::Dial(why),
@@ -287,16 +284,6 @@ fn probe(stream: &TcpStream) {
     let _ = sockopt::set_tcp_keepidle(stream, PROBE_TIME);
     let _ = sockopt::set_tcp_keepintvl(stream, PROBE_TIME);
     let _ = sockopt::set_tcp_keepcnt(stream, PROBES);
-}
-
-/// Aborts the task that drives a connection when dropped.
-#[derive(Debug)]
-pub(crate) struct AbortOnDrop(AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// A connection with or without TLS.
