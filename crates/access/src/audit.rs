@@ -11,6 +11,7 @@ mod policy;
 mod queue;
 mod record;
 mod request;
+mod sink;
 mod worker;
 
 pub use auditor::{AuditCounts, AuditMode, Auditor, Backend};
@@ -18,4 +19,5 @@ pub use event::{AuditEvent, AuditStatus, Body, Occurrence};
 pub use policy::{Audited, Level, Policy, Stage};
 pub use record::AuditRecord;
 pub use request::AuditRequest;
-pub use worker::{AuditWorker, Batching, Sink, Throttle, Truncation};
+pub use sink::{Sink, Truncation};
+pub use worker::{AuditWorker, Batching, Throttle};

@@ -264,15 +264,18 @@ impl Selection {
 
     /// Returns whether a plugin can be on: by default, or because it is enabled by name. False for disabled plugins.
     pub(crate) fn may_use(&self, plugin: &str) -> bool {
-        let is_default = PLUGINS.iter().any(|known| known.name == plugin && !matches!(known.is_on, IsOn::Never));
-        let is_disabled = self.disabled.iter().any(|name| name == plugin);
-        self.names(plugin) || is_default && !is_disabled
+        self.has(plugin, PLUGINS.iter().any(|known| known.name == plugin && known.is_on != IsOn::Never))
     }
 
     /// Returns true if a plugin that is off by default is enabled.
     fn names(&self, plugin: &str) -> bool {
-        let has = |names: &[String]| names.iter().any(|name| name == plugin);
-        has(&self.enabled) && !has(&self.disabled)
+        self.has(plugin, false)
+    }
+
+    /// Returns true if a plugin with this default is on.
+    fn has(&self, plugin: &str, by_default: bool) -> bool {
+        let is_named = |names: &[String]| names.iter().any(|name| name == plugin);
+        (by_default || is_named(&self.enabled)) && !is_named(&self.disabled)
     }
 
     /// The disabled plugins that are part of the registry's write path.
@@ -283,16 +286,6 @@ impl Selection {
             By(_) | Apart | Idle | Missing => None,
         });
         inherent.collect()
-    }
-
-    fn has(&self, plugin: &Plugin, parts: &Parts) -> bool {
-        let is_named = |names: &[String]| names.iter().any(|name| name == plugin.name);
-        let is_on = match plugin.is_on {
-            IsOn::Always => true,
-            IsOn::Never => false,
-            IsOn::WithNodeRights => parts.has_node_rights,
-        };
-        (is_on || is_named(&self.enabled)) && !is_named(&self.disabled)
     }
 }
 
@@ -306,7 +299,15 @@ pub(crate) fn is_known(name: &str) -> bool {
 /// # Errors
 /// 500 if the cache lacks a kind that a plugin reads.
 pub fn chain(selection: &Selection, parts: &Parts) -> Result<AdmissionChain, ApiError> {
-    let made = PLUGINS.iter().filter(|plugin| selection.has(plugin, parts)).filter_map(|plugin| match plugin.built {
+    let is_on = |plugin: &&Plugin| {
+        let by_default = match plugin.is_on {
+            IsOn::Always => true,
+            IsOn::Never => false,
+            IsOn::WithNodeRights => parts.has_node_rights,
+        };
+        selection.has(plugin.name, by_default)
+    };
+    let made = PLUGINS.iter().filter(is_on).filter_map(|plugin| match plugin.built {
         By(make) | InPart(_, make) => Some(make(parts)),
         Apart | Inherent(_) | Idle | Missing => None,
     });

@@ -5,6 +5,7 @@
 //! carries one call at a time, so calls spread over the endpoints. Calls to any other host share one HTTP/2 connection
 //! if the host supports it, and so do forwarded requests.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -29,9 +30,14 @@ use crate::services::Services;
 use crate::tls;
 
 /// The time limit for connecting to one address, and for waiting for a permit to open a connection.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// The time limit of a TLS handshake, as upstream.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// The text of Go's client for a handshake that takes longer.
+pub(crate) const HANDSHAKE_TIMEOUT: &str = "net/http: TLS handshake timeout";
+/// The text of Go's client for a name without an address.
+pub(crate) const NO_SUCH_HOST: &str = "no such host";
 
 /// The names of protocols in TLS (RFC 7301).
 pub(crate) const HTTP1: &[u8] = b"http/1.1";
@@ -106,9 +112,7 @@ impl Dialer {
         proxy: Option<Proxy>,
         permits: Arc<Semaphore>,
     ) -> Self {
-        let server_name = endpoint.server_name();
-        let server_name = ServerName::try_from(server_name.clone())
-            .map_err(|_| format!("tls: {server_name:?} is no name that a certificate can have"));
+        let server_name = certificate_name(&endpoint.server_name());
         Self(Arc::new(DialerSettings {
             endpoint,
             server_name,
@@ -143,7 +147,8 @@ impl Dialer {
                 self.0.services.addresses(namespace, name, *port).map_err(DialError::Service)?
             }
         };
-        let connector = self.0.connector.get_or_try_init(|| self.connector()).await?;
+        let new_connector = || connector(self.0.trust.clone(), self.0.protocols);
+        let connector = self.0.connector.get_or_try_init(new_connector).await.map_err(DialError::Setup)?;
         let name = self.0.server_name.clone().map_err(DialError::Setup)?;
         let permit = tokio::time::timeout(CONNECT_TIME, self.0.permits.clone().acquire_owned()).await;
         let Ok(Ok(permit)) = permit else {
@@ -157,7 +162,7 @@ impl Dialer {
             Ok(Ok(secured)) => Ok(SecureConnection::new(secured, permit)),
             Ok(Err((_, stream))) if stream.layer.are_plain_http() => Err(DialError::PlainHttp),
             Ok(Err((error, _))) => Err(DialError::Tls(error)),
-            Err(_) => Err(DialError::Setup("net/http: TLS handshake timeout".to_owned())),
+            Err(_) => Err(DialError::Setup(HANDSHAKE_TIMEOUT.to_owned())),
         }
     }
 
@@ -174,41 +179,62 @@ impl Dialer {
             _ => connected(addresses).await,
         }
     }
+}
 
-    async fn connector(&self) -> Result<TlsConnector, DialError> {
-        let trust = self.0.trust.clone();
-        // Blocking: the system's certificates are read from disk.
-        let config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&trust))).await;
-        let mut config = config.map_err(DialError::Setup)?;
-        config.alpn_protocols = self.0.protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Ok(Arc::new(config).into())
-    }
+/// Creates the TLS setup of connections with this trust, which offer these protocols.
+pub(crate) async fn connector(trust: Trust, protocols: &[&[u8]]) -> Result<TlsConnector, String> {
+    // Blocking: the system's certificates are read from disk.
+    let mut config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&trust))).await?;
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(Arc::new(config).into())
+}
+
+/// The name that the certificate of a host must have.
+pub(crate) fn certificate_name(host: &str) -> Result<ServerName<'static>, String> {
+    ServerName::try_from(host.to_owned()).map_err(|_| format!("tls: {host:?} is no name that a certificate can have"))
 }
 
 /// Connects to the first address that accepts a connection.
 async fn connected(addresses: &[(String, u16)]) -> Result<TcpStream, DialError> {
     let mut failed = DialError::Setup("there is no address".to_owned());
     for (host, port) in addresses {
-        let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-        let found = match found {
-            Ok(found) => found.collect(),
+        let found = match resolved(host, *port).await {
+            Ok(found) => found,
             Err(error) => {
-                let why =
-                    if error.to_string().contains("not known") { "no such host".to_owned() } else { error.to_string() };
-                failed = DialError::Lookup { host: host.clone(), why };
-                Vec::new()
+                failed = error;
+                continue;
             }
         };
         for address in found {
-            let why = match tokio::time::timeout(CONNECT_TIME, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => error,
-                Err(_) => std::io::ErrorKind::TimedOut.into(),
-            };
-            failed = DialError::Connect { address: address.to_string(), why };
+            match connected_to(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = error,
+            }
         }
     }
     Err(failed)
+}
+
+/// Resolves a host name.
+pub(crate) async fn resolved(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
+    match tokio::net::lookup_host((host, port)).await {
+        Ok(found) => Ok(found.collect()),
+        Err(error) => {
+            let error = error.to_string();
+            let why = if error.contains("not known") { NO_SUCH_HOST.to_owned() } else { error };
+            Err(DialError::Lookup { host: host.to_owned(), why })
+        }
+    }
+}
+
+/// Connects to one address.
+pub(crate) async fn connected_to(address: SocketAddr) -> Result<TcpStream, DialError> {
+    let why = match tokio::time::timeout(CONNECT_TIME, TcpStream::connect(address)).await {
+        Ok(Ok(stream)) => return Ok(stream),
+        Ok(Err(error)) => error,
+        Err(_) => std::io::ErrorKind::TimedOut.into(),
+    };
+    Err(DialError::Connect { address: address.to_string(), why })
 }
 
 impl Service<Uri> for Dialer {

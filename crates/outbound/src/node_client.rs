@@ -20,18 +20,18 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use keelson_registry::is_reachable;
-use keelson_supervision::outcome;
 use parking_lot::{Mutex, RwLock};
-use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::dialer::{HTTP1, Trust};
+use crate::dialer::{
+    self, CONNECT_TIME, HANDSHAKE_TIME, HANDSHAKE_TIMEOUT, HTTP1, NO_SUCH_HOST, Trust, certificate_name, connected_to,
+};
 use crate::fault::DialError;
 use crate::presented::{ClientCertificate, Presented};
 use crate::tls;
@@ -41,10 +41,6 @@ use crate::upstream::{Counted, ForwardBody, ForwardError, ForwardPermit, fault, 
 pub const NODE_CONNECTIONS: usize = 1024;
 /// The most connections to one host.
 const HOST_CONNECTIONS: usize = 256;
-/// The time limit for resolving a name, and for one address to accept a connection.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// The time limit of a TLS handshake, as upstream.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// The most bytes of a response that are buffered for the client. Also limits its header.
 const BUFFER_BYTES: usize = 64 << 10;
 /// The most header fields of a response.
@@ -183,13 +179,10 @@ impl NodeClient {
         let builder =
             http1::Builder::new().max_buf_size(BUFFER_BYTES).max_headers(HEADER_FIELDS).handshake(TokioIo::new(stream));
         let (mut sender, connection) = builder.await.map_err(|error| NodeError::Failed(error.to_string()))?;
-        let driving = AbortOnDrop(
-            tokio::spawn(async move {
-                // The request and the body of the response report the connection's failures.
-                let _ = connection.with_upgrades().await;
-            })
-            .abort_handle(),
-        );
+        let driving = AbortOnDropHandle::new(tokio::spawn(async move {
+            // The request and the body of the response report the connection's failures.
+            let _ = connection.with_upgrades().await;
+        }));
         let request = Request::from_parts(parts, body.unwrap_or_else(nothing));
         let response = sender.send_request(request).await.map_err(|error| match fault(&error, None) {
             ForwardError::Dial(why) => NodeError::Dial(why),
@@ -219,12 +212,11 @@ impl NodeClient {
         let Some(connector) = self.connector(address.security).await.map_err(NodeError::Dial)? else {
             return Ok(NodeStream::Plain(stream));
         };
-        let name = ServerName::try_from(address.host.clone())
-            .map_err(|_| NodeError::Dial(format!("tls: {:?} is no name that a certificate can have", address.host)))?;
+        let name = certificate_name(&address.host).map_err(NodeError::Dial)?;
         match timeout(HANDSHAKE_TIME, connector.connect(name, stream)).await {
             Ok(Ok(secured)) => Ok(NodeStream::Tls(Box::new(secured))),
             Ok(Err(error)) => Err(dial(DialError::Tls(error))),
-            Err(_) => Err(NodeError::Dial("net/http: TLS handshake timeout".to_owned())),
+            Err(_) => Err(NodeError::Dial(HANDSHAKE_TIMEOUT.to_owned())),
         }
     }
 
@@ -236,11 +228,7 @@ impl NodeClient {
             return Ok(Some(connector.clone()));
         }
         let kubelets = self.kubelets.read().clone();
-        let trust = trust_for(security, &kubelets);
-        let config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&trust))).await;
-        let mut config = config?;
-        config.alpn_protocols = vec![HTTP1.to_vec()];
-        let connector: TlsConnector = Arc::new(config).into();
+        let connector = dialer::connector(trust_for(security, &kubelets), &[HTTP1]).await?;
         let mut connectors = self.connectors.lock();
         // If the trust has changed meanwhile, the connector serves this connection only.
         if Arc::ptr_eq(&kubelets, &self.kubelets.read()) {
@@ -265,31 +253,24 @@ fn check(trust: &KubeletTrust) -> Result<(), String> {
     tls::client_config(&trust_for(Security::Kubelet, trust)).map(drop)
 }
 
-/// Resolves a host name.
+/// Resolves a host name to at least one address.
 async fn resolved(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
-    let lookup = |why: String| DialError::Lookup { host: host.to_owned(), why };
-    let found = match timeout(CONNECT_TIME, tokio::net::lookup_host((host, port))).await {
-        Ok(Ok(found)) => found.collect::<Vec<_>>(),
-        Ok(Err(error)) if error.to_string().contains("not known") => return Err(lookup("no such host".to_owned())),
-        Ok(Err(error)) => return Err(lookup(error.to_string())),
-        Err(_) => return Err(lookup("i/o timeout".to_owned())),
-    };
-    if found.is_empty() { Err(lookup("no such host".to_owned())) } else { Ok(found) }
+    let lookup = |why: &str| DialError::Lookup { host: host.to_owned(), why: why.to_owned() };
+    let found = timeout(CONNECT_TIME, dialer::resolved(host, port)).await.map_err(|_| lookup("i/o timeout"))??;
+    if found.is_empty() { Err(lookup(NO_SUCH_HOST)) } else { Ok(found) }
 }
 
 /// Connects to the first of these addresses that accepts a connection.
 async fn connected(addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {
     let mut failed = DialError::Setup("there is no address".to_owned());
     for address in addresses {
-        let why = match timeout(CONNECT_TIME, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
+        match connected_to(*address).await {
+            Ok(stream) => {
                 probe(&stream);
                 return Ok(stream);
             }
-            Ok(Err(error)) => error,
-            Err(_) => std::io::ErrorKind::TimedOut.into(),
-        };
-        failed = DialError::Connect { address: address.to_string(), why };
+            Err(error) => failed = error,
+        }
     }
     Err(failed)
 }
@@ -303,16 +284,6 @@ fn probe(stream: &TcpStream) {
     let _ = sockopt::set_tcp_keepidle(stream, PROBE_TIME);
     let _ = sockopt::set_tcp_keepintvl(stream, PROBE_TIME);
     let _ = sockopt::set_tcp_keepcnt(stream, PROBES);
-}
-
-/// Aborts the task that drives a connection when dropped.
-#[derive(Debug)]
-pub(crate) struct AbortOnDrop(AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// A connection with or without TLS.

@@ -15,7 +15,7 @@ use keelson_cache::Entry;
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 use keelson_meta::{Object, Random, Revision};
-use keelson_registry::{Registry, service_port_name, service_slices};
+use keelson_registry::{Registry, ready_endpoints, service_port_name, service_slices};
 
 /// The most addresses returned for a service. The first that accepts a connection is used.
 const ADDRESSES: usize = 3;
@@ -170,12 +170,7 @@ fn addressed_port(service: &Object, name: &str, port: u16) -> Result<String, Str
 /// The ready addresses of a slice with this port.
 fn ready(slice: &Arc<Entry>, port_name: &str) -> Vec<(String, u16)> {
     let slice = slice.object.decode(Revision::ZERO);
-    let list = |field: &str| slice.get(&[field]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let port = list("ports").iter().find(|port| port["name"].as_str().unwrap_or_default() == port_name);
-    let Some(port) = port.and_then(|port| u16::try_from(port["port"].as_u64()?).ok()) else { return Vec::new() };
-    let ready = list("endpoints").iter().filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false));
-    let addresses = ready.filter_map(|endpoint| endpoint["addresses"].as_array()?.first()?.as_str());
-    addresses.map(|address| (address.to_owned(), port)).collect()
+    ready_endpoints(&slice, port_name).map(|(_, address, port)| (address.to_owned(), port)).collect()
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 use thiserror::Error as ThisError;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::connection::UsedConnection;
 use crate::dialer::{Dialer, HTTP1, HTTP2};
@@ -30,7 +31,6 @@ use crate::exclusive::{
     ALL_EXCLUSIVE_REQUESTS, EXCLUSIVE_REQUESTS, ExclusiveConnections, ExclusiveError, ForwardedBody,
 };
 use crate::fault::{DialError, text};
-use crate::node_client::AbortOnDrop;
 use crate::repeat::{Effect, Failure, Repeats};
 use crate::response_start::ResponseStart;
 
@@ -124,12 +124,12 @@ pub struct ForwardPermit {
     _of_server: Counted,
     _of_all: Counted,
     _exclusive: Option<Counted>,
-    _connection: Option<AbortOnDrop>,
+    _connection: Option<AbortOnDropHandle<()>>,
 }
 
 impl ForwardPermit {
     /// The permit for a request to a node. The connection is closed when the permit is dropped.
-    pub(crate) fn of_connection(of_host: Counted, of_all: Counted, connection: AbortOnDrop) -> Self {
+    pub(crate) fn of_connection(of_host: Counted, of_all: Counted, connection: AbortOnDropHandle<()>) -> Self {
         Self { _of_server: of_host, _of_all: of_all, _exclusive: None, _connection: Some(connection) }
     }
 }

@@ -8,6 +8,7 @@
 //! A test of an absent value is false, except for `!=` and `notin`, the negations of `==` and `in`. A path with several
 //! values passes a test if at least one of them passes.
 
+mod literals;
 mod parse;
 
 use std::cell::Cell;
@@ -19,8 +20,8 @@ use crate::budget::Budget;
 use crate::condition::TooCostly;
 use crate::error::QueryError;
 use crate::path::Path;
-use crate::sort_key;
 use crate::value::{Subject, Value};
+use literals::{Literal, OneOf};
 
 /// The maximum bytes of a text that a regular expression reads.
 const MATCHED_BYTES: usize = 2048;
@@ -98,33 +99,6 @@ impl Work {
         }
         !self.is_exceeded.get()
     }
-}
-
-/// A set of allowed values.
-#[derive(Clone, Debug)]
-struct OneOf {
-    /// The sort keys of the values, sorted and distinct, by the type of the value.
-    places: Vec<(Form, Vec<Vec<u8>>)>,
-}
-
-/// A constant, as a sort key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Literal {
-    form: Form,
-    place: Vec<u8>,
-}
-
-/// The type that a value must have for a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Bool,
-    /// A JSON number.
-    Number,
-    /// A text.
-    Text,
-    Quantity,
-    Time,
-    Version,
 }
 
 impl Filter {
@@ -287,76 +261,6 @@ impl Test {
                 // An empty text counts as one byte, since an object may have many.
                 work.take((looked_at.len() as u64 + 1) * weight) && regex.is_match(looked_at)
             }),
-        }
-    }
-}
-
-impl OneOf {
-    fn new(literals: impl IntoIterator<Item = Literal>) -> Self {
-        let mut places: Vec<(Form, Vec<Vec<u8>>)> = Vec::new();
-        for Literal { form, place } in literals {
-            match places.iter_mut().find(|(known, _)| *known == form) {
-                Some((_, places)) => places.push(place),
-                None => places.push((form, vec![place])),
-            }
-        }
-        for (_, places) in &mut places {
-            places.sort_unstable();
-            places.dedup();
-        }
-        Self { places }
-    }
-
-    /// Returns true if the set has the value.
-    ///
-    /// Cost: logarithmic in the size of the set.
-    fn hold(&self, value: &Value<'_>) -> bool {
-        self.places.iter().any(|(form, places)| {
-            if let (Form::Text, Value::Text(text)) = (form, value) {
-                return places.binary_search_by(|place| (**place).cmp(text.as_bytes())).is_ok();
-            }
-            let mut place = Vec::new();
-            form.write(value, &mut place).is_some() && places.binary_search(&place).is_ok()
-        })
-    }
-
-    /// The only allowed text.
-    fn only_text(&self) -> Option<&str> {
-        let [(Form::Text, places)] = self.places.as_slice() else { return None };
-        let [place] = places.as_slice() else { return None };
-        std::str::from_utf8(place).ok()
-    }
-}
-
-impl Literal {
-    /// Compares a value with the constant. `None` for a value of another type.
-    fn compared(&self, value: &Value<'_>) -> Option<std::cmp::Ordering> {
-        if let (Form::Text, Value::Text(text)) = (self.form, value) {
-            // Compares the whole text, since a sort key has only the start of a long one.
-            return Some(text.as_bytes().cmp(&self.place));
-        }
-        let mut place = Vec::new();
-        self.form.write(value, &mut place)?;
-        Some(place.cmp(&self.place))
-    }
-}
-
-impl Form {
-    fn write(self, value: &Value<'_>, out: &mut Vec<u8>) -> Option<()> {
-        match (self, value) {
-            (Self::Bool, Value::Bool(value)) => {
-                out.push((*value).into());
-                Some(())
-            }
-            (Self::Number, Value::Number(text)) => sort_key::number(text, out),
-            (Self::Text, Value::Text(text)) => {
-                out.extend_from_slice(text.as_bytes());
-                Some(())
-            }
-            (Self::Quantity, Value::Text(text) | Value::Number(text)) => sort_key::quantity(text, out),
-            (Self::Time, Value::Text(text)) => sort_key::time(text, out),
-            (Self::Version, Value::Text(text)) => sort_key::version(text, out),
-            _ => None,
         }
     }
 }

@@ -13,13 +13,8 @@ static COMPARISON_BUCKETS: Buckets =
     Buckets::of_durations(&[100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 5_000_000]);
 
 /// The uses of service account tokens that were accepted.
-pub static TOKEN_USES: TokenUses = TokenUses {
-    legacy: Count::new(),
-    automatic: Count::new(),
-    manual: Count::new(),
-    stale: Count::new(),
-    valid: Count::new(),
-};
+pub static TOKEN_USES: TokenUses =
+    TokenUses { automatic: Count::new(), manual: Count::new(), stale: Count::new(), valid: Count::new() };
 
 /// The times of comparisons.
 pub static COMPARISONS: LazyLock<ComparisonTimes> =
@@ -28,11 +23,9 @@ pub static COMPARISONS: LazyLock<ComparisonTimes> =
 /// Counts of uses of service account tokens.
 #[derive(Debug)]
 pub struct TokenUses {
-    /// Tokens that are kept in a secret.
-    pub legacy: Count,
-    /// Of these, tokens that a controller has made.
+    /// Tokens that are kept in a secret, which a controller has made.
     pub automatic: Count,
-    /// Of these, tokens that a user has made.
+    /// Tokens that are kept in a secret, which a user has made.
     pub manual: Count,
     /// Tokens of a program that should have read a newer one by now.
     pub stale: Count,

@@ -25,8 +25,8 @@ use crate::target::Target;
 use crate::warnings::Warnings;
 
 pub use endpoints::{
-    KubeletEndpoint, NodeAddresses, ProxiedEndpoint, SERVICE_NAME_LABEL, is_reachable, service_port_name,
-    service_slices,
+    KubeletEndpoint, NodeAddresses, ProxiedEndpoint, SERVICE_NAME_LABEL, is_reachable, ready_endpoints,
+    service_port_name, service_slices,
 };
 pub use remote::Remote;
 pub(crate) use scale_rules::faults as scale_faults;

@@ -22,7 +22,8 @@ use super::event::{Occurrence, Shown};
 use super::policy::{Audited, Level, Policy, Stage};
 use super::queue::{EventQueue, Offered, OfferedForm};
 use super::record::{AuditRecord, Telling};
-use super::worker::{AuditWorker, Batching, Forms, STOPPED, Sink, Truncation};
+use super::sink::{Forms, STOPPED, Sink, Truncation};
+use super::worker::{AuditWorker, Batching};
 use crate::authorize::Attributes;
 use crate::user::User;
 

@@ -19,10 +19,16 @@ const LARGE_BYTES: usize = 64 * 1024;
 const INDEXED_RULES: usize = 64;
 
 /// A role, decoded or not.
-pub(super) struct Role {
-    /// The object of a large role that is not decoded yet.
-    source: Option<(StoredObject, Revision)>,
-    rules: OnceLock<RoleRules>,
+pub(super) enum Role {
+    /// A role that was decoded when it was added to the index.
+    Decoded(RoleRules),
+    /// A large role.
+    Large {
+        object: StoredObject,
+        revision: Revision,
+        /// Empty until the first decision that needs the role.
+        rules: OnceLock<RoleRules>,
+    },
 }
 
 /// The rules of a role.
@@ -54,27 +60,30 @@ impl Role {
     /// Creates the role of a stored object.
     pub(super) fn stored(object: &StoredObject, revision: Revision) -> Self {
         if object.size() > LARGE_BYTES {
-            return Self { source: Some((object.clone(), revision)), rules: OnceLock::new() };
+            return Self::Large { object: object.clone(), revision, rules: OnceLock::new() };
         }
         Self::read(&object.decode(revision))
     }
 
     /// Creates the role of an object, and decodes it immediately.
     pub(super) fn read(object: &Object) -> Self {
-        Self { source: None, rules: OnceLock::from(RoleRules::of(object)) }
+        Self::Decoded(RoleRules::of(object))
     }
 
     /// The rules; `None` for a large role that is not decoded yet.
     pub(super) fn rules(&self) -> Option<&RoleRules> {
-        self.rules.get()
+        match self {
+            Self::Decoded(rules) => Some(rules),
+            Self::Large { rules, .. } => rules.get(),
+        }
     }
 
     /// The rules. Decodes them if needed, which takes milliseconds for a large role.
     pub(super) fn read_rules(&self) -> &RoleRules {
-        self.rules.get_or_init(|| match &self.source {
-            Some((object, revision)) => RoleRules::of(&object.decode(*revision)),
-            None => RoleRules { rules: Vec::new(), index: None },
-        })
+        match self {
+            Self::Decoded(rules) => rules,
+            Self::Large { object, revision, rules } => rules.get_or_init(|| RoleRules::of(&object.decode(*revision))),
+        }
     }
 }
 

@@ -5,7 +5,8 @@
 
 use regex::bytes::RegexBuilder;
 
-use super::{Expr, Form, Literal, OneOf, Pattern, Test};
+use super::literals::{Form, Literal, OneOf};
+use super::{Expr, Pattern, Test};
 use crate::error::QueryError;
 use crate::path::Path;
 use crate::scan::Scanner;

@@ -213,8 +213,7 @@ impl Registry {
         let namespace = target.namespace.as_deref().unwrap_or_default();
         let collection = |group, plural| self.target(group, plural)?.collection().cloned();
         let pods = collection("", "pods")?;
-        let is_of_pod = |endpoint: &Value, address: &str| {
-            let named = &endpoint["targetRef"];
+        let is_of_pod = |named: &Value, address: &str| {
             let pod = named["name"].as_str().filter(|_| named["namespace"] == *namespace)?;
             let pod = pods.get(&format!("{namespace}/{pod}"))?.object.decode(Revision::ZERO);
             let addresses = pod.get(&["status", "podIPs"]).and_then(Value::as_array)?;
@@ -225,7 +224,10 @@ impl Registry {
         let mut found = Vec::new();
         for slice in service_slices(&slices, namespace, asked.name) {
             let slice = slice.object.decode(Revision::ZERO);
-            found.extend(ready_endpoints(&slice, &port_name));
+            let ready = ready_endpoints(&slice, &port_name).take(ENDPOINTS);
+            found.extend(
+                ready.map(|(endpoint, address, port)| (endpoint["targetRef"].clone(), address.to_owned(), port)),
+            );
         }
         if found.is_empty()
             && let Some(older) = collection("", "endpoints")?.get(&format!("{namespace}/{}", asked.name))
@@ -239,7 +241,7 @@ impl Registry {
         };
         let first = usize::try_from(self.random.u64() % (found.len() as u64).max(1)).unwrap_or_default();
         let mut in_order = found.iter().skip(first).chain(found.iter().take(first));
-        let chosen = in_order.find(|(endpoint, address, _)| is_of_pod(endpoint, address).is_some());
+        let chosen = in_order.find(|(named, address, _)| is_of_pod(named, address).is_some());
         let (host, port) = chosen.map(|(_, address, port)| (address.clone(), *port)).ok_or_else(none)?;
         Ok(ProxiedEndpoint { is_tls: asked.is_tls(), host, port, is_kubelet: false })
     }
@@ -254,32 +256,34 @@ fn asked_as(asked: &SchemeNamePort<'_>) -> String {
     }
 }
 
-/// The ready endpoints of a slice at a port, each with its first address.
-fn ready_endpoints(slice: &Object, port_name: &str) -> Vec<(Value, String, u16)> {
-    let list = |field: &str| slice.get(&[field]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let port = list("ports").iter().find(|port| port["name"].as_str().unwrap_or_default() == port_name);
-    let Some(port) = port.and_then(|port| u16::try_from(port["port"].as_u64()?).ok()) else { return Vec::new() };
-    let ready = list("endpoints").iter().filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false));
-    let found = ready.filter_map(|endpoint| {
-        let address = endpoint["addresses"].as_array()?.first()?.as_str()?;
-        Some((endpoint.clone(), address.to_owned(), port))
+/// The ready addresses of a service's `Endpoints` at a port, each with the pod that it names. This is the older API.
+fn ready_addresses(endpoints: &Object, port_name: &str) -> Vec<(Value, String, u16)> {
+    let subsets = endpoints.get(&["subsets"]).and_then(Value::as_array).into_iter().flatten();
+    let found = subsets.flat_map(|subset| {
+        let port = port_named(&subset["ports"], port_name);
+        let addresses = subset["addresses"].as_array().into_iter().flatten();
+        addresses
+            .filter_map(move |address| Some((address["targetRef"].clone(), address["ip"].as_str()?.to_owned(), port?)))
     });
     found.take(ENDPOINTS).collect()
 }
 
-/// The ready addresses of a service's `Endpoints`, which is the older API.
-fn ready_addresses(endpoints: &Object, port_name: &str) -> Vec<(Value, String, u16)> {
-    let subsets = endpoints.get(&["subsets"]).and_then(Value::as_array).into_iter().flatten();
-    let found = subsets.flat_map(|subset| {
-        let list = |field: &str| subset[field].as_array().map(Vec::as_slice).unwrap_or_default();
-        let port = list("ports").iter().find(|port| port["name"].as_str().unwrap_or_default() == port_name);
-        let port = port.and_then(|port| u16::try_from(port["port"].as_u64()?).ok());
-        let addresses = list("addresses")
-            .iter()
-            .filter_map(move |address| Some((address.clone(), address["ip"].as_str()?.to_owned(), port?)));
-        addresses.collect::<Vec<_>>()
-    });
-    found.take(ENDPOINTS).collect()
+/// The number of the port with this name in a list of ports. A port without a name has an empty one.
+fn port_named(ports: &Value, name: &str) -> Option<u16> {
+    let mut ports = ports.as_array()?.iter();
+    let port = ports.find(|port| port["name"].as_str().unwrap_or_default() == name)?;
+    u16::try_from(port["port"].as_u64()?).ok()
+}
+
+/// The ready endpoints of a slice at a port, each with its first address.
+pub fn ready_endpoints<'s>(
+    slice: &'s Object,
+    port_name: &str,
+) -> impl Iterator<Item = (&'s Value, &'s str, u16)> + use<'s> {
+    let port = slice.get(&["ports"]).and_then(|ports| port_named(ports, port_name));
+    let endpoints = slice.get(&["endpoints"]).and_then(Value::as_array).into_iter().flatten();
+    let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false));
+    ready.filter_map(move |endpoint| Some((endpoint, endpoint["addresses"].as_array()?.first()?.as_str()?, port?)))
 }
 
 /// The slices of a service, in a snapshot of all slices.

@@ -71,7 +71,6 @@ impl ServiceAccountTokens {
             )));
         }
         self.note_use(&claims, &secret).await;
-        TOKEN_USES.legacy.increment();
         if is_generated {
             TOKEN_USES.automatic.increment();
         } else {

@@ -4,11 +4,10 @@
 //! They are not stored for an object that was sent in another version, so that the object follows changes of the
 //! defaults.
 
-use keelson_cache::{Collection, Entry};
+use keelson_cache::Collection;
 use keelson_codec::StoredObject;
 use keelson_codec::stored::Checked;
 
-use crate::rewrite::Current;
 use crate::target::Target;
 
 /// The object as readers get it when these bytes are stored; `None` if it has no more fields.
@@ -17,9 +16,4 @@ use crate::target::Target;
 pub(super) fn completed(target: &Target, collection: &Collection, written: &Checked) -> Option<StoredObject> {
     let has_others = !target.resource.is_builtin() && target.resource.versions().len() > 1;
     if has_others { collection.completed(written) } else { None }
-}
-
-/// Returns true if readers get the same object before and after the write, and if it is stored in the current encoding.
-pub(super) fn is_stored(current: &Current, collection: &Collection, read: &StoredObject, live: &Entry) -> bool {
-    *read == live.object && collection.is_current(live, |encoding| current.is_of(encoding))
 }

@@ -16,7 +16,7 @@ pub(crate) fn token_use_samples() -> Vec<Sample> {
         counter(
             "serviceaccount_legacy_tokens_total",
             "Uses of service account tokens that are kept in secrets",
-            TOKEN_USES.legacy.get(),
+            TOKEN_USES.automatic.get() + TOKEN_USES.manual.get(),
         ),
         counter(
             "serviceaccount_legacy_auto_token_uses_total",

@@ -59,10 +59,9 @@ pub(super) async fn assign(
                     let detail = format!("failed to allocate IP {text}: {why}");
                     service_ref.refuse(vec![FieldError::invalid("spec.clusterIPs", json!(addresses), detail)])
                 };
-                check_range(registry, address)?.map_err(|why| refused(&why))?;
+                let range = range_of(registry, address)?.map_err(|why| refused(&why))?;
                 let is_free = registry.collection(&target)?.get(&address.to_string()).is_none();
-                let range = ranges(registry)?.into_iter().find(|range| range.holds(address));
-                note_address(range.map_or_else(String::new, |range| range.to_string()), Scope::Static, is_free);
+                note_address(range.to_string(), Scope::Static, is_free);
                 (address, OnConflict::Refuse(Box::new(refused("provided IP is already allocated"))))
             }
         };
@@ -106,11 +105,11 @@ fn parent(service_ref: &ServiceRef<'_>) -> Value {
     json!({ "resource": "services", "namespace": service_ref.namespace, "name": service_ref.name })
 }
 
-/// Checks that an address is in one of the ranges. Returns the text of the error if it is not.
-fn check_range(registry: &Registry, address: IpAddr) -> Result<Result<(), String>, ApiError> {
+/// The range that an address is in. Returns the text of the error if there is none.
+fn range_of(registry: &Registry, address: IpAddr) -> Result<Result<AddressRange, String>, ApiError> {
     let ranges = ranges(registry)?;
-    if ranges.iter().any(|range| range.holds(address)) {
-        return Ok(Ok(()));
+    if let Some(range) = ranges.iter().find(|range| range.holds(address)) {
+        return Ok(Ok(*range));
     }
     let shown: Vec<String> = ranges.iter().map(ToString::to_string).collect();
     let shown = shown.join(",");
