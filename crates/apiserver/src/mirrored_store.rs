@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use keelson_meta::{GroupResource, Revision};
 use keelson_storage::{
-    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreKey, Tail, Transaction,
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Seal, Store, StoreError, StoreKey, Tail, Transaction,
 };
 
 use crate::mirror::Mirror;
@@ -68,6 +68,14 @@ impl Store for MirroredStore {
 
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
         self.copy.expire(now).await
+    }
+
+    fn seal(&self, key: &str) -> Seal {
+        self.copy.seal(key)
+    }
+
+    async fn verify(&self) -> Result<(), StoreError> {
+        self.copy.verify().await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -20,7 +20,7 @@ use keelson_meta::{Revision, SystemClock};
 use keelson_storage::conformance::Factory;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{
-    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, StoreKey, Tail,
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Seal, Store, StoreError, StoreEvent, StoreKey, Tail,
     TailBatch, Transaction, Write,
 };
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
@@ -173,6 +173,14 @@ impl Store for CachedStore {
 
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
         self.engine.expire(now).await
+    }
+
+    fn seal(&self, key: &str) -> Seal {
+        self.engine.seal(key)
+    }
+
+    async fn verify(&self) -> Result<(), StoreError> {
+        self.engine.verify().await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -19,7 +19,8 @@ use keelson_meta::clock::ManualClock;
 use keelson_storage::faulty::{Fault, FaultyStore};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{
-    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreKey, Tail, Transaction, Write,
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Seal, Store, StoreError, StoreKey, Tail, Transaction,
+    Write,
 };
 
 fn faulty() -> FaultyStore {
@@ -295,6 +296,12 @@ impl Store for Compacts {
     }
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
         self.inner.expire(now).await
+    }
+    fn seal(&self, key: &str) -> Seal {
+        self.inner.seal(key)
+    }
+    async fn verify(&self) -> Result<(), StoreError> {
+        self.inner.verify().await
     }
     async fn check(&self) -> Result<(), StoreError> {
         self.inner.check().await

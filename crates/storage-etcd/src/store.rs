@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use keelson_meta::{Clock, Random, Revision};
 use keelson_storage::{
-    CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, StoreKey, Tail,
-    Transaction, Write,
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Seal, Store, StoreError, StoreKey,
+    Tail, Transaction, Write,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -338,6 +338,14 @@ impl Store for EtcdStore {
 
     fn refusal(&self) -> Option<String> {
         self.shared.client.counters().full.load(Ordering::Relaxed).then(|| format!("etcd has no room: {WAY_OUT}"))
+    }
+
+    fn seal(&self, _key: &str) -> Seal {
+        Seal::PLAIN
+    }
+
+    async fn verify(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn check(&self) -> Result<(), StoreError> {

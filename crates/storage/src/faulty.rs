@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::key::StoreKey;
+use crate::seal::Seal;
 use crate::store::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, Tail, TailBatch, Transaction, Write,
 };
@@ -299,6 +300,10 @@ impl Store for FaultyStore {
 
     fn refusal(&self) -> Option<String> {
         self.inner.refusal()
+    }
+
+    fn seal(&self, key: &str) -> Seal {
+        self.inner.seal(key)
     }
 
     async fn check(&self) -> Result<(), StoreError> {

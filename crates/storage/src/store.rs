@@ -395,10 +395,7 @@ pub trait Store: Send + Sync + 'static {
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError>;
 
     /// The seal that a new value of this key would get now. Cost: a look-up.
-    fn seal(&self, key: &str) -> Seal {
-        let _ = key;
-        Seal::PLAIN
-    }
+    fn seal(&self, key: &str) -> Seal;
 
     /// The newest revision. Sees every commit that was acknowledged before the call. Never 0: an empty store is at 1.
     async fn current_revision(&self) -> Result<Revision, StoreError>;
@@ -452,9 +449,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] for a loss. Other errors if the engine does not answer.
-    async fn verify(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
+    async fn verify(&self) -> Result<(), StoreError>;
 
     /// Checks that the engine answers and accepts writes. An engine without space that accepts deletions passes, since
     /// clients need it to free space.

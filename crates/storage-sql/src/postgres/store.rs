@@ -12,8 +12,8 @@ use futures::future::BoxFuture;
 use keelson_meta::Revision;
 use keelson_storage::store::unix_seconds;
 use keelson_storage::{
-    CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, StoreKey, Tail,
-    Transaction,
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Seal, Store, StoreError, StoreKey,
+    Tail, Transaction,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
@@ -228,6 +228,10 @@ impl Store for PostgresStore {
 
     fn refusal(&self) -> Option<String> {
         self.shared.refusal.check().err().map(|error| error.to_string())
+    }
+
+    fn seal(&self, _key: &str) -> Seal {
+        Seal::PLAIN
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ use keelson_meta::Revision;
 use keelson_storage::crowd::beyond;
 use keelson_storage::store::unix_seconds;
 use keelson_storage::{
-    CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, StoreEvent,
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Seal, Store, StoreError, StoreEvent,
     StoreKey, Tail, Transaction,
 };
 use keelson_supervision::Supervisor;
@@ -363,6 +363,10 @@ impl Store for SqliteStore {
 
     fn refusal(&self) -> Option<String> {
         self.shared.gauges.refusal()
+    }
+
+    fn seal(&self, _key: &str) -> Seal {
+        Seal::PLAIN
     }
 
     async fn check(&self) -> Result<(), StoreError> {
