@@ -15,7 +15,7 @@ use keelson_registry::KubeletEndpoint;
 
 use super::{NodeAccess, refused_or, translated, tunnelled, unwritable};
 use crate::body::ResponseBody;
-use crate::proxy::{Held, begun_tunnel, keep_upgrade, wanted_upgrade};
+use crate::proxy::{Held, begun_tunnel, keep_fields, keep_upgrade, wanted_upgrade};
 use crate::service::ApiRequest;
 
 /// The longest time for a kubelet to answer a request for a session. It waits for the container runtime.
@@ -90,11 +90,7 @@ impl NodeAccess {
         protocols: &[&str],
     ) -> Option<http::request::Parts> {
         let mut head = self.head(parts, Method::POST, address, target)?;
-        let websocket: Vec<_> =
-            head.headers.keys().filter(|name| name.as_str().starts_with("sec-websocket-")).cloned().collect();
-        for name in websocket {
-            head.headers.remove(name);
-        }
+        keep_fields(&mut head.headers, |name| !name.starts_with("sec-websocket-"));
         head.headers.insert(http::header::CONNECTION, http::HeaderValue::from_static("Upgrade"));
         head.headers.insert(http::header::UPGRADE, http::HeaderValue::from_static("SPDY/3.1"));
         head.headers.remove(super::spdy::PROTOCOL_VERSION);
