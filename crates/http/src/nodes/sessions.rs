@@ -101,17 +101,21 @@ impl NodeAccess {
     }
 }
 
+/// Returns true if this option of a session is true.
+pub(super) fn is_set(said: &Object, name: &str) -> bool {
+    said.get(&[name]).and_then(Value::as_bool) == Some(true)
+}
+
 /// The path and the query of the request to the kubelet.
 fn kubelet_target(endpoint: &KubeletEndpoint, subresource: &str, said: &Object) -> String {
     let KubeletEndpoint { namespace, pod, container, .. } = endpoint;
     let mut query = Serializer::new(String::new());
-    let is_set = |name: &str| said.get(&[name]).and_then(Value::as_bool) == Some(true);
     let list = |name: &str| said.get(&[name]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for argument in list("command").iter().filter_map(Value::as_str) {
         query.append_pair("command", argument);
     }
     for (name, parameter) in [("stderr", "error"), ("stdin", "input"), ("stdout", "output")] {
-        if is_set(name) {
+        if is_set(said, name) {
             query.append_pair(parameter, "1");
         }
     }
@@ -119,7 +123,7 @@ fn kubelet_target(endpoint: &KubeletEndpoint, subresource: &str, said: &Object) 
     if !ports.is_empty() {
         query.append_pair("port", &ports.join(","));
     }
-    if is_set("tty") {
+    if is_set(said, "tty") {
         query.append_pair("tty", "1");
     }
     let query = query.finish();
