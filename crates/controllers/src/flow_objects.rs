@@ -128,9 +128,7 @@ fn kept(object: &Object, suggested: &Value) -> Option<Object> {
     }
     let is_exempt_level = object.name() == EXEMPT && object.get(&["spec", "exempt"]).is_some();
     if is_kept && !is_exempt_level && object.get(&["spec"]) != Some(&suggested["spec"]) {
-        let Value::Object(mut value) = kept.into_value() else { return None };
-        value.insert("spec", suggested["spec"].clone());
-        kept = Object::from_value(Value::Object(value))?;
+        kept.0.insert("spec", suggested["spec"].clone());
     }
     (kept != *object).then_some(kept)
 }
