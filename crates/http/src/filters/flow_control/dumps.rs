@@ -17,8 +17,8 @@ use crate::body::ResponseBody;
 use crate::request_info::RequestInfo;
 use crate::respond;
 
-/// The beginning of the paths.
-const PATH: &str = "/debug/api_priority_and_fairness/dump_";
+/// The beginning of the paths. Their requests are long work.
+pub(super) const PATH: &str = "/debug/api_priority_and_fairness/dump_";
 /// The parameter for the details of requests.
 const DETAILS: &str = "includeRequestDetails";
 /// The most rows of a table.
