@@ -40,7 +40,7 @@ impl HealthResults {
         let labels = |(name, endpoint): &(String, String)| vec![("name", name.clone()), ("type", endpoint.clone())];
         let last = known.iter().map(|(check, counts)| Sample {
             name: "kubernetes_healthcheck",
-            help: "Whether a health check passed last (1), by its name and endpoint",
+            help: "Last result of a health check (1 if it passed), by its name and endpoint",
             kind: MetricKind::Gauge,
             labels: labels(check),
             value: f64::from(u8::from(counts.is_well)),
