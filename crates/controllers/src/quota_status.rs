@@ -159,8 +159,8 @@ impl QuotaStatus {
         // revision. Usage added later changes the quota, so the count is not written.
         let newest = quotas.iter().map(|(_, stored)| stored.revision).max().unwrap_or(Revision::ZERO);
         if let Err(behind) = self.registry.cache().wait_for(newest, PATIENCE).await {
-            let error = |()| ApiError::Internal(format!("the cache is only at {}", behind.current));
-            quotas.into_iter().for_each(|(name, _)| again(name, error(())));
+            let error = || ApiError::Internal(format!("the cache is only at {}", behind.current));
+            quotas.into_iter().for_each(|(name, _)| again(name, error()));
             return left;
         }
         let uses: Vec<QuotaUse> = quotas.iter().map(|(_, stored)| quota_use(&stored.object)).collect();

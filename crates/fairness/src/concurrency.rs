@@ -61,15 +61,13 @@ pub fn nominal_seats(server: usize, levels: &[PriorityLevel]) -> Vec<LevelSeats>
 /// it used.
 pub fn allocate(levels: &[(LevelKind, LevelSeats, LevelDemand)]) -> (Vec<usize>, f64) {
     let all: usize = levels.iter().map(|(_, seats, _)| seats.nominal).sum();
-    let used =
-        |seats: &LevelSeats, demand: &LevelDemand| seats.lower.max(seats.nominal.min(demand.high.ceil() as usize));
     let exempt = |(kind, ..): &&(LevelKind, LevelSeats, LevelDemand)| *kind == LevelKind::Exempt;
     let of_exempt = |(_, seats, demand): &(_, LevelSeats, LevelDemand)| seats.lower.max(demand.high.ceil() as usize);
     let left = all.saturating_sub(levels.iter().filter(exempt).map(of_exempt).sum());
     let limited = || levels.iter().filter(|level| !exempt(level));
     let least: usize = limited().map(|(_, seats, _)| seats.lower).sum();
     let wanted: usize = limited().map(|(_, seats, demand)| used(seats, demand)).sum();
-    let fraction = if left > wanted { fair_fraction(left, limited().map(|level| bounds(level, used))) } else { 0.0 };
+    let fraction = if left > wanted { fair_fraction(left, limited().map(bounds)) } else { 0.0 };
     let of = |level: &(LevelKind, LevelSeats, LevelDemand)| {
         let (kind, seats, demand) = level;
         let least_used = used(seats, demand);
@@ -81,7 +79,7 @@ pub fn allocate(levels: &[(LevelKind, LevelSeats, LevelDemand)]) -> (Vec<usize>,
             let part = (left - least) as f64 / (wanted - least) as f64;
             seats.lower + ((least_used - seats.lower) as f64 * part).round() as usize
         } else {
-            bounds(level, used).of(fraction).round() as usize
+            bounds(level).of(fraction).round() as usize
         }
     };
     (levels.iter().map(of).collect(), fraction)
@@ -101,10 +99,12 @@ impl Bounds {
     }
 }
 
-fn bounds(
-    (_, seats, demand): &(LevelKind, LevelSeats, LevelDemand),
-    used: impl Fn(&LevelSeats, &LevelDemand) -> usize,
-) -> Bounds {
+/// The seats that a level used, between its lower limit and its nominal number.
+fn used(seats: &LevelSeats, demand: &LevelDemand) -> usize {
+    seats.lower.max(seats.nominal.min(demand.high.ceil() as usize))
+}
+
+fn bounds((_, seats, demand): &(LevelKind, LevelSeats, LevelDemand)) -> Bounds {
     let lower = used(seats, demand) as f64;
     Bounds { target: demand.smoothed.max(lower).max(0.001), lower, upper: seats.upper as f64 }
 }

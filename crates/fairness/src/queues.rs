@@ -320,9 +320,8 @@ impl<T> Queues<T> {
             return None;
         }
         self.pass(now);
-        let wide_is_full = |seats| self.is_wide_full(seats);
         let heads = self.queues.iter().filter_map(|(number, queue)| Some((*number, queue, queue.head()?)));
-        let may_be_next = heads.filter(|(_, _, head)| !wide_is_full(head.seats));
+        let may_be_next = heads.filter(|(_, _, head)| !self.is_wide_full(head.seats));
         let (number, _, head) =
             may_be_next.min_by_key(|(_, queue, head)| (queue.next_start + work(head.seats), head.id))?;
         if !self.fits(head.seats) {

@@ -544,16 +544,19 @@ impl Pipeline {
         target: Option<Target>,
         (cost, holder): (Cost, Holder),
     ) -> Response<ResponseBody> {
-        if let Some(table) = flow_control::dump(&self.flow_control, &request.info.path, &request.parts) {
-            return table;
-        }
         if !cost.is_long {
             let mark = self.metrics.edge().marks().map(|marks| marks.of_verb(&request.info.verb));
             return marked(mark, self.router.route(request, target)).await;
         }
         let pipeline = self.clone();
         // Boxed, since few requests come here, and the others would carry the size of this future too.
-        Box::pin(self.long_work.run(holder, async move { pipeline.router.route(request, target).await })).await
+        Box::pin(self.long_work.run(holder, async move {
+            if let Some(table) = flow_control::dump(&pipeline.flow_control, &request.info.path, &request.parts) {
+                return table;
+            }
+            pipeline.router.route(request, target).await
+        }))
+        .await
     }
 }
 

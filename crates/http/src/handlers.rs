@@ -44,7 +44,7 @@ use crate::nodes::NodeAccess;
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
 use crate::respond;
-use crate::router::NO_NAMESPACE;
+use crate::router::{NO_NAMESPACE, is_proxied};
 use crate::service::{ApiRequest, ApiService};
 
 /// Answers requests for resources from a registry.
@@ -81,9 +81,7 @@ impl ResourceHandlers {
         let registry = &*self.registry;
         let takes_queries = target.subresource.is_none()
             && matches!(request.info.verb, RequestVerb::Resource(Verb::Get | Verb::List | Verb::Watch));
-        // The remote server defines the query parameters of a proxied request.
-        let is_proxied = target.subresource.as_ref().is_some_and(|below| below.takes_path());
-        if request.query.is_extended() && !takes_queries && !is_proxied {
+        if request.query.is_extended() && !takes_queries && !is_proxied(target) {
             return future::ready(Err(request.query.refusal_beyond_reads())).boxed();
         }
         // A review or create-only subresource in an empty namespace matches no object.

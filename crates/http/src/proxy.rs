@@ -27,7 +27,9 @@ use tokio::time::error::Elapsed;
 
 pub(crate) use self::answer::{PassedOn, pass};
 pub use self::headers::BelievedFields;
-pub(crate) use self::headers::{FORWARDED_FOR, FORWARDED_URI, TOKEN_PROTOCOL, forward, keep_upgrade, list};
+pub(crate) use self::headers::{
+    FORWARDED_FOR, FORWARDED_URI, TOKEN_PROTOCOL, forward, keep as keep_fields, keep_upgrade, list,
+};
 pub(crate) use self::target::escaped_path;
 use crate::body::ResponseBody;
 use crate::request_info::RequestInfo;

@@ -178,12 +178,10 @@ impl Router {
         if let Some(name) = &info.subresource {
             target.subresource = Some(target.version.subresource(name)?.clone());
         }
-        // The path after a proxy subresource belongs to the remote server.
-        let led_on = target.subresource.as_ref().is_some_and(|below| below.takes_path());
         target.name = info.name.clone().filter(|_| info.name_in_path);
         // In the path of a Namespace object the name is parsed as a namespace too.
         target.namespace = info.namespace.clone().filter(|_| target.is_namespaced());
-        (info.rest.is_empty() || led_on).then_some(target)
+        (info.rest.is_empty() || is_proxied(&target)).then_some(target)
     }
 }
 
@@ -193,6 +191,12 @@ enum Refusal {
     NoSuchPage,
     /// An error of the resource, and the warning of its version if that is deprecated.
     Error(ApiError, Option<String>),
+}
+
+/// Returns true for a proxy subresource. The remote server defines its methods, its query parameters and the path after
+/// it.
+pub(crate) fn is_proxied(target: &Target) -> bool {
+    target.subresource.as_ref().is_some_and(|below| below.takes_path())
 }
 
 /// Returns the target of a request if its path exists and has the verb.
@@ -213,8 +217,7 @@ fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<
     if scope == PathScope::AllNamespaces && info.name_in_path {
         return Err(ApiError::UnknownResource);
     }
-    // The remote server decides the methods of a proxied request.
-    let is_proxied = target.subresource.as_ref().is_some_and(|below| below.takes_path());
+    let is_proxied = is_proxied(&target);
     let fits = match *method {
         Method::OPTIONS if is_proxied => info.name_in_path && !info.watch_path,
         Method::HEAD if !is_proxied => false,

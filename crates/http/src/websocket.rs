@@ -120,20 +120,26 @@ fn accept(headers: &HeaderMap) -> Result<Response<()>, Refusal> {
     if offered.next().is_some() {
         return Err(Refusal::Protocols);
     }
+    let protocol = protocol.and_then(|protocol| HeaderValue::from_str(protocol).ok());
+    Ok(accepted(accept_key(key), protocol))
+}
+
+/// The response head that accepts a handshake with this `Sec-WebSocket-Accept` value and this subprotocol.
+pub(crate) fn accepted(accept_key: HeaderValue, protocol: Option<HeaderValue>) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let fields = response.headers_mut();
     fields.insert(UPGRADE, HeaderValue::from_static("websocket"));
     fields.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    fields.insert(SEC_WEBSOCKET_ACCEPT, accept_key(key));
-    if let Some(protocol) = protocol.and_then(|protocol| HeaderValue::from_str(protocol).ok()) {
+    fields.insert(SEC_WEBSOCKET_ACCEPT, accept_key);
+    if let Some(protocol) = protocol {
         fields.insert(SEC_WEBSOCKET_PROTOCOL, protocol);
     }
-    Ok(response)
+    response
 }
 
 /// The `Sec-WebSocket-Accept` value, which proves that the server speaks the protocol (RFC 6455 section 4.2.2).
-fn accept_key(key: &[u8]) -> HeaderValue {
+pub(crate) fn accept_key(key: &[u8]) -> HeaderValue {
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, KEY_SUFFIX].concat());
     HeaderValue::try_from(STANDARD.encode(hash)).expect("base64 can stand in a header field")
 }

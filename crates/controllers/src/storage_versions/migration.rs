@@ -43,8 +43,7 @@ use agreed::Agreement;
 use known::KnownMigrations;
 pub use known::superseded;
 use objects::{
-    AUTOMATIC_LABEL, End, has_ended, is_running, say_ended, say_progress, say_revision, say_running, stated_total,
-    subject,
+    AUTOMATIC_LABEL, End, has_ended, is_running, say_ended, say_revision, say_running, stated_total, subject,
 };
 pub use rewriter::{Failures, Rewriter};
 pub use subject::Subject;
@@ -466,13 +465,7 @@ impl StorageVersionMigrator {
         if !self.edit(&self.status(request), request, say, Vec::new()).await? {
             return Ok(false);
         }
-        if request.total == 0 {
-            return Ok(true);
-        }
-        let left = self.registry.count_rewritable(&subject.stored, &subject.kind);
-        let done = request.total - left.min(request.total);
-        let say = |migration: &mut _| say_progress(migration, done, request.total);
-        self.edit(&self.migrations.clone().named(&request.name), request, say, Vec::new()).await
+        self.tell_progress(request, subject).await
     }
 
     /// Ends a migration after its last rewrite, unless objects have become stale again.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use form_urlencoded::Serializer;
-use http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
+use http::header::{CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use http::{Method, Response};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::{NodeAccess, refused_or, unwritable};
 use crate::body::ResponseBody;
-use crate::proxy::{FORWARDED_FOR, pass};
+use crate::proxy::{FORWARDED_FOR, keep_fields, pass};
 use crate::service::ApiRequest;
 
 /// The number of bytes of a kubelet's error that are forwarded.
@@ -123,11 +123,7 @@ impl NodeAccess {
         let target = format!("/containerLogs/{namespace}/{pod}/{container}{mark}{}", options.query);
         let mut head = self.head(&request.parts, Method::GET, &address, &target).ok_or_else(unwritable)?;
         // The server requests the log itself, so the client's conditions and encodings do not apply.
-        let passes = |name: &HeaderName| [HOST, USER_AGENT, FORWARDED_FOR].contains(name);
-        let others: Vec<_> = head.headers.keys().filter(|name| !passes(name)).cloned().collect();
-        for name in others {
-            head.headers.remove(name);
-        }
+        keep_fields(&mut head.headers, |name| [HOST, USER_AGENT, FORWARDED_FOR].iter().any(|kept| kept == name));
         self.counts.logs.fetch_add(1, Ordering::Relaxed);
         if options.skips_verification {
             self.counts.insecure_logs.fetch_add(1, Ordering::Relaxed);

@@ -15,7 +15,7 @@ use keelson_registry::KubeletEndpoint;
 
 use super::{NodeAccess, refused_or, translated, tunnelled, unwritable};
 use crate::body::ResponseBody;
-use crate::proxy::{Held, begun_tunnel, keep_upgrade, wanted_upgrade};
+use crate::proxy::{Held, begun_tunnel, keep_fields, keep_upgrade, wanted_upgrade};
 use crate::service::ApiRequest;
 
 /// The longest time for a kubelet to answer a request for a session. It waits for the container runtime.
@@ -90,11 +90,7 @@ impl NodeAccess {
         protocols: &[&str],
     ) -> Option<http::request::Parts> {
         let mut head = self.head(parts, Method::POST, address, target)?;
-        let websocket: Vec<_> =
-            head.headers.keys().filter(|name| name.as_str().starts_with("sec-websocket-")).cloned().collect();
-        for name in websocket {
-            head.headers.remove(name);
-        }
+        keep_fields(&mut head.headers, |name| !name.starts_with("sec-websocket-"));
         head.headers.insert(http::header::CONNECTION, http::HeaderValue::from_static("Upgrade"));
         head.headers.insert(http::header::UPGRADE, http::HeaderValue::from_static("SPDY/3.1"));
         head.headers.remove(super::spdy::PROTOCOL_VERSION);
@@ -105,17 +101,21 @@ impl NodeAccess {
     }
 }
 
+/// Returns true if this option of a session is true.
+pub(super) fn is_set(said: &Object, name: &str) -> bool {
+    said.get(&[name]).and_then(Value::as_bool) == Some(true)
+}
+
 /// The path and the query of the request to the kubelet.
 fn kubelet_target(endpoint: &KubeletEndpoint, subresource: &str, said: &Object) -> String {
     let KubeletEndpoint { namespace, pod, container, .. } = endpoint;
     let mut query = Serializer::new(String::new());
-    let is_set = |name: &str| said.get(&[name]).and_then(Value::as_bool) == Some(true);
     let list = |name: &str| said.get(&[name]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for argument in list("command").iter().filter_map(Value::as_str) {
         query.append_pair("command", argument);
     }
     for (name, parameter) in [("stderr", "error"), ("stdin", "input"), ("stdout", "output")] {
-        if is_set(name) {
+        if is_set(said, name) {
             query.append_pair(parameter, "1");
         }
     }
@@ -123,7 +123,7 @@ fn kubelet_target(endpoint: &KubeletEndpoint, subresource: &str, said: &Object) 
     if !ports.is_empty() {
         query.append_pair("port", &ports.join(","));
     }
-    if is_set("tty") {
+    if is_set(said, "tty") {
         query.append_pair("tty", "1");
     }
     let query = query.finish();

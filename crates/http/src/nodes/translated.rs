@@ -16,8 +16,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use keelson_meta::json::{self, Value};
-use keelson_meta::{ApiError, Object};
+use keelson_meta::{ApiError, Object, json};
 use keelson_outbound::NodeAddress;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::sync::Mutex;
@@ -25,6 +24,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
+use super::sessions::is_set;
 use super::spdy::{self, ControlKind, FrameHead};
 use super::{NodeAccess, unwritable, websocket};
 use crate::body::ResponseBody;
@@ -68,10 +68,10 @@ pub(super) struct Streams {
 impl Streams {
     /// The streams in the options of a session.
     pub(super) fn of(said: &Object) -> Self {
-        let is_set = |name: &str| said.get(&[name]).and_then(Value::as_bool) == Some(true);
-        let tty = is_set("tty");
+        let tty = is_set(said, "tty");
         // A terminal has one output.
-        Self { stdin: is_set("stdin"), stdout: is_set("stdout"), stderr: is_set("stderr") && !tty, tty }
+        let stderr = is_set(said, "stderr") && !tty;
+        Self { stdin: is_set(said, "stdin"), stdout: is_set(said, "stdout"), stderr, tty }
     }
 }
 

@@ -2,14 +2,8 @@
 //!
 //! Unlike a watch, a session needs no `Origin`, as in kube-apiserver: its clients are programs.
 
-use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use http::header::{
-    CONNECTION, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
-    SEC_WEBSOCKET_VERSION, UPGRADE,
-};
-use http::{Response, StatusCode};
+use http::Response;
+use http::header::{HeaderMap, HeaderValue, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use keelson_meta::ApiError;
@@ -20,9 +14,8 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use crate::body::{ResponseBody, empty};
 use crate::proxy::PassedOn;
+use crate::websocket as handshake;
 
-/// The suffix that the server appends to the client's key before it hashes it (RFC 6455 section 1.3).
-const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The longest message of a client, in bytes.
 const MESSAGE_BYTES: usize = 512 << 10;
 /// The buffers of a websocket for each direction, in bytes.
@@ -35,21 +28,12 @@ pub(super) fn accept_key(headers: &HeaderMap) -> Result<HeaderValue, ApiError> {
     if headers.get(SEC_WEBSOCKET_VERSION).map(HeaderValue::as_bytes) != Some(b"13") {
         return Err(ApiError::BadRequest("missing or bad WebSocket Version".to_owned()));
     }
-    let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, KEY_SUFFIX].concat());
-    HeaderValue::try_from(STANDARD.encode(hash)).map_err(|error| ApiError::Internal(error.to_string()))
+    Ok(handshake::accept_key(key))
 }
 
 /// The response that accepts a handshake with this protocol.
 pub(super) fn accepted(key: HeaderValue, protocol: Option<HeaderValue>) -> Response<ResponseBody> {
-    let mut response = Response::new(empty());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let fields = response.headers_mut();
-    fields.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    fields.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    fields.insert(SEC_WEBSOCKET_ACCEPT, key);
-    if let Some(protocol) = protocol {
-        fields.insert(SEC_WEBSOCKET_PROTOCOL, protocol);
-    }
+    let mut response = handshake::accepted(key, protocol).map(|()| empty());
     response.extensions_mut().insert(PassedOn { as_it_is: true });
     response
 }

@@ -41,9 +41,7 @@ pub(super) fn pass_back(
         const REFUSED: &str = "the backend attempted to redirect this request, which is not permitted";
         return respond::text(StatusCode::BAD_GATEWAY, REFUSED);
     }
-    let mut response = passed(answer, permit, is_peer, stopping);
-    response.extensions_mut().insert(PassedOn { as_it_is: false });
-    response
+    passed(answer, permit, is_peer, stopping)
 }
 
 /// The response of a node for the client, including redirects.
@@ -52,9 +50,7 @@ pub(crate) fn pass(
     permit: ForwardPermit,
     stopping: Option<CancellationToken>,
 ) -> Response<ResponseBody> {
-    let mut response = passed(answer, permit, false, stopping);
-    response.extensions_mut().insert(PassedOn { as_it_is: false });
-    response
+    passed(answer, permit, false, stopping)
 }
 
 fn passed(
@@ -78,6 +74,7 @@ fn passed(
     let mut response = Response::new(stream(body));
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
+    response.extensions_mut().insert(PassedOn { as_it_is: false });
     response
 }
 

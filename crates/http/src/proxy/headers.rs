@@ -176,7 +176,8 @@ pub(super) fn keep_of_upgrade(headers: &mut HeaderMap) {
     keep(headers, |name| PASSED_BACK_OF_UPGRADES.binary_search(&name).is_ok());
 }
 
-fn keep(headers: &mut HeaderMap, is_kept: impl Fn(&str) -> bool) {
+/// Removes the fields whose names `is_kept` does not accept.
+pub(crate) fn keep(headers: &mut HeaderMap, is_kept: impl Fn(&str) -> bool) {
     let dropped: Vec<HeaderName> = headers.keys().filter(|name| !is_kept(name.as_str())).cloned().collect();
     for name in dropped {
         headers.remove(name);

@@ -65,12 +65,13 @@ impl StorageVersionMigrator {
         self.known_disagreement(subject).map(Walked::Disagreed)
     }
 
-    async fn tell_progress(&self, request: &Request, subject: &Subject) -> Result<(), ApiError> {
+    /// Writes the number of rewritten objects. Returns true if the migration still exists.
+    pub(super) async fn tell_progress(&self, request: &Request, subject: &Subject) -> Result<bool, ApiError> {
         if request.total == 0 {
-            return Ok(());
+            return Ok(true);
         }
         let left = self.registry.count_rewritable(&subject.stored, &subject.kind).min(request.total);
         let change = |migration: &mut _| say_progress(migration, request.total - left, request.total);
-        self.edit(&self.migrations.clone().named(&request.name), request, change, Vec::new()).await.map(drop)
+        self.edit(&self.migrations.clone().named(&request.name), request, change, Vec::new()).await
     }
 }

@@ -39,8 +39,8 @@ const LONG_JUDGED: u64 = 1 << 20;
 /// The only patches whose result may be much larger than the patch: those that copy existing values. The operation may
 /// be written plainly or with escapes.
 const COPYING: (&str, [&[u8]; 2]) = ("application/json-patch+json", [b"copy", b"\\u"]);
-/// Pages that are rendered on request, from all metrics or all served resources.
-const LONG_PAGES: [&str; 2] = ["/openapi/", "/metrics"];
+/// Pages that are rendered on request, from all metrics, all served resources, or all requests of flow control.
+const LONG_PAGES: [&str; 3] = ["/openapi/", "/metrics", super::dumps::PATH];
 
 /// The body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,6 +158,7 @@ mod tests {
         let long = format!("/api/v1/pods?labelSelector=a+in+({})", "b,".repeat(9_909));
         check(&long, "*/*", of_list(2 << 20, 500), false, 1, true);
         check("/openapi/v2", "*/*", Estimate::default(), false, 1, true);
+        check("/debug/api_priority_and_fairness/dump_requests", "*/*", Estimate::default(), false, 1, true);
         check("/apis", "*/*", Estimate::default(), false, 1, false);
         check("/apis/apps/v1/namespaces/a/deployments/d", "*/*", small, false, 1, false);
     }

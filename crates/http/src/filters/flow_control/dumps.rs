@@ -11,14 +11,14 @@ use keelson_fairness::{Distinguisher, LevelKind, QueueState};
 use keelson_meta::clock::rfc3339;
 
 use super::FlowControl;
-use super::level::About;
+use super::level::{About, State};
 use super::numbers::Rejection;
 use crate::body::ResponseBody;
 use crate::request_info::RequestInfo;
 use crate::respond;
 
-/// The beginning of the paths.
-const PATH: &str = "/debug/api_priority_and_fairness/dump_";
+/// The beginning of the paths. Their requests are long work.
+pub(super) const PATH: &str = "/debug/api_priority_and_fairness/dump_";
 /// The parameter for the details of requests.
 const DETAILS: &str = "includeRequestDetails";
 /// The most rows of a table.
@@ -164,37 +164,69 @@ fn requests(control: &FlowControl, has_details: bool) -> Vec<Vec<String>> {
     for level in control.levels() {
         let state = level.lock();
         let is_queued = matches!(state.spec.kind, LevelKind::Queue(_));
-        let add = |rows: &mut Vec<Vec<String>>,
-                   about: &About,
-                   slot,
-                   (queue, place, seats): (String, String, usize),
-                   times: [String; 2]| {
-            if rows.len() > MOST_ROWS {
-                return;
-            }
-            let by = flows.get(&(level.name.clone(), slot)).copied().flatten().filter(|_| is_queued);
-            let [arrived, started] = times;
-            let name = state.flow_name(slot).to_owned();
-            let mut row =
-                vec![level.name.clone(), name, queue, place, distinguisher(about, by), arrived, seats.to_string()];
-            row.extend(["0".to_owned(), "0s".to_owned(), started]);
+        let requests = copies(&state, is_queued, MOST_ROWS + 1 - rows.len());
+        drop(state);
+        for request in requests {
+            let by = flows.get(&(level.name.clone(), request.slot)).copied().flatten().filter(|_| is_queued);
+            let number = |number: Option<usize>| number.map_or_else(|| "-1".to_owned(), |number| number.to_string());
+            let mut row = vec![
+                level.name.clone(),
+                request.flow,
+                number(request.queue.map(|queue| queue as usize)),
+                number(request.place),
+                distinguisher(&request.about, by),
+                time(request.arrived),
+                request.seats.to_string(),
+                "0".to_owned(),
+                "0s".to_owned(),
+                request.begun.map_or_else(|| NEVER.to_owned(), time),
+            ];
             if has_details {
-                row.extend(details(about));
+                row.extend(details(&request.about));
             }
             rows.push(row);
-        };
-        for (queue, place, seats, waiting) in state.queues.waiting() {
-            let at = (queue.to_string(), place.to_string(), seats);
-            add(&mut rows, &waiting.asked.about, waiting.asked.slot, at, [time(waiting.arrived), NEVER.to_owned()]);
-        }
-        for executing in state.executing() {
-            let queue = if is_queued { executing.queue.to_string() } else { "-1".to_owned() };
-            let at = (queue, "-1".to_owned(), executing.seats);
-            let times = [time(executing.arrived), time(executing.begun)];
-            add(&mut rows, &executing.about, executing.slot, at, times);
         }
     }
     rows
+}
+
+/// A waiting or executing request. It is copied under the lock of its level, and its row is written without the lock.
+struct RequestCopy {
+    about: About,
+    slot: usize,
+    flow: String,
+    /// The number of its queue. Absent for an executing request of a level without queues.
+    queue: Option<u32>,
+    /// Its place in the queue. Absent for an executing request.
+    place: Option<usize>,
+    seats: usize,
+    arrived: Duration,
+    /// Absent for a waiting request.
+    begun: Option<Duration>,
+}
+
+fn copies(state: &State, is_queued: bool, most: usize) -> Vec<RequestCopy> {
+    let waiting = state.queues.waiting().map(|(queue, place, seats, waiting)| RequestCopy {
+        about: waiting.asked.about.clone(),
+        slot: waiting.asked.slot,
+        flow: state.flow_name(waiting.asked.slot).to_owned(),
+        queue: Some(queue),
+        place: Some(place),
+        seats,
+        arrived: waiting.arrived,
+        begun: None,
+    });
+    let executing = state.executing().map(|executing| RequestCopy {
+        about: executing.about.clone(),
+        slot: executing.slot,
+        flow: state.flow_name(executing.slot).to_owned(),
+        queue: is_queued.then_some(executing.queue),
+        place: None,
+        seats: executing.seats,
+        arrived: executing.arrived,
+        begun: Some(executing.begun),
+    });
+    waiting.chain(executing).take(most).collect()
 }
 
 fn distinguisher(about: &About, by: Option<Distinguisher>) -> String {

@@ -3,6 +3,7 @@
 //! It is immutable. A change builds the next configuration and keeps the levels, so that requests keep their seats and
 //! places. A level whose object was deleted stays until its last request ends.
 
+use std::collections::BTreeMap;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
@@ -83,7 +84,7 @@ pub(super) struct Configured {
     server: usize,
     started: Instant,
     hasher: DefaultHashBuilder,
-    levels: HashMap<String, Arc<Level>>,
+    levels: BTreeMap<String, Arc<Level>>,
     pub(super) fair_fraction: f64,
 }
 
@@ -91,7 +92,7 @@ impl Configured {
     /// The suggested configuration.
     pub(super) fn suggested(server: usize, started: Instant) -> (Self, Generation) {
         let hasher = DefaultHashBuilder::default();
-        let mut configured = Self { server, started, hasher, levels: HashMap::new(), fair_fraction: 0.0 };
+        let mut configured = Self { server, started, hasher, levels: BTreeMap::new(), fair_fraction: 0.0 };
         let generation = configured.change(defaults::flow_schemas(), defaults::priority_levels());
         (configured, generation)
     }
@@ -174,9 +175,7 @@ impl Configured {
     }
 
     fn by_name(&self) -> Vec<Arc<Level>> {
-        let mut levels: Vec<_> = self.levels.values().cloned().collect();
-        levels.sort_by(|one, other| one.name.cmp(&other.name));
-        levels
+        self.levels.values().cloned().collect()
     }
 }
 

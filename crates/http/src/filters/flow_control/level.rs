@@ -210,27 +210,20 @@ impl Level {
         let mut state = self.lock();
         let known = state.flows.iter().enumerate().map(|(slot, flow)| (flow.name.clone(), slot));
         let mut known: HashMap<String, usize> = known.collect();
-        let mut unused: Vec<usize> = Vec::new();
-        let mut slots = Vec::new();
-        let mut names_left = Vec::new();
-        for name in names {
-            let slot = known.remove(name);
+        let named: Vec<_> = names.map(|name| (name, known.remove(name))).collect();
+        let mut unused: Vec<usize> = known.into_values().filter(|slot| state.flows[*slot].is_unused()).collect();
+        let mut slots = Vec::with_capacity(named.len());
+        for (name, slot) in named {
             if let Some(slot) = slot {
                 state.flows[slot].is_in_use = true;
-            }
-            slots.push(slot);
-            names_left.push(name);
-        }
-        unused.extend(known.into_values().filter(|slot| state.flows[*slot].is_unused()));
-        for (slot, name) in slots.iter_mut().zip(names_left) {
-            if slot.is_some() {
+                slots.push(slot);
                 continue;
             }
             let flow = FlowSlot { name: name.to_owned(), is_in_use: true, numbers: None };
-            *slot = Some(match unused.pop() {
-                Some(place) => {
-                    state.flows[place] = flow;
-                    place
+            slots.push(match unused.pop() {
+                Some(slot) => {
+                    state.flows[slot] = flow;
+                    slot
                 }
                 None => {
                     state.flows.push(flow);
@@ -238,7 +231,7 @@ impl Level {
                 }
             });
         }
-        slots.into_iter().map(Option::unwrap_or_default).collect()
+        slots
     }
 
     /// Takes seats for a request. Waits for them for at most `patience`.
