@@ -19,7 +19,6 @@ use keelson_supervision::warn_repeated;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Stored};
-use crate::conflicts::retry_conflicts;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 /// The field manager, as upstream.
@@ -75,24 +74,30 @@ impl FlowObjects {
                 outcome = outcome.and(self.client.delete(&target, &stored).await);
             }
         }
-        for value in &suggested {
+        for value in suggested {
             outcome = outcome.and(self.keep_one(&target, value).await);
         }
         outcome
     }
 
-    async fn keep_one(&self, target: &Target, suggested: &Value) -> Result<(), ApiError> {
-        let name = suggested["metadata"]["name"].as_str().unwrap_or_default();
-        let keep = async || {
-            let Some(Stored { object, .. }) = self.client.get(target, name).await? else {
-                return self.client.create(target, suggested.clone()).await.map(drop);
+    async fn keep_one(&self, target: &Target, suggested: Value) -> Result<(), ApiError> {
+        let name = suggested["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let mut attempts = ATTEMPTS;
+        loop {
+            let Some(Stored { object, .. }) = self.client.get(target, &name).await? else {
+                return match self.client.create(target, suggested.clone()).await {
+                    Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
+                    Err(error) => Err(error),
+                };
             };
-            match kept(&object, suggested) {
-                Some(kept) => self.client.update(target, kept).await.map(drop),
-                None => Ok(()),
+            let Some(kept) = kept(&object, &suggested) else { return Ok(()) };
+            attempts -= 1;
+            match self.client.update(target, kept).await {
+                Err(ApiError::Conflict { .. }) if attempts > 0 => {}
+                Ok(_) | Err(ApiError::NotFound { .. }) => return Ok(()),
+                Err(error) => return Err(error),
             }
-        };
-        retry_conflicts(ATTEMPTS, keep).await
+        }
     }
 }
 
