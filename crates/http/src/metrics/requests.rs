@@ -169,11 +169,13 @@ impl Requests {
         };
         let further = || Further::new(&labels, long_running);
         let new = || Arc::new(Series { answered: Mutex::default(), length: length(), further: further() });
-        let mut known = self.0.known.write();
-        if known.series.len() >= known.after_last + NEW_SERIES {
-            known.forget_past(self.0.serves.get());
+        let known = self.0.known.read();
+        let is_crowded = known.series.len() >= known.after_last + NEW_SERIES;
+        drop(known);
+        if is_crowded {
+            self.forget_past();
         }
-        known.series.entry(OwnLabels::from(&labels)).or_insert_with(new).clone()
+        self.0.known.write().series.entry(OwnLabels::from(&labels)).or_insert_with(new).clone()
     }
 
     /// Sets the function that returns true for served resources. Until then, every requested resource counts as served.
@@ -208,22 +210,12 @@ impl Requests {
 
     /// All series, sorted. Copied, since requests must not wait for the encoder.
     fn sorted(&self) -> Vec<(OwnLabels, Arc<Series>)> {
-        let mut known = self.0.known.write();
-        known.forget_past(self.0.serves.get());
+        self.forget_past();
+        let known = self.0.known.read();
         let mut all: Vec<_> = known.series.iter().map(|(labels, series)| (labels.clone(), series.clone())).collect();
         drop(known);
         all.sort_unstable_by(|(one, _), (other, _)| one.shown().cmp(&other.shown()));
         all
-    }
-}
-
-impl AllSeries {
-    /// Drops the series of resources that are no longer served.
-    fn forget_past(&mut self, serves: Option<&Serves>) {
-        if let Some(serves) = serves {
-            self.series.retain(|labels, _| is_served(labels, serves));
-        }
-        self.after_last = self.series.len();
     }
 }
 

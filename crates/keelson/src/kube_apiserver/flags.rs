@@ -278,7 +278,7 @@ pub(super) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Vec<Gi
         let value = match (value, flag.form) {
             (Some(value), _) => value.to_owned(),
             (None, Switch) => "true".to_owned(),
-            (None, Text | List | Number | Duration) => {
+            (None, Text | File | List | Number | Duration) => {
                 arguments.next().ok_or_else(|| format!("flag needs an argument: --{name}"))?
             }
         };
