@@ -141,7 +141,7 @@ impl fmt::Display for Mismatch {
             Self::ClientCertificates => "client certificates",
             Self::ServingCertificates => "serving certificates",
             Self::TokenKeys => "tokens of service accounts",
-            Self::TokenIssuers => "who issues tokens of service accounts",
+            Self::TokenIssuers => "the issuers of service account tokens",
         })
     }
 }

@@ -198,7 +198,7 @@ fn items_of(list: &Value) -> Result<Vec<Value>, String> {
         Some(Value::Array(items)) if !items.is_empty() => {
             Ok(items.iter().map(|item| json!({ "metadata": item["metadata"] })).collect())
         }
-        Some(Value::Null | Value::Array(_)) if goes_on => Err("the list has no items, and goes on".to_owned()),
+        Some(Value::Null | Value::Array(_)) if goes_on => Err("the list has no items, but a continue token".to_owned()),
         Some(Value::Null | Value::Array(_)) => Ok(Vec::new()),
         _ => Err("the answer is no list".to_owned()),
     }

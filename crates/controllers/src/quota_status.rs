@@ -142,7 +142,7 @@ impl QuotaStatus {
             }
             error => {
                 let key = format!("{namespace}/{name}");
-                warn_repeated!(&key; key, %error, "what is used of a quota could not be counted; trying again");
+                warn_repeated!(&key; key, %error, "the usage of a quota could not be counted; retrying");
                 left.push(name);
             }
         };

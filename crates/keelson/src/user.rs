@@ -178,7 +178,7 @@ impl Server {
             }
             if begun.elapsed() >= SIGNING {
                 bail!(
-                    "nobody has signed the certificate for {SIGNING:?}: is certificatesigningrequest-signing-controller on in --controllers, or a \
+                    "no signer has signed the certificate for {SIGNING:?}: is certificatesigningrequest-signing-controller on in --controllers, or a \
                      kube-controller-manager running?"
                 );
             }

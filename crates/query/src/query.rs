@@ -105,7 +105,7 @@ impl Query {
     fn check(&self) -> Result<(), QueryError> {
         if self.group_by.is_some() && (!self.sort_by.is_by_key() || self.page.is_some() || self.matches) {
             return Err(QueryError::Together(
-                "keelson.io/groupBy tells of values, which have no keelson.io/sortBy, keelson.io/page and keelson.io/matches",
+                "keelson.io/groupBy returns values and can't be combined with keelson.io/sortBy, keelson.io/page or keelson.io/matches",
             ));
         }
         if self.matches && self.search.is_none() {
@@ -421,7 +421,7 @@ mod tests {
         check(&[("keelson.io/count", "")], "keelson.io/count: true is expected, not \"\"");
         check(
             &[("keelson.io/groupBy", "a"), ("keelson.io/page", "1")],
-            "keelson.io/groupBy tells of values, which have no keelson.io/sortBy, keelson.io/page and keelson.io/matches",
+            "keelson.io/groupBy returns values and can't be combined with keelson.io/sortBy, keelson.io/page or keelson.io/matches",
         );
         check(&[("keelson.io/matches", "true")], "keelson.io/matches is about the words of a keelson.io/search");
         check(&[("keelson.io/matches", "1")], "keelson.io/matches: true or false is expected, not \"1\"");

@@ -90,7 +90,7 @@ impl<'c> Create<'c> {
     /// the request.
     fn next(&mut self) -> Object {
         let value = match &self.again {
-            Some(text) => json::parse(text).expect("what was written as JSON is read").value,
+            Some(text) => json::parse(text).expect("stored JSON is readable").value,
             None => std::mem::take(&mut self.object).into_value(),
         };
         if self.is_kept && self.again.is_none() && (self.has_companions || about_bytes(&value) < KEPT_BYTES) {

@@ -156,7 +156,7 @@ impl Registry {
         let limit = *plan.limit.get_or_insert(matches::DEFAULT_LIMIT);
         if limit > matches::MAX_LIMIT {
             let most = matches::MAX_LIMIT;
-            return Err(ApiError::BadRequest(format!("keelson.io/matches tells of at most {most} objects at once")));
+            return Err(ApiError::BadRequest(format!("keelson.io/matches reports at most {most} objects at once")));
         }
         let selection = Selection::new(target, options)?;
         if target.is_empty_by_nature() {

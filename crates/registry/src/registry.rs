@@ -431,7 +431,7 @@ pub fn store_error(error: StoreError) -> ApiError {
         }
         // No time for a retry is set: clients would repeat the write by themselves, and it may have happened.
         StoreError::Unknown(cause) => {
-            warn_repeated!(""; %cause, "whether a write took effect is not known");
+            warn_repeated!(""; %cause, "the outcome of a write is unknown");
             ApiError::Timeout("the store has not said whether the write took effect".to_owned())
         }
         // The engine has logged it once. No time for a retry is set: clients would repeat the write before there is

@@ -249,7 +249,7 @@ impl VersionedView {
                 Ok(StoredObject::encode(&shaped))
             }
             Some(VersionChange::None | VersionChange::Name) => Ok(object.clone()),
-            Some(VersionChange::Asked(_)) => Err(failed("somebody has to be asked")),
+            Some(VersionChange::Asked(_)) => Err(failed("a conversion webhook is needed")),
             None => Err(failed("it is stored in a version that is not known")),
         }
     }

@@ -56,7 +56,7 @@ impl LogProbe {
             }
         };
         if let Err(error) = std::thread::Builder::new().name("keelson-log".to_owned()).spawn(thread) {
-            tracing::error!(%error, "nobody watches whether the log can be written");
+            tracing::error!(%error, "the probe of the log is not running");
         }
         Trying { written, _end: end }
     }

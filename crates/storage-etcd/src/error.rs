@@ -174,7 +174,7 @@ pub enum OpenError {
     },
     /// A newer keelson wrote the keys in an unknown format.
     #[error(
-        "what is below {prefix} in the etcd at {endpoints} has storage format {found}, and this keelson knows formats up \
+        "the data below {prefix} in the etcd at {endpoints} has storage format {found}, and this keelson knows formats up \
          to {known}: start the newer keelson that wrote it"
     )]
     NewerFormat {

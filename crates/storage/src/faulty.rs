@@ -176,7 +176,7 @@ impl Controls {
     fn pass(&self, is_here: impl Fn(&Panic) -> bool) {
         let found = self.panics.lock().iter().find(|place| is_here(place)).cloned();
         if let Some(place) = found {
-            panic!("told to panic at {place:?}");
+            panic!("configured to panic at {place:?}");
         }
     }
 }

@@ -216,7 +216,7 @@ pub enum StoreError {
     /// A transaction was sent, the answer was lost, and the engine could not find the outcome. The transaction took
     /// effect as a whole, or had no effect, or may still take effect. Only commits return this error. A repeat without
     /// a check may write twice.
-    #[error("whether a write took effect is not known: {0}")]
+    #[error("the outcome of a write is unknown: {0}")]
     Unknown(String),
     /// The engine has no space for the write. Nothing was written. A retry fails until deletions free space. Clients
     /// also see the text, which says how to free space.

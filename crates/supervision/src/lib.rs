@@ -203,7 +203,7 @@ impl Supervisor {
             let mut work = pin!(work);
             let work = poll_fn(|context| {
                 mark.poll(|| {
-                    assert!(supervisor.0.killed.get() != Some(&task), "told to panic at its next turn");
+                    assert!(supervisor.0.killed.get() != Some(&task), "configured to panic at its next turn");
                     if supervisor.0.is_stalled.load(Ordering::Relaxed) {
                         supervisor.hold_thread_of(task);
                     }
@@ -281,7 +281,7 @@ impl Supervisor {
     }
 }
 
-const ENDED: &str = "has ended although nothing told it to";
+const ENDED: &str = "has ended unexpectedly";
 
 fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -310,8 +310,7 @@ mod tests {
             "fatal: compactor has panicked: no disk; the server can't go on without it",
         )
         .await;
-        check(async {}, "fatal: compactor has ended although nothing told it to; the server can't go on without it")
-            .await;
+        check(async {}, "fatal: compactor has ended unexpectedly; the server can't go on without it").await;
     }
 
     #[tokio::test]
@@ -338,7 +337,7 @@ mod tests {
         news.send(()).await.unwrap();
         assert_eq!(
             supervisor.failed().await.to_string(),
-            "fatal: busy has panicked: told to panic at its next turn; the server can't go on without it"
+            "fatal: busy has panicked: configured to panic at its next turn; the server can't go on without it"
         );
         assert!(news.send(()).await.is_err(), "what it held is gone");
     }

@@ -1,7 +1,9 @@
 //! Banned forms of prose: they hide the subject of a sentence, or join several claims.
 //!
-//! The check covers every Markdown page and the comments of Rust and TypeScript. [`EXCEPTIONS`] names exempt files with
-//! the reason.
+//! The check covers every Markdown page, the comments of Rust and TypeScript, and the texts of Rust: errors, log lines
+//! and descriptions. [`EXCEPTIONS`] names exempt files with the reason.
+
+mod texts;
 
 use super::Finding;
 use crate::markdown::{Block, Kind, blocks, plain};
@@ -11,6 +13,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("docs/reference/flags.md", "generated from the help texts of the flags"),
     ("docs/reference/query-parameters.md", "generated from the descriptions in the API"),
     ("docs/reference/validation.md", "generated from the descriptions of the rules"),
+    ("crates/builtin/src/apiregistration/columns.rs", "descriptions of kube-apiserver"),
+    ("crates/builtin/src/batch/column_docs.rs", "descriptions of kube-apiserver"),
+    ("crates/encryption/src/config/validation.rs", "texts of kube-apiserver"),
+    ("xtask/src/tidy/prose.rs", "the banned forms"),
 ];
 /// The largest number of exempt files.
 const MAX_EXCEPTIONS: usize = 10;
@@ -48,12 +54,27 @@ pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
     let is_exempt = EXCEPTIONS.iter().any(|(file, _)| *file == place);
     match place.rsplit_once('.') {
         Some((_, "md")) if !is_exempt => page(place, text),
-        Some((_, "rs" | "ts" | "tsx")) if !is_exempt => comment_faults(text)
-            .into_iter()
-            .map(|(line, why)| Finding::fault(format_args!("{place}:{line}"), why))
-            .collect(),
+        Some((_, "rs" | "ts" | "tsx")) if !is_exempt => {
+            let mut faults = comment_faults(text);
+            if is_read_by_people(place) {
+                faults.extend(text_faults(text));
+            }
+            faults.into_iter().map(|(line, why)| Finding::fault(format_args!("{place}:{line}"), why)).collect()
+        }
         _ => Vec::new(),
     }
+}
+
+/// Returns true if the string literals of a source reach users.
+fn is_read_by_people(place: &str) -> bool {
+    let is_source = place.ends_with(".rs") && place.contains("/src/");
+    is_source && !["/tests", "/testkit/", "/fuzz/", "xtask/"].iter().any(|part| place.contains(part))
+}
+
+/// The faults of the texts in a source, with their lines. Their lengths are not limited: some are tables.
+fn text_faults(source: &str) -> Vec<(usize, String)> {
+    let faults = |(line, text): (usize, String)| form_faults(&text).into_iter().map(move |why| (line, why));
+    texts::texts(source).into_iter().flat_map(faults).collect()
 }
 
 /// The faults of the comments in a source, with the lines where their paragraphs begin.
@@ -139,6 +160,18 @@ fn faults(block: &Block, fault: &mut impl FnMut(String)) {
 
 /// The faults of the sentences of a text.
 fn sentence_faults(text: &str) -> Vec<String> {
+    let mut found = form_faults(text);
+    for sentence in sentences(text) {
+        let words = count(sentence);
+        if words > MAX_SENTENCE_WORDS {
+            found.push(format!("a sentence of {words} words, {MAX_SENTENCE_WORDS} at most"));
+        }
+    }
+    found
+}
+
+/// The banned openers and words in the sentences of a text.
+fn form_faults(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for sentence in sentences(text) {
         let words = lower_words(sentence);
@@ -146,10 +179,6 @@ fn sentence_faults(text: &str) -> Vec<String> {
             found.push(format!("a sentence opens with \"{opener}\""));
         }
         found.extend(words.banned().into_iter().map(|banned| format!("the word \"{banned}\"")));
-        let words = count(sentence);
-        if words > MAX_SENTENCE_WORDS {
-            found.push(format!("a sentence of {words} words, {MAX_SENTENCE_WORDS} at most"));
-        }
     }
     found
 }
@@ -255,6 +284,16 @@ mod tests {
         assert_eq!(check("    // Whether it is so.\n"), [1]);
         assert_eq!(check(&format!("//! It is\n//!{}.\n", " long".repeat(29))), [1]);
         assert_eq!(check("/// - One item\n/// - What is another.\n"), [2]);
+    }
+
+    #[test]
+    fn texts_of_sources_are_checked() {
+        let source = |text: &str| format!("fn a() {{\n    bail!(\"{text}\");\n}}\n");
+        for text in ["nobody reads the pipe", "what was written is gone", "the key {key} was told so"] {
+            assert_eq!(check("crates/a/src/b.rs", &source(text)).len(), 1, "{text}");
+            assert!(check("crates/a/tests/b.rs", &source(text)).is_empty(), "{text}");
+        }
+        assert!(check("crates/a/src/b.rs", &source("the key {told} is not valid")).is_empty());
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) const RULE: TypeRules = TypeRules::shared(
         ("apiVersions", Check("`*` alone", |at, run| alone(at, "API versions", run))),
         ("apiVersions", Each(&const { TypeRules::of(&[("", SOME_TEXT)]) })),
         ("resources", Required("")),
-        ("resources", Check("wildcards without what they stand for", resources)),
+        ("resources", Check("wildcards without entries that they include", resources)),
         ("scope", OneOf(&["*", "Cluster", "Namespaced"])),
     ],
 );

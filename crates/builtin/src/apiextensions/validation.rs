@@ -35,21 +35,21 @@ use crate::validating::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 pub(crate) const KINDS: &[Kind] = &[kind("CustomResourceDefinition").object(&DEFINITION).below(&[("status", &STATUS)])];
 
 const DEFINITION: TypeRules = TypeRules::of(&[
-    ("metadata", Check("named plural.group", named_by_plural_and_group)),
+    ("metadata", Check("the name is `PLURAL.GROUP`", named_by_plural_and_group)),
     ("spec", Always(&SPEC)),
     ("status", Always(&STATUS_CONTENT)),
-    ("status", Check("stored versions are versions, and the one that is stored is among them", stored_versions)),
-    ("metadata", Check("groups of the community are approved", approval)),
-    ("spec", Check("unknown fields are kept by schemas alone", preserve_unknown_fields)),
+    ("status", Check("each is a version of the definition, and the storage version is included", stored_versions)),
+    ("metadata", Check("an approval annotation for groups below `k8s.io` and `kubernetes.io`", approval)),
+    ("spec", Check("`preserveUnknownFields` must be false; use schemas", preserve_unknown_fields)),
 ]);
 
 const SPEC: TypeRules = TypeRules::of(&[
-    ("group", Check("domain with a dot", group)),
+    ("group", Check("a domain that contains a dot", group)),
     ("scope", Check("Cluster or Namespaced", |at, run| one_of(at, &["Cluster", "Namespaced"], run))),
-    ("versions", Check("a schema each", schemas_are_there)),
+    ("versions", Check("each has a schema", schemas_are_there)),
     ("versions", Check("names, schemas, columns and subresources", each_version)),
-    ("versions", Check("unique names, exactly one is stored", one_is_stored)),
-    ("versions", Check("the first one's name again, as upstream has it", first_name)),
+    ("versions", Check("unique names; exactly one is the storage version", one_is_stored)),
+    ("versions", Check("an invalid first name is reported again at `version`, as kube-apiserver does", first_name)),
     (
         "names",
         Always(
@@ -64,9 +64,12 @@ const SPEC: TypeRules = TypeRules::of(&[
             },
         ),
     ),
-    ("", Check("what all versions say alike", shared_parts)),
-    ("conversion", Check("none, or by a webhook", conversion)),
-    ("", Check("scope and kind stay once established; group and plural stay", names_stay)),
+    ("", Check("fields that all versions share", shared_parts)),
+    ("conversion", Check("None or Webhook", conversion)),
+    (
+        "",
+        Check("scope and kind of an established definition are immutable; group and plural are immutable", names_stay),
+    ),
 ]);
 
 const STATUS: TypeRules = TypeRules::of(&[("status", Always(&STATUS_CONTENT))]);

@@ -17,15 +17,17 @@ use crate::validating::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(crate) const KINDS: &[Kind] = &[kind("APIService").object(&SERVICE).below(&[("status", &STATUS)])];
 
-const SERVICE: TypeRules =
-    TypeRules::of(&[("metadata", Check("named version.group", named_by_version_and_group)), ("spec", Always(&SPEC))]);
+const SERVICE: TypeRules = TypeRules::of(&[
+    ("metadata", Check("the name is `VERSION.GROUP`", named_by_version_and_group)),
+    ("spec", Always(&SPEC)),
+]);
 
 const SPEC: TypeRules = TypeRules::of(&[
     ("group", Check("DNS subdomain; v1 alone has none", group)),
     ("version", Check("DNS label (RFC 1035)", |at, run| at.complain(run, DNS_1035_LABEL.faults(at.text())))),
     ("groupPriorityMinimum", Check("1 to 20000", |at, run| priority(at, 20_000, run))),
     ("versionPriority", Check("1 to 1000", |at, run| priority(at, 1000, run))),
-    ("", Check("a service, or no trust in one", trust)),
+    ("", Check("without a service: no `caBundle` and no `insecureSkipTLSVerify`; with one: not both", trust)),
 ]);
 
 const STATUS: TypeRules = TypeRules::of(&[(

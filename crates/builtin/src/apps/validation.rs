@@ -34,9 +34,9 @@ const SELECTOR_STAYS: TypeRules =
 const REVISION: TypeRules = TypeRules::of(&[("data", STATED), ("revision", NonNegative)]);
 
 /// The data must be present. It may be an empty object.
-const STATED: Rule = Check("data is mandatory", |at, run| {
+const STATED: Rule = Check("data is required", |at, run| {
     if !at.is_set() {
-        at.required(run, "data is mandatory");
+        at.required(run, "data is required");
     }
 });
 const REVISION_UPDATE: TypeRules = TypeRules::of(&[("data", Immutable)]);
@@ -52,7 +52,7 @@ const DEPLOYMENT_SPEC: TypeRules = TypeRules::of(&[
     ("minReadySeconds", NonNegative),
     ("revisionHistoryLimit", NonNegative),
     ("progressDeadlineSeconds", NonNegative),
-    ("progressDeadlineSeconds", Check("longer than minReadySeconds", progress_deadline)),
+    ("progressDeadlineSeconds", Check("greater than minReadySeconds", progress_deadline)),
 ]);
 
 const REPLICA_SET: TypeRules = TypeRules::of(&[("spec", Always(&REPLICA_SET_SPEC))]);
@@ -65,8 +65,11 @@ const REPLICA_SET_SPEC: TypeRules = TypeRules::of(&[
     ("template", PODS_OF_REPLICA_SETS),
 ]);
 
-const PODS_OF_REPLICA_SETS: Rule =
-    Around("matched by the selector: pods that are always restarted, without a deadline", replicated_pods, &TEMPLATE);
+const PODS_OF_REPLICA_SETS: Rule = Around(
+    "a template that the selector matches, with restart policy Always and without activeDeadlineSeconds",
+    replicated_pods,
+    &TEMPLATE,
+);
 
 const DAEMON_SET: TypeRules = TypeRules::of(&[("spec", Always(&DAEMON_SET_SPEC))]);
 const DAEMON_SET_SPEC: TypeRules = TypeRules::of(&[
@@ -76,7 +79,7 @@ const DAEMON_SET_SPEC: TypeRules = TypeRules::of(&[
     ("template", Always(&TEMPLATE)),
     (
         "template",
-        Check("pods that are always restarted, without a deadline", |at, run| {
+        Check("restart policy Always, and no activeDeadlineSeconds", |at, run| {
             disks_can_be_shared(at, run);
             always_restarted(at, "activeDeadlineSeconds in DaemonSet is not Supported", run);
         }),
@@ -97,16 +100,16 @@ const STATEFUL_SET_SPEC: TypeRules = TypeRules::of(&[
     ),
     ("replicas", NonNegative),
     ("minReadySeconds", NonNegative),
-    ("ordinals", Check("start not negative", ordinals)),
+    ("ordinals", Check("a start of at least 0", ordinals)),
     ("serviceName", Check("DNS label, of a new one", service_name)),
-    ("volumeClaimTemplates", With("of a new one", claim_templates, &CLAIM_TEMPLATE)),
+    ("volumeClaimTemplates", With("of a new object", claim_templates, &CLAIM_TEMPLATE)),
     ("selector", NEEDED_SELECTOR),
     ("selector", SELECTOR),
     ("selector", Check("not empty", |at, run| not_everything(at, "statefulset", run))),
     (
         "template",
         Around(
-            "matched by the selector: pods with the volumes of the claims, always restarted",
+            "a template that the selector matches, with restart policy Always; claims become volumes",
             stateful_pods,
             &TEMPLATE,
         ),
@@ -115,8 +118,13 @@ const STATEFUL_SET_SPEC: TypeRules = TypeRules::of(&[
 const CLAIM_TEMPLATE: TypeRules = TypeRules::of(&[("spec", Always(&volume_claims::SPEC))]);
 const RETENTION: Rule = Rule::StrictlyOneOf(&["Retain", "Delete"]);
 
-const STATEFUL_SET_UPDATE: TypeRules =
-    TypeRules::of(&[("spec", Check("only replicas, template, strategy and a few more may change", stateful_update))]);
+const STATEFUL_SET_UPDATE: TypeRules = TypeRules::of(&[(
+    "spec",
+    Check(
+        "only replicas, ordinals, template, updateStrategy, revisionHistoryLimit, persistentVolumeClaimRetentionPolicy and minReadySeconds can change",
+        stateful_update,
+    ),
+)]);
 
 /// The fields in the spec of a stateful set that an update may change.
 const UPDATABLE: [&str; 7] = [
@@ -150,7 +158,7 @@ const DEPLOYMENT_STATUS: TypeRules = TypeRules::of(&[(
                 ("collisionCount", NonNegative),
                 (
                     "",
-                    Check("no part is more than the whole", |at, run| {
+                    Check("no count exceeds `replicas`", |at, run| {
                         parts(at, &["updatedReplicas", "readyReplicas", "availableReplicas"], run);
                     }),
                 ),
@@ -192,14 +200,14 @@ const STATEFUL_SET_STATUS: TypeRules = TypeRules::of(&[(
                 ("availableReplicas", NonNegative),
                 ("observedGeneration", NonNegative),
                 ("collisionCount", NonNegative),
-                ("", Check("no part is more than the whole", stateful_parts)),
+                ("", Check("no count exceeds `replicas`", stateful_parts)),
                 ("collisionCount", NOT_DECREMENTED),
             ])
         },
     ),
 )]);
 
-const NOT_DECREMENTED: Rule = Check("never goes down", |at, run| {
+const NOT_DECREMENTED: Rule = Check("must not decrease", |at, run| {
     if at.old.as_i64().is_some_and(|old| at.number().is_none_or(|new| new < old)) {
         at.invalid(run, at.int(), "cannot be decremented");
     }

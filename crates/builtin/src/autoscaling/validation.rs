@@ -19,10 +19,10 @@ pub(crate) const KINDS: &[Kind] = &[kind("HorizontalPodAutoscaler").object(&AUTO
 
 const AUTOSCALER: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
 const SPEC: TypeRules = TypeRules::of(&[
-    ("", Check("minReplicas from 1, maxReplicas no less", bounds)),
+    ("", Check("minReplicas of at least 1; maxReplicas of at least minReplicas", bounds)),
     ("scaleTargetRef", Always(&REFERENCE)),
     ("metrics", Each(&METRIC)),
-    ("", Check("no scaling to zero without a metric from elsewhere", to_zero)),
+    ("", Check("minReplicas 0 needs an Object or External metric", to_zero)),
     ("behavior", In(&const { TypeRules::of(&[("scaleUp", In(&RULES)), ("scaleDown", In(&RULES))]) })),
 ]);
 
@@ -31,7 +31,7 @@ const REFERENCE: TypeRules = TypeRules::of(&[
     ("kind", Format(&PATH_SEGMENT)),
     ("name", Required("")),
     ("name", Format(&PATH_SEGMENT)),
-    ("apiVersion", Check("with a group, but for replication controllers", target_version)),
+    ("apiVersion", Check("a group, except for ReplicationController", target_version)),
 ]);
 
 /// A value that was stored before this rule existed may stay.
@@ -89,8 +89,7 @@ const SOURCES: [(&str, &str); 5] = [
 ];
 const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 
-const METRIC: TypeRules =
-    TypeRules::shared("Metric", &[("", Check("the source of its type, and that one alone", metric))]);
+const METRIC: TypeRules = TypeRules::shared("Metric", &[("", Check("exactly the source of the type", metric))]);
 
 fn bounds(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let (least, most) = (spec.field("minReplicas"), spec.field("maxReplicas"));

@@ -25,10 +25,10 @@ pub(crate) const KINDS: &[Kind] =
     &[kind("CronJob").object(&CRON_JOB), kind("Job").object(&JOB).then(&JOB_UPDATE).below(&[("status", &STATUS)])];
 
 const JOB: TypeRules = TypeRules::of(&[
-    ("", Check("the selector and labels that the server made, unless made by hand", generated_selector)),
+    ("", Check("the generated selector and labels, unless `manualSelector` is set", generated_selector)),
     ("spec", Always(&SPEC)),
     ("spec", Always(&OWN_SELECTOR)),
-    ("", Check("names of pods with an index are DNS labels", indexed_name)),
+    ("", Check("the names of pods with the largest index are DNS labels", indexed_name)),
 ]);
 
 const OWN_SELECTOR: TypeRules = TypeRules::of(&[
@@ -58,12 +58,18 @@ const SPEC: TypeRules = TypeRules::shared(
         ("", Check("maxFailedIndexes only with backoffLimitPerIndex", limits_per_index)),
         ("managedBy", Check("domain and path of at most 63 bytes", managed_by)),
         ("completionMode", OneOfIfSet(&["NonIndexed", "Indexed"])),
-        ("", Check("an indexed job says how many completions, up to 100000", indexed)),
-        ("podFailurePolicy", Check("up to 20 rules, each about exit codes or conditions", failure_policy)),
-        ("successPolicy", Check("up to 20 rules about the indexes of an indexed job", success_policy)),
-        ("", Check("pods are replaced when they have failed, if there is a failure policy", replacement)),
+        (
+            "",
+            Check(
+                "an indexed job requires `completions`; `parallelism` is at most 100000; `maxFailedIndexes` is at most `completions`",
+                indexed,
+            ),
+        ),
+        ("podFailurePolicy", Check("at most 20 rules, each with either exit codes or pod conditions", failure_policy)),
+        ("successPolicy", Check("at most 20 rules, only for an indexed job", success_policy)),
+        ("", Check("Failed, if the job has a failure policy", replacement)),
         ("template", Always(&TEMPLATE)),
-        ("", Check("pods are not always restarted", restarts)),
+        ("", Check("a restart policy other than Always", restarts)),
     ],
 );
 
@@ -108,7 +114,7 @@ const JOB_TEMPLATE: TypeRules = TypeRules::of(&[
     ("spec", Always(&SPEC)),
     (
         "spec",
-        Check("no selector of its own", |at, run| {
+        Check("no label selector", |at, run| {
             let (selector, manual) = (at.field("selector"), at.field("manualSelector"));
             if selector.is_set() {
                 selector.invalid(run, selector.shown(), "`selector` will be auto-generated");

@@ -56,8 +56,8 @@ const REQUEST: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
 const SPEC: TypeRules = TypeRules::of(&[
     ("request", Check("a CERTIFICATE REQUEST in PEM", request)),
     ("usages", Required("")),
-    ("usages", Check("usages that are known, none twice", usages)),
-    ("signerName", Check("domain and name of a signer, not the legacy one", signer)),
+    ("usages", Check("known usages without duplicates", usages)),
+    ("signerName", Check("a signer name with a domain, other than `kubernetes.io/legacy-unknown`", signer)),
     ("expirationSeconds", Within(600, i64::MAX, "may not specify a duration less than 600 seconds (10 minutes)")),
 ]);
 
@@ -72,15 +72,15 @@ const BUNDLE_MAX: usize = 1 << 20;
 const OMITTED: &str = "<value omitted>";
 
 const BUNDLE: TypeRules = TypeRules::of(&[
-    ("metadata", Check("named after the signer, if there is one", bundle_name)),
+    ("metadata", Check("the name begins with the signer name, if it is set", bundle_name)),
     (
         "spec",
         Always(
             &const {
                 TypeRules::of(&[
-                    ("signerName", Check("domain and name of a signer, if any", signer_of_bundle)),
+                    ("signerName", Check("a signer name with a domain, if set", signer_of_bundle)),
                     ("trustBundle", MaxBytes(BUNDLE_MAX)),
-                    ("trustBundle", Check("certificates of authorities in PEM, none twice", anchors)),
+                    ("trustBundle", Check("CA certificates in PEM, without duplicates", anchors)),
                 ])
             },
         ),

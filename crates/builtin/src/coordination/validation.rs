@@ -44,7 +44,7 @@ const CANDIDATE: TypeRules = TypeRules::of(&[
     ("leaseName", Required("")),
     ("emulationVersion", Check("semantic version", semantic_version)),
     ("binaryVersion", Required("")),
-    ("binaryVersion", Check("semantic version, and not below `emulationVersion`", binary_version)),
+    ("binaryVersion", Check("a semantic version of at least `emulationVersion`", binary_version)),
     ("strategy", Required("")),
     (
         "strategy",

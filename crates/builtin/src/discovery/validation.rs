@@ -38,7 +38,7 @@ const SLICE: TypeRules = TypeRules::of(&[
 const UPDATE: TypeRules = TypeRules::of(&[("addressType", Immutable)]);
 
 const ENDPOINT: TypeRules = TypeRules::of(&[
-    ("addresses", Check("1 to 100, of the slice's type", addresses)),
+    ("addresses", Check("1 to 100 entries of the slice's address type", addresses)),
     ("nodeName", Format(&DNS_SUBDOMAIN)),
     ("deprecatedTopology", Check("at most 16 labels", topology)),
     (

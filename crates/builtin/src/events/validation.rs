@@ -14,15 +14,17 @@ pub(crate) const KINDS: &[Kind] = &[kind("Event").object(&NEW_EVENT).then(&UPDAT
 
 /// The rules of every event.
 pub(crate) const EVENT: TypeRules =
-    TypeRules::of(&[("", Check("in the namespace of what it is about, complete if it has an eventTime", event))]);
+    TypeRules::of(&[("", Check("in the namespace of the involved object; complete if it has an eventTime", event))]);
 
-const NEW_EVENT: TypeRules =
-    TypeRules::of(&[("", Always(&EVENT)), ("", Check("eventTime and type, no fields of old", strict))]);
+const NEW_EVENT: TypeRules = TypeRules::of(&[
+    ("", Always(&EVENT)),
+    ("", Check("eventTime and type are required; deprecated fields are not set", strict)),
+]);
 
 const UPDATE: TypeRules = TypeRules::of(&[
     (
         "",
-        Check("a series that changes has a count and a time", |at, run| {
+        Check("a changed series has a count and a time", |at, run| {
             if !at.field("series").is_unchanged() {
                 series(at, run);
             }

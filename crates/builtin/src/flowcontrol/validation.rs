@@ -23,12 +23,12 @@ pub(crate) const KINDS: &[Kind] = &[
 
 const SCHEMA: TypeRules = TypeRules::of(&[
     ("spec", Always(&SCHEMA_SPEC)),
-    ("spec", Check("exempt and catch-all are as they have to be", mandatory_schema)),
+    ("spec", Check("the objects `exempt` and `catch-all` have their mandatory spec", mandatory_schema)),
     ("status", Always(&STATUS_CONTENT)),
 ]);
 
 const SCHEMA_SPEC: TypeRules = TypeRules::of(&[
-    ("matchingPrecedence", Check("1 to 10000, 1 for exempt alone", precedence)),
+    ("matchingPrecedence", Check("1 to 10000; 1 only for the level `exempt`", precedence)),
     ("distinguisherMethod", Check("by namespace or by user", distinguisher)),
     (
         "priorityLevelConfiguration",
@@ -46,10 +46,17 @@ const SCHEMA_SPEC: TypeRules = TypeRules::of(&[
 
 const RULES: TypeRules = TypeRules::of(&[
     ("subjects", Required("subjects must contain at least one value")),
-    ("subjects", With("one subject, of its kind", |at, run| at.items().for_each(|each| subject(&each, run)), &SUBJECT)),
+    (
+        "subjects",
+        With(
+            "exactly one subject, which matches its kind",
+            |at, run| at.items().for_each(|each| subject(&each, run)),
+            &SUBJECT,
+        ),
+    ),
     (
         "",
-        Check("some rule", |at, run| {
+        Check("at least one rule", |at, run| {
             if at.field("resourceRules").is_empty() && at.field("nonResourceRules").is_empty() {
                 at.required(run, "at least one of resourceRules and nonResourceRules has to be non-empty");
             }
@@ -80,24 +87,24 @@ const ACCOUNT: TypeRules = TypeRules::of(&[
 const RESOURCE_RULE: TypeRules = TypeRules::of(&[
     ("verbs", VERBS),
     ("apiGroups", Required("resource rules must supply at least one api group")),
-    ("apiGroups", Check("* alone", |at, run| star_alone(at, "api groups", run))),
+    ("apiGroups", Check("`*` must be the only entry", |at, run| star_alone(at, "api groups", run))),
     ("resources", Required("resource rules must supply at least one resource")),
-    ("resources", Check("* alone", |at, run| star_alone(at, "resources", run))),
-    ("namespaces", Check("* alone, or DNS labels; needed but for cluster scope", namespaces)),
+    ("resources", Check("`*` must be the only entry", |at, run| star_alone(at, "resources", run))),
+    ("namespaces", Check("only `*`, or DNS labels; required except for cluster scope", namespaces)),
 ]);
 
-const URL_RULE: TypeRules = TypeRules::of(&[("verbs", VERBS), ("nonResourceURLs", Check("* alone, or paths", urls))]);
+const URL_RULE: TypeRules = TypeRules::of(&[("verbs", VERBS), ("nonResourceURLs", Check("only `*`, or paths", urls))]);
 
-const VERBS: Rule = Check("* alone, or verbs that are known", verbs);
+const VERBS: Rule = Check("only `*`, or known verbs", verbs);
 
 const LEVEL: TypeRules = TypeRules::of(&[
     ("spec", Always(&LEVEL_SPEC)),
-    ("spec", Check("exempt and catch-all are as they have to be", mandatory_level)),
+    ("spec", Check("the objects `exempt` and `catch-all` have their mandatory spec", mandatory_level)),
     ("status", Always(&STATUS_CONTENT)),
 ]);
 
 const LEVEL_SPEC: TypeRules =
-    TypeRules::of(&[("", Check("what the type has, and exempt for its namesake alone", level_type))]);
+    TypeRules::of(&[("", Check("the fields of the type; Exempt only for the level `exempt`", level_type))]);
 
 const EXEMPT: TypeRules = TypeRules::of(&[("nominalConcurrencyShares", SHARES), ("lendablePercent", PERCENT)]);
 

@@ -22,10 +22,10 @@ const STATUS: TypeRules = TypeRules::of(&[(
     Always(
         &const {
             TypeRules::of(&[
-                ("storageVersions", Check("each server once", servers)),
+                ("storageVersions", Check("servers without duplicates", servers)),
                 ("storageVersions", Each(&SERVER)),
-                ("", Check("the common version is what all servers write", common_version)),
-                ("", Check("conditions, one of each type", conditions)),
+                ("", Check("the common version is the encoding version of all servers, if they agree", common_version)),
+                ("", Check("conditions without duplicate types", conditions)),
             ])
         },
     ),
@@ -34,8 +34,8 @@ const STATUS: TypeRules = TypeRules::of(&[(
 const SERVER: TypeRules = TypeRules::of(&[
     ("apiServerID", Check("DNS subdomain", |at, run| at.complain(run, DNS_SUBDOMAIN.faults(at.text())))),
     ("encodingVersion", Check("version", version)),
-    ("decodableVersions", Check("versions, the one that is written among them", decodable)),
-    ("servedVersions", Check("versions that can be read", served)),
+    ("decodableVersions", Check("versions that include the encoding version", decodable)),
+    ("servedVersions", Check("decodable versions", served)),
 ]);
 
 fn servers(at: &At<'_, '_>, run: &mut Run<'_>) {

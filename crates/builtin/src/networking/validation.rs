@@ -30,7 +30,13 @@ pub(crate) const KINDS: &[Kind] = &[
 
 const INGRESS: TypeRules = TypeRules::of(&[
     ("spec", Always(&INGRESS_SPEC)),
-    ("", Check("a new one: the annotation for the class agrees with the field", class_annotation)),
+    (
+        "",
+        Check(
+            "a new object: the annotation and the field for the class are not both set, unless they are equal",
+            class_annotation,
+        ),
+    ),
 ]);
 
 const INGRESS_SPEC: TypeRules = TypeRules::of(&[
@@ -62,7 +68,7 @@ const INGRESS_RULE: TypeRules = TypeRules::of(&[
 
 /// The rules of a path with a type.
 const PATH: TypeRules = TypeRules::of(&[
-    ("", Check("absolute and plain where it has to match exactly or as a prefix", path)),
+    ("", Check("an absolute path without `//`, `.` or `..` for the types Exact and Prefix", path)),
     ("backend", Always(&BACKEND)),
 ]);
 
@@ -90,7 +96,9 @@ const REFERENCE: TypeRules = TypeRules::shared(
 const TLS: TypeRules = TypeRules::of(&[
     (
         "hosts",
-        Check("each a DNS subdomain, or one below a wildcard", |at, run| at.items().for_each(|host| name(&host, run))),
+        Check("each is a DNS subdomain, with or without a leading wildcard", |at, run| {
+            at.items().for_each(|host| name(&host, run))
+        }),
     ),
     ("secretName", Format(&DNS_SUBDOMAIN)),
 ]);
@@ -221,7 +229,7 @@ const CLASS: TypeRules = TypeRules::of(&[(
                 ("controller", MaxBytes(CONTROLLER_MAX)),
                 ("controller", Check("required: domain and path", domain_and_path)),
                 ("parameters", In(&REFERENCE)),
-                ("parameters", Check("cluster-wide, or in a namespace that is named", parameters_scope)),
+                ("parameters", Check("cluster-wide, or in a given namespace", parameters_scope)),
             ])
         },
     ),
@@ -253,7 +261,7 @@ const POLICY_PORT: TypeRules = TypeRules::shared(
     "Port of a network policy",
     &[
         ("protocol", OneOf(&["TCP", "UDP", "SCTP"])),
-        ("", Check("a port or the name of one; `endPort` for a number, and not below it", policy_port)),
+        ("", Check("a port number or a port name; `endPort` only with a number, and not smaller", policy_port)),
     ],
 );
 
@@ -262,7 +270,7 @@ const PEER: TypeRules = TypeRules::shared(
     &[
         ("podSelector", SELECTOR),
         ("namespaceSelector", SELECTOR),
-        ("ipBlock", Check("CIDR, and parts of it that are left out", ip_block)),
+        ("ipBlock", Check("a CIDR, and excepted ranges inside it", ip_block)),
         ("", Check("selectors or `ipBlock`", one_peer)),
     ],
 );
@@ -355,7 +363,7 @@ const PARENT: TypeRules = TypeRules::of(&[
 
 const SERVICE_CIDR: TypeRules = TypeRules::of(&[(
     "spec",
-    Always(&const { TypeRules::of(&[("cidrs", Check("one or two CIDRs, of two families", cidrs))]) }),
+    Always(&const { TypeRules::of(&[("cidrs", Check("one CIDR, or two of different IP families", cidrs))]) }),
 )]);
 
 const SERVICE_CIDR_UPDATE: TypeRules = TypeRules::of(&[(

@@ -94,11 +94,11 @@ const CLUSTER_ROLE: TypeRules = TypeRules::of(&[
 ]);
 
 const SUBJECT: TypeRules =
-    TypeRules::of(&[("", Check("user, group or service account, each of its API group", subject))]);
+    TypeRules::of(&[("", Check("a user, group or service account with the API group of its kind", subject))]);
 
 const CLUSTER_SUBJECT: TypeRules = TypeRules::of(&[(
     "",
-    Check("user, group, or service account with its namespace, each of its API group", |at, run| {
+    Check("a user, group or service account (with namespace) with the API group of its kind", |at, run| {
         subject(at, run);
         let namespace = at.field("namespace");
         if at.field("kind").text() == "ServiceAccount" && namespace.is_empty() {

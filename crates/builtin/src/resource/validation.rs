@@ -64,7 +64,7 @@ const TEMPLATE: TypeRules = TypeRules::of(&[("spec", Always(&const { TypeRules::
 
 /// The spec cannot change, so it is only validated for new objects.
 const NEW_CLAIM_SPEC: Rule = Rule::Around(
-    "of a new one",
+    "of a new object",
     |at, run| {
         if run.before.is_none() {
             CLAIM_SPEC.check(at, run);
@@ -101,7 +101,7 @@ const EXACTLY: TypeRules = TypeRules::shared(
         ("deviceClassName", Required("")),
         ("deviceClassName", Format(&DNS_SUBDOMAIN)),
         ("selectors", SELECTORS),
-        ("", Check("a count for ExactCount, none for All", count)),
+        ("", Check("a count for ExactCount; no count for All", count)),
         ("tolerations", Each(&TOLERATION)),
     ],
 );

@@ -14,8 +14,7 @@ pub(crate) const KINDS: &[Kind] = &[kind("PriorityClass").object(&CLASS).then(&U
 const CLASS: TypeRules = TypeRules::of(&[(
     "",
     Check(
-        "a new one: at most 1000000000; names that begin with `system-` and more for the two classes of the system; \
-         a preemption policy of PreemptLowerPriority or Never",
+        "a new object: a value of at most 1000000000, except for the two system classes; no name that begins with `system-`, except for these; a preemption policy of PreemptLowerPriority or Never",
         new_class,
     ),
 )]);

@@ -24,7 +24,7 @@ pub(crate) const KINDS: &[Kind] = &[
         .object(&const { TypeRules::of(&[("spec", Always(&DRIVER))]) })
         .then(&const { TypeRules::of(&[("spec", Always(&DRIVER_UPDATE))]) }),
     kind("CSINode").object(&const { TypeRules::of(&[("spec", Always(&NODE))]) }).then(
-        &const { TypeRules::of(&[("spec", Check("drivers stay as they are, but for `allocatable`", drivers_stay))]) },
+        &const { TypeRules::of(&[("spec", Check("drivers are immutable, except for `allocatable`", drivers_stay))]) },
     ),
     kind("CSIStorageCapacity").object(&CAPACITY).then(&CAPACITY_UPDATE),
     kind("StorageClass").object(&CLASS).then(&CLASS_UPDATE),
@@ -39,7 +39,7 @@ const CLASS: TypeRules = TypeRules::of(&[
     ("reclaimPolicy", OneOf(&["Delete", "Retain"])),
     ("volumeBindingMode", Required("")),
     ("volumeBindingMode", OneOf(&["Immediate", "WaitForFirstConsumer"])),
-    ("allowedTopologies", Check("each key once, with values, and no term twice", topologies)),
+    ("allowedTopologies", Check("keys without duplicates, each with values; no duplicate terms", topologies)),
 ]);
 
 const CLASS_UPDATE: TypeRules = TypeRules::of(&[
@@ -154,7 +154,7 @@ const DRIVER: TypeRules = TypeRules::of(&[
     ("podInfoOnMount", Required("")),
     ("storageCapacity", Required("")),
     ("fsGroupPolicy", OneOf(&["File", "None", "ReadWriteOnceWithFSType"])),
-    ("tokenRequests", Check("each audience once; from 10 minutes to 2^32 seconds", tokens)),
+    ("tokenRequests", Check("audiences without duplicates; an expiration of 10 minutes to 2^32 seconds", tokens)),
     (
         "volumeLifecycleModes",
         Check("Persistent or Ephemeral", |at, run| {
@@ -270,12 +270,12 @@ const CAPACITY_UPDATE: TypeRules = TypeRules::of(&[("nodeTopology", Immutable), 
 const ATTACHMENT: TypeRules = TypeRules::of(&[
     ("spec", Always(&ATTACHMENT_SPEC)),
     ("status", Always(&ATTACHMENT_STATUS)),
-    ("spec", Check("a new one: names are DNS subdomains", new_attachment)),
+    ("spec", Check("a new object: names are DNS subdomains", new_attachment)),
 ]);
 
 const ATTACHMENT_SPEC: TypeRules = TypeRules::of(&[
     ("attacher", Required("")),
-    ("source", Check("the name of a volume, or what one would have in its spec", source)),
+    ("source", Check("either the name of a volume or an inline volume spec", source)),
     ("nodeName", Check("DNS subdomain", |at, run| at.complain(run, DNS_SUBDOMAIN.faults(at.text())))),
 ]);
 

@@ -16,8 +16,8 @@ const MIGRATION: &[Column<'_>] = &[
     UNMARKED_NAME,
     Column::text("Resource", "GroupResource to migrate"),
     Column::text("Status", "Status of the migration"),
-    Column::text("Done", "How many of these objects have been written anew"),
-    Column::text("Total", "How many objects were found to be written anew"),
+    Column::text("Done", "The number of these objects that have been rewritten"),
+    Column::text("Total", "The number of objects found for rewriting"),
     AGE,
 ];
 

@@ -55,7 +55,7 @@ const STATUS: TypeRules = TypeRules::of(&[(
                 ("resourceVersion", Check("a revision", revision)),
                 ("conditions", CONDITIONS),
                 ("resourceVersion", Check("set once", stays)),
-                ("conditions", Check("succeeds or fails, and stays so", progress)),
+                ("conditions", Check("Complete and Failed exclude each other, and stay true", progress)),
             ])
         },
     ),

@@ -12,7 +12,7 @@ use crate::validating::formats::QUALIFIED_NAME;
 use crate::validating::type_rules::{Rule, Run};
 
 /// Validates a list of conditions, in which types are unique.
-pub(crate) const CONDITIONS: Rule = Rule::Check("conditions, one of each type", conditions);
+pub(crate) const CONDITIONS: Rule = Rule::Check("conditions without duplicate types", conditions);
 
 /// The longest reason, in bytes.
 const REASON_MAX: usize = 1024;

@@ -135,7 +135,7 @@ fn words(rule: &Rule) -> String {
         Rule::MaxItems(limit) => format!("at most {limit} items"),
         Rule::Forbidden(_) => "not allowed here".to_owned(),
         Rule::Immutable => "immutable".to_owned(),
-        Rule::NotModified => "set and cleared, not modified".to_owned(),
+        Rule::NotModified => "can be set and cleared, not changed".to_owned(),
         Rule::Check(words, _) => (*words).to_owned(),
         Rule::In(_) | Rule::Always(_) | Rule::Each(_) | Rule::With(..) | Rule::Around(..) => String::new(),
     }

@@ -63,7 +63,7 @@ pub fn storage_state_definition() -> Object {
         "type": "object",
         "description": "In which versions the objects of a resource may be stored.",
         "properties": {
-            "spec": { "type": "object", "description": "What the state is of.", "properties": { "resource": resource } },
+            "spec": { "type": "object", "description": "The resource that the state describes.", "properties": { "resource": resource } },
             "status": status,
         },
         "x-kubernetes-validations": [{

@@ -47,8 +47,8 @@ pub(super) const JSON: Target = Target {
         match json::parse(input) {
             Ok(parsed) => {
                 let text = json::to_vec(&parsed.value);
-                let again = json::parse(&text).unwrap_or_else(|error| panic!("what was written is no JSON: {error}"));
-                assert_eq!(again.value, parsed.value, "what was written reads differently");
+                let again = json::parse(&text).unwrap_or_else(|error| panic!("the output is not JSON: {error}"));
+                assert_eq!(again.value, parsed.value, "the output reads differently");
                 // Lone surrogates, which serde_json refuses, become U+FFFD.
                 if let Ok(oracle) = oracle {
                     let theirs = serde_json::to_vec(&oracle).unwrap_or_default();
@@ -143,12 +143,12 @@ pub(super) const YAML: Target = Target {
         Ok(parsed) => {
             let written = yaml::to_vec(&parsed.value);
             let again = yaml::parse(&written).unwrap_or_else(|error| {
-                panic!("what was written is no YAML: {error}: {}", String::from_utf8_lossy(&written))
+                panic!("the output is not YAML: {error}: {}", String::from_utf8_lossy(&written))
             });
             assert_eq!(
                 again.value,
                 parsed.value,
-                "what was written reads differently: {}",
+                "the output reads differently: {}",
                 String::from_utf8_lossy(&written)
             );
             form(&parsed.value)
@@ -206,8 +206,8 @@ pub(super) const PROTOBUF: Target = Target {
                 return form(&decoded.object.into_value());
             };
             let again = keelson_protobuf::decode(&written)
-                .unwrap_or_else(|error| panic!("what was written can't be read: {error}"));
-            assert_eq!(again.object, decoded.object, "what was written reads differently");
+                .unwrap_or_else(|error| panic!("the output can't be read: {error}"));
+            assert_eq!(again.object, decoded.object, "the output reads differently");
             form(&decoded.object.into_value())
         }
         Err(error) => refused(&error),

@@ -33,8 +33,8 @@ fn patch_of(input: &[u8]) -> Option<Value> {
 /// The kind of a patch's result, which must be a valid value.
 fn left(value: &Value) -> u64 {
     let written = json::to_vec(value);
-    let again = json::parse(&written).unwrap_or_else(|error| panic!("what a patch leaves can't be read: {error}"));
-    assert_eq!(again.value, *value, "what a patch leaves reads differently");
+    let again = json::parse(&written).unwrap_or_else(|error| panic!("the result of a patch can't be read: {error}"));
+    assert_eq!(again.value, *value, "the result of a patch reads differently");
     form(value)
 }
 
@@ -136,7 +136,7 @@ pub(super) const APPLY: Target = Target {
         };
         let second = fields::apply(&OneVersion, &first.owners, writer, &first.object, &applied, true);
         let second = second.unwrap_or_else(|_| panic!("an apply that is forced never conflicts"));
-        assert_eq!(second.object, first.object, "what is applied twice changes more");
+        assert_eq!(second.object, first.object, "a second apply changes the object");
         let text = first.owners.write_text();
         let read = Owners::read_text(&text).unwrap_or_else(|error| panic!("owners can't be read: {error}"));
         assert_eq!(read.write_text(), text, "owners read differently");

@@ -28,7 +28,7 @@ pub(super) async fn caught<T>(
 /// Runs the part of a request's work that continues after its response. A panic ends only that work.
 pub(crate) async fn logged(work: impl Future<Output = ()>) {
     if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
-        error_repeated!(text(panic.as_ref()); panic = text(panic.as_ref()), "what went on after an answer panicked");
+        error_repeated!(text(panic.as_ref()); panic = text(panic.as_ref()), "work after a response panicked");
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) async fn handle(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let query = request.query.extended()?.ok_or_else(|| request.query.refusal_beyond_reads())?;
     if encoder.media_kind() != MediaKind::Json {
-        return Err(ApiError::BadRequest("a live page is told in JSON alone".to_owned()));
+        return Err(ApiError::BadRequest("live pages support only JSON".to_owned()));
     }
     let page = registry.watch_page(target, &request.caller, request.query.list_options()?, query).await?;
     // Held until the first page has been sent.

@@ -146,7 +146,10 @@ impl Layer for HeadLimit {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.standing.0.displaced.is_cancelled() {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::QuotaExceeded, "too many strangers send much")));
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::QuotaExceeded,
+                "too many unauthenticated clients send large requests",
+            )));
         }
         let before = buffer.filled().len();
         ready!(Pin::new(inner).poll_read(context, buffer))?;

@@ -261,7 +261,7 @@ async fn servers_in_the_name_of_different_issuers_are_told_to_agree() {
         builder.configure(|config| config.service_account_issuer = "https://other.example.org".to_owned())
     };
     let refused = issuer(server(&store, "second", &keys)).try_start().await.err().unwrap();
-    let told = "do not agree on who issues tokens of service accounts: give both the same --service-account-issuer, or go on \
+    let told = "do not agree on the issuers of service account tokens: give both the same --service-account-issuer, or go on \
                 with --allow-other-keys";
     assert!(refused.contains(told), "{refused}");
 }

@@ -39,7 +39,7 @@ async fn server() -> (TestServer, FaultyStore) {
 async fn check(mut server: TestServer, task: &str) {
     let told =
         tokio::time::timeout(PATIENCE, server.failed()).await.unwrap_or_else(|_| panic!("{task} died unnoticed"));
-    assert!(told.starts_with(&format!("fatal: {task} has panicked: told to panic at ")), "{told}");
+    assert!(told.starts_with(&format!("fatal: {task} has panicked: configured to panic at ")), "{told}");
     let raw = server.raw();
     let live = raw.get("/livez").await.expect(500).text();
     assert!(live.contains(&format!("[-]task/{task} failed: reason withheld\n")), "{live}");
@@ -197,7 +197,7 @@ async fn a_listener_that_dies_ends_the_server() {
     known.get("/livez").await.expect(200);
     server.running().supervisor().kill("listener");
     let told = tokio::time::timeout(PATIENCE, server.failed()).await.expect("it died unnoticed");
-    assert!(told.starts_with("fatal: listener has panicked: told to panic at "), "{told}");
+    assert!(told.starts_with("fatal: listener has panicked: configured to panic at "), "{told}");
     for raw in [known, server.raw()] {
         assert!(raw.get("/livez").try_send().await.is_err(), "nobody answers");
     }

@@ -159,7 +159,7 @@ pub(crate) fn reshape(target: &Target, kind: &GroupVersionKind, object: &mut Obj
 /// As [`reshape`](Self::reshape), for an object that need not have the name of the URL.
 fn reshape_unnamed(target: &Target, kind: &GroupVersionKind, object: &mut Object) -> Result<(), ApiError> {
     conform(target, kind, object, &[], FieldValidation::Ignore)
-        .map_err(|fault| ApiError::Internal(format!("what admission made of the object does not fit it: {fault}")))?;
+        .map_err(|fault| ApiError::Internal(format!("the object does not fit its schema after admission: {fault}")))?;
     match_namespace(target, object)
 }
 

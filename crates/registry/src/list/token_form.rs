@@ -12,7 +12,7 @@ use keelson_meta::error::ExpiredKind;
 use crate::config::RegistryConfig;
 use crate::target::Target;
 
-const FOREIGN: &str = "continue key is not valid: it was altered, or given for another list or to somebody else";
+const FOREIGN: &str = "continue key is not valid: it was altered, or belongs to another list or another user";
 
 /// The form of the tokens of one list.
 #[derive(Clone, Debug)]

@@ -311,7 +311,7 @@ fn effect(creates: bool, removes: bool) -> Effect {
 /// 503: the client may retry.
 pub(super) fn unsettled() -> ApiError {
     ApiError::ServiceUnavailable {
-        message: "what the object depends on keeps changing, please try again".to_owned(),
+        message: "objects that this write depends on keep changing, please try again".to_owned(),
         retry_after_seconds: Some(1),
     }
 }

@@ -151,7 +151,7 @@ fn put_in_canonical_order(target: &Target, object: &mut Object) {
     let Some(GroupVersion { group, version }) = object.api_version().and_then(GroupVersion::parse) else { return };
     let kind = GroupVersionKind { group, version, kind: target.resource.kind.to_string() };
     if let Err(fault) = conform(target, &kind, object, &[], FieldValidation::Ignore) {
-        error_repeated!(format_args!("{kind:?}"); ?kind, %fault, "what the server added to an object does not fit its schema");
+        error_repeated!(format_args!("{kind:?}"); ?kind, %fault, "fields that the server added to an object do not fit its schema");
     }
 }
 

@@ -198,7 +198,7 @@ impl Rotated {
                 options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
             }
             let file = options.open(&self.path).map_err(|error| match error.raw_os_error() {
-                Some(code) if code == Errno::NXIO.raw_os_error() => io::Error::other("nobody reads the pipe"),
+                Some(code) if code == Errno::NXIO.raw_os_error() => io::Error::other("no process reads the pipe"),
                 _ => error,
             })?;
             let metadata = file.metadata()?;
@@ -436,7 +436,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
         assert!(made.success());
         let mut log = Rotated::new(&path, &config(&path, |_| {}));
-        assert_eq!(log.write(b"lost\n", time(1)).unwrap_err().to_string(), "nobody reads the pipe");
+        assert_eq!(log.write(b"lost\n", time(1)).unwrap_err().to_string(), "no process reads the pipe");
         let mut reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         log.write(b"one\n", time(2)).unwrap();
         let mut line = [0; 4];

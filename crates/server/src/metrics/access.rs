@@ -55,7 +55,7 @@ pub(crate) fn access_samples(issuers: Option<&ConfiguredIssuers>, authorizers: &
     for IssuerSample { url, succeeded, failed, .. } in &issuers {
         samples.extend([("success", *succeeded), ("failure", *failed)].map(|(result, count)| Sample {
             labels: vec![("issuer", url.clone()), ("result", result.to_owned())],
-            ..counter("keelson_jwt_tokens_total", "Tokens of an issuer that were judged, by what came of it", count)
+            ..counter("keelson_jwt_tokens_total", "Validated tokens of an issuer, by result", count)
         }));
     }
     samples.extend(issuers.iter().map(|issuer| Sample {

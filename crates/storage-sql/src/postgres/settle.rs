@@ -161,8 +161,8 @@ async fn raise(session: &Session, found: &Found, loss: &Loss, counters: &Postgre
     count(&counters.losses);
     tracing::error!(
         seen = %loss.seen, has = %loss.has, common = %loss.common, keys = ?loss.keys, begins, again,
-        "the database has lost commits, in a failover or because an older state was put back; the history goes on \
-         at a higher revision, all clients list anew, and what was lost has to be written again"
+        "the database has lost commits, in a failover or because an older state was restored; the history continues at \
+         a higher revision, all clients list again, and the lost changes must be written again"
     );
     Ok(())
 }

@@ -193,7 +193,7 @@ async fn note_home(client: &Client, cluster: &str) -> Result<(), PostgresError> 
     let Some((home, here)) = home(client, cluster).await? else { return Ok(()) };
     if !home.is_empty() {
         let begins: i64 = one(client, "SELECT keelson_restored()").await?;
-        tracing::warn!(revision = begins, "the database is a copy: its history goes on at a higher revision");
+        tracing::warn!(revision = begins, "the database is a copy: its history continues at a higher revision");
     }
     let noted = client.execute("UPDATE keelson_state SET home = $1", &[&here]).await;
     noted.map(|_| ()).map_err(|error| failed(&error))

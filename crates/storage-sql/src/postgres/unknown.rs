@@ -80,7 +80,7 @@ pub(super) async fn find(
         return Err(Trouble::Doubt("the history was exchanged meanwhile".to_owned()));
     }
     if state.oldest > lost.before {
-        return Err(Trouble::Doubt("what was written then is compacted".to_owned()));
+        return Err(Trouble::Doubt("that write is compacted".to_owned()));
     }
     judge(transactions, &rows).ok_or_else(|| Trouble::Doubt("it has only deleted, and others may have".to_owned()))
 }

@@ -123,7 +123,7 @@ impl Fact {
         if number(Self::Sum.get(connection)?) == Self::sum(connection)? {
             return Ok(());
         }
-        Err(Damage("what is noted about the whole store does not fit its checksum".to_owned()).into())
+        Err(Damage("the record of the whole store does not match its checksum".to_owned()).into())
     }
 }
 

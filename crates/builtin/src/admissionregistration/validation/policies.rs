@@ -44,10 +44,7 @@ const MUTATING_SPEC: TypeRules = TypeRules::of(&[
     ("matchConditions", CONDITIONS),
     ("variables", Each(&VARIABLE)),
     ("mutations", Required("mutations must contain at least one item")),
-    (
-        "mutations",
-        Each(&const { TypeRules::of(&[("", Check("the patch of its `patchType`, and no other", mutation))]) }),
-    ),
+    ("mutations", Each(&const { TypeRules::of(&[("", Check("exactly the patch of the `patchType`", mutation))]) })),
     ("reinvocationPolicy", Required("")),
     ("reinvocationPolicy", REINVOCATION_POLICY),
 ]);
@@ -91,8 +88,9 @@ const VARIABLE: TypeRules = TypeRules::shared(
 );
 
 /// Collects the variables that expressions may use.
-const USES: Rule =
-    Check("expressions know the request, the objects, parameters and variables before them", |at, run| {
+const USES: Rule = Check(
+    "expressions can use the request, the objects, the parameters, and variables that are defined before them",
+    |at, run| {
         run.policy = Some(Policy {
             is_judged: run.before.is_none() || !at.is_unchanged(),
             params: at.field_is_set("paramKind"),
@@ -100,7 +98,8 @@ const USES: Rule =
             variables: (!at.field("variables").is_empty()).then(Vec::new),
             declared: None,
         });
-    });
+    },
+);
 
 /// Returns true if the field has an expression; reports an error otherwise.
 fn is_stated(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
@@ -122,7 +121,7 @@ const VALIDATION: TypeRules = TypeRules::of(&[
     ),
     (
         "messageExpression",
-        Check("not blank: comes to a text", |at, run| {
+        Check("not blank; the expression returns a string", |at, run| {
             not_blank(at, run);
             if !at.text().trim().is_empty() {
                 of_policy(at, false, &[Type::String], run);
@@ -131,7 +130,7 @@ const VALIDATION: TypeRules = TypeRules::of(&[
     ),
     (
         "message",
-        Check("not blank, and one line", |at, run| {
+        Check("not blank, without line breaks", |at, run| {
             not_blank(at, run);
             if at.text().trim().contains(['\n', '\r']) {
                 at.invalid(run, at.text(), "must not contain line breaks");
@@ -160,7 +159,10 @@ pub(super) const VALIDATING_BINDING: TypeRules = TypeRules::of(&[(
         &const {
             TypeRules::of(&[
                 ("", Always(&BINDING)),
-                ("validationActions", Check("Audit, Deny and Warn, each once, not Deny and Warn together", actions)),
+                (
+                    "validationActions",
+                    Check("Audit, Deny and Warn, without duplicates; not both Deny and Warn", actions),
+                ),
             ])
         },
     ),

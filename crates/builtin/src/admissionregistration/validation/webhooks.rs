@@ -20,7 +20,7 @@ pub(super) const MUTATING: TypeRules = TypeRules::of(&[("webhooks", With("unique
 
 const NAME: Rule = Check("required: domain of three segments", full_name);
 const CALLED: Rule = Check("an https URL or a service", client_config);
-const VERSIONS: Rule = Check("each once, one of them v1 or v1beta1", review_versions);
+const VERSIONS: Rule = Check("without duplicates, at least one of v1 and v1beta1", review_versions);
 
 const VALIDATING_HOOK: TypeRules = TypeRules::of(&[
     ("", Always(&HOOK)),

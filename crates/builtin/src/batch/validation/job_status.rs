@@ -22,16 +22,19 @@ pub(super) const STATUS: TypeRules = TypeRules::of(&[
                     ("failed", NonNegative),
                     ("ready", NonNegative),
                     ("terminating", NonNegative),
-                    ("uncountedTerminatedPods", Check("each pod once", uncounted)),
-                    ("", Check("conditions that agree, with the times that belong to them", agreement)),
-                    ("", Check("indexes in order, as far as the job has any", indexes)),
-                    ("", Check("no pod of a finished job ends, and ready ones are active", counts_of_pods)),
-                    ("", Check("terminal conditions stay, and counts of ended pods do not fall", progress)),
+                    ("uncountedTerminatedPods", Check("pods without duplicates", uncounted)),
+                    ("", Check("consistent conditions; `startTime` and `completionTime` match them", agreement)),
+                    ("", Check("ascending indexes below the number of completions", indexes)),
+                    ("", Check("a finished job has no terminating pods; `ready` is at most `active`", counts_of_pods)),
+                    (
+                        "",
+                        Check("conditions of a finished job stay true; counts of ended pods do not decrease", progress),
+                    ),
                 ])
             },
         ),
     ),
-    ("", Check("a success that was met only where there is a policy, or completion", success)),
+    ("", Check("the condition SuccessCriteriaMet only with a success policy or with all completions", success)),
 ]);
 
 /// The changed parts of a status. Like upstream, rules about fields apply only to changed fields. A status may already

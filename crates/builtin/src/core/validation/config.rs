@@ -14,22 +14,24 @@ use crate::validating::type_rules::{Run, TypeRules};
 const SIZE_MAX: usize = 1024 * 1024;
 const FIXED: &str = "field is immutable when `immutable` is set";
 
-pub(super) const CONFIG_MAP: TypeRules =
-    TypeRules::of(&[("", Check("keys that are file names, none of them twice, 1 MiB together", config_map))]);
+pub(super) const CONFIG_MAP: TypeRules = TypeRules::of(&[(
+    "",
+    Check("keys are file names, without duplicates in `data` and `binaryData`; at most 1 MiB in total", config_map),
+)]);
 
 pub(super) const CONFIG_MAP_UPDATE: TypeRules = TypeRules::of(&[(
     "",
-    Check("nothing changes once it is immutable", |at, run| immutable(at, &["data", "binaryData"], run)),
+    Check("an object with `immutable: true` can't change", |at, run| immutable(at, &["data", "binaryData"], run)),
 )]);
 
 pub(super) const SECRET: TypeRules = TypeRules::of(&[
-    ("data", Check("keys that are file names, 1 MiB together", secret_data)),
-    ("", Check("the keys that its type needs", secret_type)),
+    ("data", Check("keys are file names; at most 1 MiB in total", secret_data)),
+    ("", Check("the keys that the type requires", secret_type)),
 ]);
 
 pub(super) const SECRET_UPDATE: TypeRules = TypeRules::of(&[
     ("type", Immutable),
-    ("", Check("nothing changes once it is immutable", |at, run| immutable(at, &["data"], run))),
+    ("", Check("an object with `immutable: true` can't change", |at, run| immutable(at, &["data"], run))),
 ]);
 
 fn config_map(at: &At<'_, '_>, run: &mut Run<'_>) {

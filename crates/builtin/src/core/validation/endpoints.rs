@@ -12,7 +12,7 @@ use crate::validating::type_rules::{Run, TypeRules};
 pub(super) const ENDPOINTS: TypeRules = TypeRules::of(&[("subsets", Each(&SUBSET))]);
 
 const SUBSET: TypeRules = TypeRules::of(&[
-    ("", Check("addresses, ready or not", some_addresses)),
+    ("", Check("ready or not ready addresses", some_addresses)),
     ("addresses", Each(&ADDRESS)),
     ("notReadyAddresses", Each(&ADDRESS)),
     ("ports", Each(&PORT)),
@@ -28,7 +28,7 @@ const ADDRESS: TypeRules = TypeRules::of(&[
 const PORT: TypeRules = TypeRules::of(&[
     (
         "name",
-        Check("required beside others", |at, run| {
+        Check("required with more than one port", |at, run| {
             let others = at.parent().and_then(At::parent).is_some_and(|ports| ports.list().len() > 1);
             if others && at.is_empty() {
                 at.required(run, "");

@@ -16,10 +16,13 @@ use crate::validating::formats::QUALIFIED_NAME;
 use crate::validating::type_rules::Rule::{Always, Check, With};
 use crate::validating::type_rules::{IMMUTABLE, Run, TypeRules};
 
-pub(super) const LIMIT_RANGE: TypeRules =
-    TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("limits", With("each type once", limits, &LIMIT))]) }))]);
+pub(super) const LIMIT_RANGE: TypeRules = TypeRules::of(&[(
+    "spec",
+    Always(&const { TypeRules::of(&[("limits", With("types without duplicates", limits, &LIMIT))]) }),
+)]);
 
-const LIMIT: TypeRules = TypeRules::of(&[("", Check("resources of the type; min, default and max in order", limit))]);
+const LIMIT: TypeRules =
+    TypeRules::of(&[("", Check("resources of the type; min, default and max in ascending order", limit))]);
 
 pub(super) const QUOTA: TypeRules = TypeRules::of(&[
     ("spec", Always(&QUOTA_SPEC)),
@@ -34,9 +37,9 @@ pub(super) const QUOTA: TypeRules = TypeRules::of(&[
 ]);
 
 const QUOTA_SPEC: TypeRules = TypeRules::of(&[
-    ("hard", Check("quantities of resources that quotas know", amounts)),
-    ("", Check("known scopes, fit for the resources, not against each other", scopes)),
-    ("", Check("known scopes with operators and values that fit", scope_selector)),
+    ("hard", Check("quantities of resources that quotas support", amounts)),
+    ("", Check("known scopes that match the resources and do not conflict", scopes)),
+    ("", Check("known scopes, with valid operators and values", scope_selector)),
 ]);
 
 pub(super) const QUOTA_UPDATE: TypeRules = TypeRules::of(&[("spec", Check("scopes are immutable", scopes_stay))]);

@@ -14,20 +14,20 @@ use crate::validating::type_rules::Rule::Check;
 use crate::validating::type_rules::{Run, TypeRules};
 
 pub(super) const NODE: TypeRules = TypeRules::of(&[
-    ("", Check("taints with keys, values and effects, each pair once", taints)),
+    ("", Check("taints with valid keys, values and effects; no duplicates of key and effect", taints)),
     ("status", Check("resource quantities", amounts)),
-    ("spec", Check("CIDRs of pods, one of each family", pod_ranges)),
+    ("spec", Check("at most one pod CIDR of each IP family", pod_ranges)),
 ]);
 
 pub(super) const UPDATE: TypeRules = TypeRules::of(&[
-    ("status", Check("addresses, each once", addresses)),
-    ("spec", Check("CIDRs of pods and the provider's id are set once", set_once)),
+    ("status", Check("addresses without duplicates", addresses)),
+    ("spec", Check("`podCIDRs` and `providerID` are set once", set_once)),
 ]);
 
 pub(super) const STATUS: TypeRules = TypeRules::of(&[
     ("status", Check("resource quantities", amounts)),
-    ("status", Check("addresses, each once", addresses)),
-    ("status", Check("names of features, in order and each once", features)),
+    ("status", Check("addresses without duplicates", addresses)),
+    ("status", Check("feature names in ascending order, without duplicates", features)),
 ]);
 
 /// Like upstream, the path of a taint is in the metadata, where taints were once annotations.

@@ -63,13 +63,13 @@ impl<'v> Pod<'v> {
 
 /// The rules of a new or updated pod.
 pub(crate) const POD: TypeRules = TypeRules::of(&[
-    ("", Check("a pod's own settings", know_pod)),
+    ("", Check("the settings of the pod's security context", know_pod)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),
     ("spec", Always(&SPEC)),
-    ("spec", Check("projected tokens only with a service account", tokens_need_an_account)),
-    ("spec", Check("images without white space around them", container::images_are_trimmed)),
-    ("", Check("a new pod has no ephemeral containers, and no node while it is gated", new_pod)),
-    ("", Check("annotations agree with the fields that replaced them", annotations::agree_on_create)),
+    ("spec", Check("projected service account tokens only with a service account", tokens_need_an_account)),
+    ("spec", Check("images without surrounding white space", container::images_are_trimmed)),
+    ("", Check("a new pod has no ephemeral containers; a pod with scheduling gates has no node name", new_pod)),
+    ("", Check("deprecated annotations equal the fields that replace them", annotations::agree_on_create)),
 ]);
 
 /// The rules of a pod template.
@@ -79,7 +79,7 @@ pub(crate) const TEMPLATE: TypeRules = TypeRules::shared(
         ("", Check("labels and annotations", template_metadata)),
         ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_template)),
         ("spec", Always(&SPEC)),
-        ("", Check("annotations agree with the fields that replaced them", annotations::agree)),
+        ("", Check("deprecated annotations equal the fields that replace them", annotations::agree)),
         ("spec", Check("no ephemeral containers", no_ephemeral_containers)),
     ],
 );
@@ -90,15 +90,19 @@ const SPEC: TypeRules = TypeRules::shared(
         ("terminationGracePeriodSeconds", Required("")),
         ("", Check("", know_spec)),
         ("volumes", With("unique names", volumes::volumes, &volumes::VOLUME)),
-        ("resourceClaims", Check("names, each with one claim or template", resources::pod_claims)),
+        ("resourceClaims", Check("names, each with exactly one claim or template", resources::pod_claims)),
         ("containers", With("required, unique names", container::containers, &container::CONTAINER)),
         ("initContainers", With("unique names", container::init_containers, &container::CONTAINER)),
         (
             "ephemeralContainers",
-            With("unique names, few fields", container::ephemeral_containers, &container::CONTAINER),
+            With(
+                "unique names and fields, of a limited number",
+                container::ephemeral_containers,
+                &container::CONTAINER,
+            ),
         ),
-        ("", Check("resources of the pod cover those of its containers", resources::pod_resources)),
-        ("", Check("host ports are container ports on the host's network", network::host_ports_match)),
+        ("", Check("pod-level resources of at least the sum of its containers", resources::pod_resources)),
+        ("", Check("host ports equal container ports on the host network", network::host_ports_match)),
         ("restartPolicy", Required("")),
         ("restartPolicy", OneOf(&["Always", "OnFailure", "Never"])),
         ("dnsPolicy", Required("")),
@@ -111,8 +115,14 @@ const SPEC: TypeRules = TypeRules::shared(
         ("readinessGates", Each(&const { TypeRules::of(&[("conditionType", ALWAYS_QUALIFIED)]) })),
         ("schedulingGates", Check("unique qualified names", scheduling::gates)),
         ("topologySpreadConstraints", With("unique by key and action", spread::constraints, &spread::CONSTRAINT)),
-        ("", Check("host processes of Windows", os::host_processes)),
-        ("", Check("no host namespaces when users are not the host's", os::host_users)),
+        (
+            "",
+            Check(
+                "HostProcess containers of Windows: all containers of the pod, on the host network",
+                os::host_processes,
+            ),
+        ),
+        ("", Check("no host namespaces with `hostUsers: false`", os::host_users)),
         ("serviceAccountName", Format(&DNS_SUBDOMAIN)),
         ("nodeName", Format(&DNS_SUBDOMAIN)),
         ("activeDeadlineSeconds", Range(1, i32::MAX as i64)),
@@ -128,8 +138,8 @@ const SPEC: TypeRules = TypeRules::shared(
         ("runtimeClassName", Check("DNS subdomain", present_subdomain)),
         ("preemptionPolicy", OneOf(&["PreemptLowerPriority", "Never"])),
         ("overhead", Check("resource quantities", resources::overhead)),
-        ("os", Check("linux or windows, and only its fields", os::os)),
-        ("", Check("files that variables come from are in empty directories", references::files_of_variables)),
+        ("os", Check("linux or windows; no fields of the other system", os::os)),
+        ("", Check("files for environment variables are in `emptyDir` volumes", references::files_of_variables)),
     ],
 );
 

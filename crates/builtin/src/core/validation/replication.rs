@@ -21,7 +21,11 @@ pub(super) const CONTROLLER: TypeRules = TypeRules::of(&[(
                 ("template", Required("")),
                 (
                     "template",
-                    Around("matched by the selector: pods that are always restarted", controller_pods, &TEMPLATE),
+                    Around(
+                        "a template that the selector matches, with restart policy Always",
+                        controller_pods,
+                        &TEMPLATE,
+                    ),
                 ),
             ])
         },
@@ -40,7 +44,7 @@ pub(crate) const CONTROLLER_STATUS: TypeRules = TypeRules::of(&[(
                 ("availableReplicas", NonNegative),
                 ("observedGeneration", NonNegative),
                 ("terminatingReplicas", NonNegative),
-                ("", Check("no part is more than the whole", controller_parts)),
+                ("", Check("no count exceeds `replicas`", controller_parts)),
             ])
         },
     ),

@@ -15,9 +15,9 @@ use crate::validating::type_rules::Rule::{Always, Check, OneOf, OneOfIfSet, Requ
 use crate::validating::type_rules::{Rule, Run, TypeRules};
 
 pub(super) const SERVICE: TypeRules = TypeRules::of(&[
-    ("metadata", Check("annotations for topology agree", topology)),
+    ("metadata", Check("the two topology annotations are not both set, unless they are equal", topology)),
     ("spec", Always(&SPEC)),
-    ("", Check("ranges of sources only for load balancers", source_ranges)),
+    ("", Check("`loadBalancerSourceRanges` only for load balancers", source_ranges)),
     ("spec", Always(&EXPOSURE)),
 ]);
 
@@ -28,17 +28,17 @@ const SPEC: TypeRules = TypeRules::of(&[
     ("selector", LABELS),
     ("sessionAffinity", Required("")),
     ("sessionAffinity", OneOf(&["ClientIP", "None"])),
-    ("", Check("a timeout for ClientIP alone", affinity)),
-    ("", Check("clusterIPs begin with clusterIP and fit their families", cluster_ips)),
+    ("", Check("a timeout only for ClientIP", affinity)),
+    ("", Check("the first of clusterIPs equals clusterIP, and all match ipFamilies", cluster_ips)),
     ("externalIPs", Check("IP addresses, none of them special", external_ips)),
     ("type", Required("")),
     ("type", OneOf(&["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"])),
-    ("", Check("node ports by type, no port and node port twice", unique_ports)),
+    ("", Check("node ports only for types with node ports; ports and node ports without duplicates", unique_ports)),
 ]);
 
 const EXPOSURE: TypeRules = TypeRules::of(&[
-    ("", Check("fields that only load balancers have", load_balancer)),
-    ("", Check("external traffic policy where there is external traffic", external_traffic)),
+    ("", Check("some fields only for load balancers", load_balancer)),
+    ("", Check("an external traffic policy only for services with external traffic", external_traffic)),
     ("", Check("internal traffic policy", internal_traffic)),
     ("trafficDistribution", OneOfIfSet(&["PreferClose", "PreferSameZone", "PreferSameNode"])),
 ]);
@@ -59,12 +59,20 @@ const PORT: TypeRules = TypeRules::of(&[
 ]);
 
 /// The rules that must pass before addresses are allocated. Like upstream, other errors are not reported with them.
-pub(super) const ADDRESSES: TypeRules =
-    TypeRules::of(&[("spec", Check("clusterIPs that begin with clusterIP and fit their families", cluster_ips))]);
+pub(super) const ADDRESSES: TypeRules = TypeRules::of(&[(
+    "spec",
+    Check("the first of clusterIPs equals clusterIP, and all match ipFamilies", cluster_ips),
+)]);
 
 pub(super) const UPDATE: TypeRules = TypeRules::of(&[
-    ("spec", Check("clusterIPs and ipFamilies stay; a second one comes and goes with the policy", addresses_stay)),
-    ("spec", Check("class and health check port of a load balancer stay", class_stays)),
+    (
+        "spec",
+        Check(
+            "the first of clusterIPs and ipFamilies is immutable; a change of the policy adds or removes the second",
+            addresses_stay,
+        ),
+    ),
+    ("spec", Check("the class and the health check port of a load balancer are immutable", class_stays)),
 ]);
 
 pub(super) const STATUS: TypeRules = TypeRules::of(&[("", Check("addresses and names of a load balancer", status))]);

@@ -16,7 +16,7 @@ use crate::validating::type_rules::{IMMUTABLE, Run, TypeRules};
 /// A claim template in a pod.
 pub(crate) const TEMPLATE: TypeRules = TypeRules::shared(
     "Claim template",
-    &[("metadata", Check("only labels and annotations", template_metadata)), ("spec", Always(&SPEC))],
+    &[("metadata", Check("only labels and annotations are allowed", template_metadata)), ("spec", Always(&SPEC))],
 );
 
 /// The rules of the spec of a claim.
@@ -26,11 +26,11 @@ pub(crate) const SPEC: TypeRules = TypeRules::shared(
         ("accessModes", Required("at least 1 access mode is required")),
         ("selector", SELECTOR),
         ("accessModes", ACCESS_MODES),
-        ("resources", Check("an amount of storage above zero", storage)),
+        ("resources", Check("a storage request greater than zero", storage)),
         ("storageClassName", Format(&DNS_SUBDOMAIN)),
         ("volumeMode", OneOfIfSet(&["Block", "Filesystem"])),
-        ("dataSource", Check("name and kind; a claim unless it has a group", data_source)),
-        ("dataSourceRef", Check("name and kind; a claim unless it has a group", data_source)),
+        ("dataSource", Check("name and kind; PersistentVolumeClaim if the group is empty", data_source)),
+        ("dataSourceRef", Check("name and kind; PersistentVolumeClaim if the group is empty", data_source)),
         ("", Check("both sources are the same", same_sources)),
         ("volumeAttributesClassName", Format(&DNS_SUBDOMAIN)),
     ],
@@ -39,7 +39,7 @@ pub(crate) const SPEC: TypeRules = TypeRules::shared(
 const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 /// The access modes of a volume.
-pub(crate) const ACCESS_MODES: Rule = Check("known modes, ReadWriteOncePod only alone", |at, run| {
+pub(crate) const ACCESS_MODES: Rule = Check("known modes; ReadWriteOncePod must be the only one", |at, run| {
     for mode in at.items().filter(|mode| !MODES.contains(&mode.text())) {
         at.not_supported(run, mode.text(), &MODES);
     }
@@ -120,10 +120,16 @@ pub(super) const CLAIM: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
 /// The permitted changes of a claim. A bound claim may request more storage and another class. The volume can be set
 /// once.
 pub(super) const UPDATE: TypeRules = TypeRules::of(&[
-    ("metadata", Check("the annotation of a class stays", class_annotation_stays)),
-    ("", Check("only storage and volumeAttributesClassName change, once bound; volumeName is set once", spec_stays)),
-    ("", Check("storage does not shrink below what there is", storage_stays)),
-    ("", Check("the mode is immutable, and a class of attributes is not taken away", modes_stay)),
+    ("metadata", Check("the class annotation is immutable", class_annotation_stays)),
+    (
+        "",
+        Check(
+            "only the storage request and volumeAttributesClassName of a bound claim can change; volumeName is set once",
+            spec_stays,
+        ),
+    ),
+    ("", Check("the storage request can't become smaller than the capacity in the status", storage_stays)),
+    ("", Check("the mode is immutable; the attributes class can't be removed", modes_stay)),
 ]);
 
 /// The rules of the status of a claim.

@@ -26,7 +26,7 @@ pub(crate) const SPEC: TypeRules = TypeRules::shared(
     &[
         ("accessModes", Required("")),
         ("accessModes", ACCESS_MODES),
-        ("capacity", Check("an amount of storage above zero", capacity)),
+        ("capacity", Check("a storage request greater than zero", capacity)),
         ("persistentVolumeReclaimPolicy", OneOf(&["Delete", "Recycle", "Retain"])),
         (
             "nodeAffinity",
@@ -35,7 +35,7 @@ pub(crate) const SPEC: TypeRules = TypeRules::shared(
             ),
         ),
         ("", With("exactly one source", one_source, &SOURCES)),
-        ("", Check("a host's root is not recycled", root_is_kept)),
+        ("", Check("the reclaim policy Recycle is not allowed for the path `/`", root_is_kept)),
         ("storageClassName", Format(&DNS_SUBDOMAIN)),
         ("volumeMode", OneOfIfSet(&["Block", "Filesystem"])),
         ("volumeAttributesClassName", Check("DNS subdomain, with csi", attributes_class)),
@@ -65,7 +65,7 @@ const SOURCES: TypeRules = TypeRules::shared(
         ("cephfs", In(&const { TypeRules::of(&[("monitors", Required(""))]) })),
         ("iscsi", In(&ISCSI)),
         ("cinder", In(&const { TypeRules::of(&[("volumeID", Required("")), ("secretRef", In(&SECRET))]) })),
-        ("fc", In(&const { TypeRules::of(&[("", Check("targetWWNs with a lun, or wwids", fibre_channel))]) })),
+        ("fc", In(&const { TypeRules::of(&[("", Check("either targetWWNs with a lun, or wwids", fibre_channel))]) })),
         ("flexVolume", In(&FLEX)),
         (
             "azureFile",
@@ -124,8 +124,8 @@ const NAMED_SECRET: TypeRules = TypeRules::of(&[
 ]);
 
 pub(super) const UPDATE: TypeRules = TypeRules::of(&[
-    ("spec", Check("the source is immutable, but for a secret to expand it with", source_stays)),
-    ("spec", Check("the mode is immutable, and the nodes once they are set", placement_stays)),
+    ("spec", Check("the source is immutable, except for the secret for expansion", source_stays)),
+    ("spec", Check("the mode is immutable; node affinity is set once", placement_stays)),
 ]);
 
 fn capacity(at: &At<'_, '_>, run: &mut Run<'_>) {

@@ -31,7 +31,7 @@ pub(super) const STATUS: TypeRules = TypeRules::of(&[(
         &const {
             TypeRules::of(&[
                 ("reservedFor", With("at most 256, each once", |at, run| set(at, USERS_MAX, "uid", &USER, run), &USER)),
-                ("devices", With("each once", devices, &DEVICE)),
+                ("devices", With("without duplicates", devices, &DEVICE)),
                 (
                     "reservedFor",
                     Check("only with an allocation", |at, run| {
@@ -44,7 +44,7 @@ pub(super) const STATUS: TypeRules = TypeRules::of(&[(
                 (
                     "allocation",
                     With(
-                        "a new one",
+                        "for a new object",
                         |at, run| {
                             if at.is_set() && at.old.is_null() {
                                 ALLOCATION.check(at, run);
@@ -86,7 +86,7 @@ const RESULT: TypeRules = TypeRules::of(&[
     ("driver", DRIVER),
     ("pool", POOL),
     ("device", NAME),
-    ("", Check("conditions for binding and against it", binding)),
+    ("", Check("binding conditions and binding failure conditions", binding)),
     ("tolerations", Each(&TOLERATION)),
     ("shareID", SHARE),
 ]);
@@ -149,7 +149,7 @@ const DEVICE: TypeRules = TypeRules::of(&[
                 ("interfaceName", MaxBytes(256)),
                 ("hardwareAddress", MaxBytes(128)),
                 ("ips", MaxItems(16)),
-                ("ips", Check("addresses with the length of their prefix, none twice", addresses)),
+                ("ips", Check("addresses with their prefix lengths, without duplicates", addresses)),
             ])
         }),
     ),

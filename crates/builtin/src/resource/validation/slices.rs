@@ -40,7 +40,7 @@ pub(super) const SLICE: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
 const SPEC: TypeRules = TypeRules::of(&[
     ("driver", DRIVER),
     ("pool", Always(&POOL)),
-    ("", Check("an update: pool, driver and node stay", stays)),
+    ("", Check("an update: pool, driver and node are immutable", stays)),
     ("", Check("one of `nodeName`, `nodeSelector`, `allNodes` and `perDeviceNodeSelection`", nodes)),
     (
         "",
@@ -96,15 +96,18 @@ const DEVICE: TypeRules = TypeRules::of(&[
             }
         }),
     ),
-    ("attributes", Check("names, perhaps with a domain, and one value each", attributes)),
-    ("capacity", Check("names, perhaps with a domain; a policy only for devices that many may use", capacities)),
+    ("attributes", Check("names with an optional domain, each with exactly one value", attributes)),
+    (
+        "capacity",
+        Check("names with an optional domain; a request policy only for devices with multiple allocations", capacities),
+    ),
     ("taints", With("at most 16", |at, run| up_to(at, TAINTS_MAX, &TAINT, run), &TAINT)),
     (
         "consumesCounters",
         With("at most 2, each set once", |at, run| set(at, CONSUMED_MAX, "counterSet", &CONSUMED, run), &CONSUMED),
     ),
-    ("nodeSelector", Around("nodes of its own only with `perDeviceNodeSelection`", device_nodes, &NODE_SELECTOR)),
-    ("", Check("conditions for binding and against it", binding)),
+    ("nodeSelector", Around("a node selection only with `perDeviceNodeSelection`", device_nodes, &NODE_SELECTOR)),
+    ("", Check("binding conditions and binding failure conditions", binding)),
 ]);
 
 fn stays<'v>(spec: &At<'v, '_>, run: &mut Run<'v>) {

@@ -15,16 +15,22 @@ use crate::validating::type_rules::{Run, TypeRules, range_text};
 
 /// The rules of an update, which run after those of the pod itself.
 pub(crate) const UPDATE: TypeRules = TypeRules::of(&[
-    ("", Check("AppArmor and mirror annotations stay", annotations::changed)),
+    ("", Check("annotations for AppArmor and mirror pods are immutable", annotations::changed)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),
-    ("spec", Check("only images, a smaller deadline, more tolerations, fewer gates", spec_update)),
+    (
+        "spec",
+        Check(
+            "only images, a smaller activeDeadlineSeconds, additional tolerations and fewer scheduling gates can change",
+            spec_update,
+        ),
+    ),
 ]);
 
 /// The rules for containers added to a running pod.
 pub(crate) const EPHEMERAL_CONTAINERS: TypeRules = TypeRules::of(&[
     ("", crate::validating::type_rules::Rule::Always(&POD)),
-    ("", Check("AppArmor and mirror annotations stay", annotations::changed)),
-    ("spec", Check("ephemeral containers that are there stay as they are", ephemeral)),
+    ("", Check("annotations for AppArmor and mirror pods are immutable", annotations::changed)),
+    ("spec", Check("existing ephemeral containers are immutable", ephemeral)),
 ]);
 
 /// The rules for a resize of a running pod. The strategy of `/resize` limits the fields that it may change.

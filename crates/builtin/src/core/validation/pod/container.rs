@@ -26,13 +26,13 @@ pub(crate) const CONTAINER: TypeRules = TypeRules::shared(
         ("terminationMessagePolicy", OneOf(&["File", "FallbackToLogsOnError"])),
         ("ports", With("unique names", ports, &PORT)),
         ("env", Each(&ENV)),
-        ("envFrom", Check("name of a prefix, and one source each", env_from)),
-        ("volumeMounts", Check("volumes of the pod at unique paths", mounts::volume_mounts)),
-        ("volumeDevices", Check("claims of the pod at unique paths", mounts::volume_devices)),
+        ("envFrom", Check("a prefix and exactly one source for each", env_from)),
+        ("volumeMounts", Check("volumes of the pod, with unique paths", mounts::volume_mounts)),
+        ("volumeDevices", Check("claims of the pod, with unique paths", mounts::volume_devices)),
         ("imagePullPolicy", Required("")),
         ("imagePullPolicy", PULL_POLICY),
         ("resources", Check("quantities of known resources, requests within limits", resources::requirements)),
-        ("resizePolicy", Check("unique resources and known policies", resources::resize_policy)),
+        ("resizePolicy", Check("unique resource names and known policies", resources::resize_policy)),
         ("securityContext", In(&SECURITY_CONTEXT)),
     ],
 );
@@ -58,7 +58,7 @@ const PORT: TypeRules = TypeRules::of(&[
 const ENV: TypeRules = TypeRules::of(&[
     ("name", Required("")),
     ("name", Format(&ENV_NAME)),
-    ("valueFrom", Check("one source, and no value beside it", value_from)),
+    ("valueFrom", Check("exactly one source, and no value", value_from)),
 ]);
 
 /// The fields that an ephemeral container may not have, in the order of the type.

@@ -51,7 +51,7 @@ const POD_TERM: TypeRules = TypeRules::shared(
         ("labelSelector", SELECTOR),
         ("namespaceSelector", SELECTOR),
         ("", Check("namespaces are DNS labels", namespaces)),
-        ("", Check("label keys, none of them twice", label_keys)),
+        ("", Check("label keys without duplicates", label_keys)),
         ("topologyKey", Rule::Required("can not be empty")),
         ("topologyKey", Check("qualified name", |at, run| at.complain(run, QUALIFIED_NAME.faults(at.text())))),
     ],

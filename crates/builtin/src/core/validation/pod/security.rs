@@ -21,9 +21,9 @@ pub(super) const SECURITY_CONTEXT: TypeRules = TypeRules::shared(
         ("runAsUser", ID),
         ("runAsGroup", ID),
         ("procMount", OneOf(&["Default", "Unmasked"])),
-        ("procMount", Check("unmasked only where users are not the host's", unmasked)),
+        ("procMount", Check("Unmasked only with `hostUsers: false`", unmasked)),
         ("seccompProfile", In(&SECCOMP)),
-        ("", Check("more powers only if they may be gained", escalation)),
+        ("", Check("no capabilities without allowPrivilegeEscalation", escalation)),
         ("windowsOptions", In(&WINDOWS)),
         ("appArmorProfile", In(&APPARMOR)),
     ],
@@ -41,8 +41,8 @@ pub(super) const POD_SECURITY_CONTEXT: TypeRules = TypeRules::shared(
     ],
 );
 
-const SECCOMP: TypeRules = TypeRules::of(&[("", Check("a known type, with a profile for Localhost alone", seccomp))]);
-const APPARMOR: TypeRules = TypeRules::of(&[("", Check("a known type, with a profile for Localhost alone", apparmor))]);
+const SECCOMP: TypeRules = TypeRules::of(&[("", Check("a known type; a profile only for Localhost", seccomp))]);
+const APPARMOR: TypeRules = TypeRules::of(&[("", Check("a known type; a profile only for Localhost", apparmor))]);
 const WINDOWS: TypeRules = TypeRules::of(&[
     (
         "gmsaCredentialSpecName",

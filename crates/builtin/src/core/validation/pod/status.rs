@@ -16,14 +16,14 @@ use crate::validating::type_rules::{Run, TypeRules};
 
 /// The rules for an update of the status.
 pub(crate) const STATUS: TypeRules = TypeRules::of(&[
-    ("", Check("AppArmor and mirror annotations stay", annotations::changed)),
+    ("", Check("annotations for AppArmor and mirror pods are immutable", annotations::changed)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),
     ("", Check("conditions have qualified names", conditions)),
-    ("", Check("a nominated node that can be one", nominated_node)),
+    ("", Check("a valid node name in `nominatedNodeName`", nominated_node)),
     ("status", crate::validating::type_rules::Rule::In(&const { TypeRules::of(&[("qosClass", Immutable)]) })),
-    ("", Check("containers that have ended for good do not run again", container_states)),
-    ("", Check("claims of the pod, each once", claims)),
-    ("", Check("the claim for extended resources names containers and requests", extended_claim)),
+    ("", Check("terminated containers do not restart if the restart policy forbids it", container_states)),
+    ("", Check("claims of the pod, without duplicates", claims)),
+    ("", Check("the status of the claim for extended resources has containers and requests", extended_claim)),
     ("", Check("resources of containers are healthy, unhealthy or unknown", health)),
     ("", Check("IP addresses, one of each family", addresses)),
 ]);

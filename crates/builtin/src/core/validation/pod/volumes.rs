@@ -62,7 +62,7 @@ const SOURCES: TypeRules = TypeRules::shared(
                 ])
             }),
         ),
-        ("fc", In(&const { TypeRules::of(&[("", Check("targetWWNs with a lun, or wwids", fibre_channel))]) })),
+        ("fc", In(&const { TypeRules::of(&[("", Check("either targetWWNs with a lun, or wwids", fibre_channel))]) })),
         ("flexVolume", In(&FLEX)),
         (
             "configMap",
@@ -89,15 +89,21 @@ const SOURCES: TypeRules = TypeRules::shared(
         (
             "projected",
             In(&const {
-                TypeRules::of(&[("defaultMode", MODE), ("", Check("one source each, at unique paths", projected))])
+                TypeRules::of(&[
+                    ("defaultMode", MODE),
+                    ("", Check("exactly one source for each, with unique paths", projected)),
+                ])
             }),
         ),
         ("scaleIO", In(&SCALE_IO)),
         (
             "csi",
-            In(
-                &const { TypeRules::of(&[("driver", DRIVER), ("nodePublishSecretRef", Check("named secret", csi_secret))]) },
-            ),
+            In(&const {
+                TypeRules::of(&[
+                    ("driver", DRIVER),
+                    ("nodePublishSecretRef", Check("a secret with a name", csi_secret)),
+                ])
+            }),
         ),
         (
             "ephemeral",
@@ -135,8 +141,10 @@ pub(crate) const AWS: TypeRules =
     TypeRules::of(&[("volumeID", Required("")), ("partition", Within(0, 255, "must be between 1 and 255, inclusive"))]);
 pub(crate) const NFS: TypeRules =
     TypeRules::of(&[("server", Required("")), ("path", Required("")), ("path", Check("absolute path", absolute_path))]);
-pub(crate) const FLEX: TypeRules =
-    TypeRules::of(&[("driver", Required("")), ("options", Check("no options of Kubernetes", flex_options))]);
+pub(crate) const FLEX: TypeRules = TypeRules::of(&[
+    ("driver", Required("")),
+    ("options", Check("no options that belong to Kubernetes", flex_options)),
+]);
 pub(crate) const VSPHERE: TypeRules = TypeRules::of(&[("volumePath", Required(""))]);
 pub(crate) const PHOTON: TypeRules = TypeRules::of(&[("pdID", Required(""))]);
 pub(crate) const PORTWORX: TypeRules = TypeRules::of(&[("volumeID", Required(""))]);
@@ -147,7 +155,7 @@ pub(crate) const ISCSI: TypeRules = TypeRules::of(&[
     ("iqn", Required("")),
     ("iqn", Check("iqn, eui or naa", iscsi_name)),
     ("lun", Range(0, 255)),
-    ("", Check("a secret where CHAP is used", chap_secret)),
+    ("", Check("a secret if CHAP is used", chap_secret)),
     ("initiatorName", Check("iqn, eui or naa", |at, run| iscsi_name(&at.called("initiatorname"), run))),
 ]);
 
