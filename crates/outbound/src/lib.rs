@@ -30,6 +30,7 @@ mod retry;
 mod review;
 mod services;
 mod stats;
+mod spans;
 mod tls;
 mod upstream;
 

@@ -31,6 +31,7 @@ use crate::encryption::EncryptionConfig;
 use crate::issuers::AuthenticationSources;
 use crate::node_access::NodeOptions;
 use crate::store::{StoreConfig, StoreRoom};
+use crate::traces::Traces;
 
 /// The number of hash bytes in derived server names.
 const SERVER_ID_BYTES: usize = 16;
@@ -104,6 +105,8 @@ pub struct Config {
     pub encryption: EncryptionConfig,
     /// Settings of the verbs.
     pub registry: RegistryConfig,
+    /// The recorded spans of the process, and their collector.
+    pub traces: Option<Traces>,
     /// The address at which clients reach the server, if it is not the listening address.
     pub advertise_address: Option<IpAddr>,
     /// The authorities of the serving certificates of the other servers on the store (PEM). With it, servers forward
@@ -182,6 +185,7 @@ impl Default for Config {
             audit: AuditConfig::default(),
             encryption: EncryptionConfig::default(),
             registry: RegistryConfig::default(),
+            traces: None,
             advertise_address: None,
             peer_ca_file: None,
             peer_advertise_ip: None,

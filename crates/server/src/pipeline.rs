@@ -135,8 +135,11 @@ impl PipelineParts {
     }
 }
 
-/// Adds the metrics of feature gates, and of encryption if it is configured.
+/// Adds the metrics of feature gates, and those of traces and encryption if they are configured.
 fn measure_settings(metrics: &Metrics, config: &Config, encryption: Option<Encryption>) {
+    if let Some(traces) = config.traces.clone() {
+        metrics.add_source(move || traces.samples());
+    }
     let gates = feature_gates(&config.registry);
     metrics.add_source(move || gates.clone());
     let Some(Encryption { metrics: numbers, .. }) = encryption else { return };
