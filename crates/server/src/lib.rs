@@ -53,11 +53,13 @@ pub use keelson_access_config::{
 };
 pub use keelson_admission::{AdmissionConfiguration, Selection as AdmissionPlugins};
 pub use keelson_controllers::Switches;
+pub use keelson_http::diagnostics::{Diagnostics, LogVerbosity, Profiler};
 pub use keelson_http::filters::FlowLimits;
 pub use keelson_http::version::{Build, GIT_VERSION as KUBERNETES_VERSION};
 pub use keelson_outbound::{Proxy, ServiceRoute, ServiceRoutes};
 pub use keelson_registry::{AddressRange, PartialRights, PortRange, RegistryConfig, ServiceRanges};
 pub use keelson_storage::copy::CopyProgress;
+pub use keelson_telemetry::SpanLayer;
 pub use node_access::{KUBELET_ADDRESS_TYPES, NodeOptions};
 pub use server::{RunningServer, Server};
 pub use serving_pair::serving_pair;

@@ -113,6 +113,7 @@ impl PipelineParts {
         let issuer = tokens.issuer().clone();
         let pages = Pages::new(health, metrics.clone(), addr.to_string());
         let pages = pages.with_issuer(move || issuer_documents(&issuer, addr));
+        let pages = pages.with_diagnostics(config.diagnostics.clone());
         let surfaces = registry.clone();
         let authorizer = registry.authorizer().clone();
         let measured = nodes.clone();
