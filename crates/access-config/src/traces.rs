@@ -91,9 +91,10 @@ impl Stated {
         let endpoint = self.endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
         let parsed = CollectorEndpoint::parse(&endpoint).map_err(|fault| faults.push(fault));
         match parsed {
-            Ok(endpoint) if faults.is_empty() => {
-                Ok(TracingConfiguration { endpoint, sampling_rate_per_million: u32::try_from(rate).unwrap_or_default() })
-            }
+            Ok(endpoint) if faults.is_empty() => Ok(TracingConfiguration {
+                endpoint,
+                sampling_rate_per_million: u32::try_from(rate).unwrap_or_default(),
+            }),
             _ => Err(ConfigurationError::Unusable(format!(
                 "failed to validate tracing configuration: {}",
                 field_error::join(&faults)
@@ -165,7 +166,10 @@ mod tests {
         for version in ["v1", "v1beta1", "v1alpha1"] {
             check(&of(version, ""), Ok((tcp("localhost:4317"), 0)));
         }
-        check(&of("v1", "endpoint: a.example:1\nsamplingRatePerMillion: 1000000\n"), Ok((tcp("a.example:1"), 1_000_000)));
+        check(
+            &of("v1", "endpoint: a.example:1\nsamplingRatePerMillion: 1000000\n"),
+            Ok((tcp("a.example:1"), 1_000_000)),
+        );
         check(&of("v1", "endpoint: dns://8.8.8.8/a.example:1\n"), Ok((tcp("a.example:1"), 0)));
         check(&of("v1", "endpoint: dns:///[::1]:4317\n"), Ok((tcp("[::1]:4317"), 0)));
         check(&of("v1", "endpoint: unix:///run/otel.sock\n"), Ok((unix("/run/otel.sock"), 0)));

@@ -162,13 +162,20 @@ async fn change_verbosity(verbosity: &dyn LogVerbosity, request: ApiRequest) -> 
             let body = match request.body.read(VERBOSITY_BYTES).await {
                 Ok(body) => String::from_utf8_lossy(&body).into_owned(),
                 Err(error) => {
-                    return respond::plain_text(StatusCode::BAD_REQUEST, format!("error reading request body: {error}"));
+                    return respond::plain_text(
+                        StatusCode::BAD_REQUEST,
+                        format!("error reading request body: {error}"),
+                    );
                 }
             };
             let changed = parse_verbosity(&body).and_then(|level| verbosity.set(level).map(|()| level));
             match changed {
                 Ok(level) => {
-                    tracing::info!(user = request.caller.user().name, verbosity = level, "the log's verbosity was changed");
+                    tracing::info!(
+                        user = request.caller.user().name,
+                        verbosity = level,
+                        "the log's verbosity was changed"
+                    );
                     let done = format!("successfully set klog.logging.verbosity to {body}");
                     respond::plain_text(StatusCode::OK, done)
                 }
@@ -183,7 +190,9 @@ async fn change_verbosity(verbosity: &dyn LogVerbosity, request: ApiRequest) -> 
 fn parse_verbosity(text: &str) -> Result<u32, String> {
     let refused = |why: &str| format!("strconv.ParseUint: parsing {}: {why}", keelson_meta::go_format::quote(text));
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let level = if is_number { text.parse::<u32>().map_err(|_| refused("value out of range"))? } else {
+    let level = if is_number {
+        text.parse::<u32>().map_err(|_| refused("value out of range"))?
+    } else {
         return Err(refused("invalid syntax"));
     };
     // klog's levels are signed.

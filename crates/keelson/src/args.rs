@@ -529,7 +529,9 @@ fn feature_gate(text: &str) -> Result<(FeatureGate, bool), String> {
         "ComponentFlagz" => Ok((FeatureGate::ComponentFlagz, on)),
         "APIListChunking" => Ok((FeatureGate::ApiListChunking, on)),
         "StorageVersionAPI" => Ok((FeatureGate::StorageVersionApi, on)),
-        _ => Err(format!("there is no feature gate {name:?}; there are: APIListChunking, ComponentFlagz, ComponentStatusz, KMSv1, StorageVersionAPI")),
+        _ => Err(format!(
+            "there is no feature gate {name:?}; there are: APIListChunking, ComponentFlagz, ComponentStatusz, KMSv1, StorageVersionAPI"
+        )),
     }
 }
 
@@ -577,7 +579,10 @@ mod tests {
         assert_eq!(serve("--tls-san a,b --tls-san=c").tls_san.joined(), ["a", "b", "c"]);
         assert_eq!(serve("--history 1m --history=1m0.5s").history, Duration::from_millis(60_500));
         assert_eq!(serve("--cache-check-interval 0s").cache_check_interval, OrNever(None));
-        assert_eq!((serve("--v=4").diagnosis.verbosity, serve("-v 2").diagnosis.verbosity, serve("").diagnosis.verbosity), (4, 2, 0));
+        assert_eq!(
+            (serve("--v=4").diagnosis.verbosity, serve("-v 2").diagnosis.verbosity, serve("").diagnosis.verbosity),
+            (4, 2, 0)
+        );
     }
 
     #[test]

@@ -40,7 +40,11 @@ impl Profiler for ProcessProfiler {
             let Some(control) = jemalloc_pprof::PROF_CTL.as_ref() else { return Err(NO_HEAP.to_owned()) };
             let mut control = control.clone().lock_owned().await;
             let dumped = tokio::task::spawn_blocking(move || {
-                if control.activated() { control.dump_pprof().map_err(|error| error.to_string()) } else { Err(NO_HEAP.to_owned()) }
+                if control.activated() {
+                    control.dump_pprof().map_err(|error| error.to_string())
+                } else {
+                    Err(NO_HEAP.to_owned())
+                }
             });
             dumped.await.map_err(|error| error.to_string())?
         })

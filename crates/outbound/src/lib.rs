@@ -29,8 +29,8 @@ mod rest_client;
 mod retry;
 mod review;
 mod services;
-mod stats;
 mod spans;
+mod stats;
 mod tls;
 mod upstream;
 

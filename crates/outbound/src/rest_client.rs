@@ -17,9 +17,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use keelson_meta::go_format::quote;
-use tracing::Instrument as _;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
+use tracing::Instrument as _;
 
 use crate::budget::{ByteBudget, ByteReservation};
 use crate::connection::UsedConnection;

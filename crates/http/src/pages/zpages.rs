@@ -85,12 +85,7 @@ impl ZPage {
         }
     }
 
-    fn object(
-        self,
-        version: &'static str,
-        media: MediaType,
-        fields: Map,
-    ) -> Result<Response<ResponseBody>, ApiError> {
+    fn object(self, version: &'static str, media: MediaType, fields: Map) -> Result<Response<ResponseBody>, ApiError> {
         let mut object = Map::new();
         object.insert("kind", self.kind());
         object.insert("apiVersion", format!("{GROUP}/{version}"));
@@ -104,9 +99,8 @@ impl ZPage {
         response.headers_mut().insert(CONTENT_TYPE, header(&content_type)?);
         if version == DEPRECATED {
             let page = &self.path()[1..];
-            let warning = format!(
-                "299 - \"This version of the {page} endpoint is deprecated. Please use a newer version.\""
-            );
+            let warning =
+                format!("299 - \"This version of the {page} endpoint is deprecated. Please use a newer version.\"");
             response.headers_mut().insert(WARNING, header(&warning)?);
         }
         Ok(response)

@@ -128,8 +128,7 @@ impl Profile {
         stack: impl Iterator<Item = (N, F, u32)>,
         count: i64,
     ) {
-        let stack: Vec<u64> =
-            stack.map(|(name, file, line)| self.location(name.into(), file.as_ref(), line)).collect();
+        let stack: Vec<u64> = stack.map(|(name, file, line)| self.location(name.into(), file.as_ref(), line)).collect();
         let key = (thread.to_owned(), stack);
         let values = [count, count.saturating_mul(self.period)];
         if let Some(place) = self.samples.get(&key) {

@@ -97,7 +97,8 @@ impl AdmissionChain {
         for plugin in self.asked(attributes) {
             let begun = Instant::now();
             let call = plugin.mutate(attributes, object.as_deref_mut());
-            let mut outcome = call.instrument(debug_span!("admission plugin", plugin = plugin.name(), stage = "admit")).await;
+            let mut outcome =
+                call.instrument(debug_span!("admission plugin", plugin = plugin.name(), stage = "admit")).await;
             if let (Ok(Mutation::Changed), Some(object)) = (&outcome, object.as_deref_mut()) {
                 changed = true;
                 outcome = reshape(object).map(|()| Mutation::Changed);

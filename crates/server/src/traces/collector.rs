@@ -85,7 +85,9 @@ impl Service<Uri> for Connect {
         Box::pin(async move {
             use tokio_util::either::Either;
             let stream = match &*endpoint {
-                CollectorEndpoint::Tcp(host) => Either::Left(TcpStream::connect(host.as_str()).await.map_err(|error| named(host, &error))?),
+                CollectorEndpoint::Tcp(host) => {
+                    Either::Left(TcpStream::connect(host.as_str()).await.map_err(|error| named(host, &error))?)
+                }
                 CollectorEndpoint::Unix(path) => Either::Right(unix(path).await.map_err(|error| named(path, &error))?),
             };
             Ok(TokioIo::new(stream))

@@ -43,7 +43,9 @@ impl Renderer {
         sent: &str,
     ) -> Result<Response<ResponseBody>, ApiError> {
         let object = &*self.view.show(object).await?;
-        let _encoding = debug_span!("encoding", media = self.media().kind.content_type(), revision = revision.map(|it| it.get())).entered();
+        let _encoding =
+            debug_span!("encoding", media = self.media().kind.content_type(), revision = revision.map(|it| it.get()))
+                .entered();
         let Some(revision) = revision else { return self.answer_unborn(code, object, sent) };
         respond::object(code, Bytes::from(self.write(object, revision)?), self.media())
     }
