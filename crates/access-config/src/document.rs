@@ -163,6 +163,11 @@ impl<'v> Fields<'v> {
         self.read(name, "boolean", Value::as_bool)
     }
 
+    /// A whole number of 32 bits, if present.
+    pub(crate) fn integer(&self, name: &str) -> Option<i64> {
+        self.read(name, "integer", |value| value.as_i64().filter(|number| i32::try_from(*number).is_ok()))
+    }
+
     /// A duration field in Go's format, if present.
     pub(crate) fn duration(&self, name: &str) -> Option<Seconds> {
         self.read(name, "duration", |value| Seconds::parse(value.as_str()?))

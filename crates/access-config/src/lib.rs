@@ -15,6 +15,7 @@ mod expressions;
 mod followed;
 mod jwt;
 mod reloads;
+mod traces;
 mod webhook;
 
 pub use answers::{AnswerKey, Answers, answer_key};
@@ -26,6 +27,7 @@ pub use authorization::{
 };
 pub use document::ConfigurationError;
 pub use reloads::{ReloadCounts, Reloads};
+pub use traces::{CollectorEndpoint, TracingConfiguration};
 pub use webhook::{
     AskedCounts, HostCredentials, RETRY_WAIT, ReviewClient, ReviewVersion, TOKEN_CACHE, TokenCacheCounts,
     WebhookConnection, WebhookCounts, WebhookEndpoint, WebhookTokens, WebhookUsers,

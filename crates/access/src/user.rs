@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 /// The group whose members may do everything.
 pub const MASTERS: &str = "system:masters";
+/// The group of users that read metrics and health.
+pub const MONITORING: &str = "system:monitoring";
 /// The group of authenticated clients.
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of unauthenticated clients.

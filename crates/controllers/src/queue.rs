@@ -11,6 +11,7 @@ mod meter;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep_until};
+use tracing::{Instrument as _, debug_span};
 
 pub(crate) use chain::unchained;
 use chain::{FREE_LINKS, as_link, current_link};
@@ -50,6 +52,7 @@ pub struct Queue<K> {
     changed: Notify,
     backoff: Backoff,
     meter: Arc<QueueMeter>,
+    name: &'static str,
 }
 
 struct State<K> {
@@ -90,7 +93,7 @@ enum Stands {
     Resting(u64),
 }
 
-impl<K: Clone + Eq + Hash> Queue<K> {
+impl<K: Clone + Debug + Eq + Hash> Queue<K> {
     /// Creates an empty queue with a name for metrics and a backoff for failures.
     pub fn new(name: &'static str, backoff: Backoff) -> Self {
         let meter = QueueMeter::of(name);
@@ -103,7 +106,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             jitter: Jitter::default(),
             meter: meter.clone(),
         };
-        Self { state: Mutex::new(state), changed: Notify::new(), backoff, meter }
+        Self { state: Mutex::new(state), changed: Notify::new(), backoff, meter, name }
     }
 
     /// Adds a key, which gets a turn soon even if it waits after a failure. A call during a turn, of any queue,
@@ -132,7 +135,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             tokio::select! {
                 Some((key, outcome)) = running.next() => self.finish(key, outcome),
                 (key, link) = self.next(), if running.len() < at_once => {
-                    let work = as_link(link + 1, work(key.clone()));
+                    let span = debug_span!(parent: None, "controller step", controller = self.name, key = ?key);
+                    let work = as_link(link + 1, work(key.clone())).instrument(span);
                     let turn = self.meter.begin();
                     running.push(async move {
                         let _turn = turn;

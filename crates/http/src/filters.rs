@@ -22,6 +22,7 @@ mod long_work;
 pub(crate) mod panics;
 mod request_id;
 mod slow_bodies;
+mod spans;
 mod time_limit;
 
 use std::any::Any;
@@ -45,6 +46,7 @@ use keelson_resources::Verb;
 use keelson_supervision::{TaskGroup, TurnsByOwner};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span, debug_span};
 
 use self::audit::Trail;
 pub use self::authentication::TokenAuthenticator;
@@ -104,9 +106,9 @@ pub trait ClientConnection: Send + Sync {
     fn held(&self) -> Arc<dyn Any + Send + Sync>;
 }
 
-/// Facts about the user of a request that are added to the response.
-#[derive(Default)]
+/// The span of a request, and facts about its user that are added to the response.
 struct Known {
+    span: Span,
     /// The flow of the request. Absent for requests that flow control ignores.
     flow: OnceLock<Arc<Flow>>,
     /// A warning about the credentials.
@@ -298,7 +300,8 @@ impl Pipeline {
             parts.extensions.extend(held::with_address(client));
         }
         let long_running = info.is_long_running();
-        let known = Known::default();
+        let span = spans::request(&info, &parts, &request_id);
+        let known = Known { span: span.clone(), flow: OnceLock::new(), warning: OnceLock::new() };
         let served = match &answerer {
             Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
             Answerer::Elsewhere(_) => None,
@@ -310,7 +313,7 @@ impl Pipeline {
         let is_token_ignored = client.identity().is_none() && bearer::is_set_off_too_far(&parts.headers);
 
         let asked = (info, answerer, trail.clone(), &known);
-        let answer = pin!(self.run_filters(client, asked, parts, body, error_form));
+        let answer = pin!(self.run_filters(client, asked, parts, body, error_form).instrument(span));
         let answer = pin!(audit::followed(trail.as_deref(), answer));
         let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
         let is_ended = matches!(&outcome, Err(ApiError::Timeout(_) | ApiError::ShareExceeded { .. }));
@@ -330,7 +333,9 @@ impl Pipeline {
         if long_running {
             response.extensions_mut().insert(LongRunning);
         }
+        known.span.record("code", response.status().as_u16());
         observation.answered(response.status());
+        observation.traced(&known.span);
         let passed_on = response.extensions().get::<PassedOn>().copied();
         if passed_on.is_none() {
             respond::bound_warnings(response.headers_mut());
@@ -429,7 +434,8 @@ impl Pipeline {
             let holder = Holder::of(&user);
             let share = self.share_of(holder, &answerer, (&info, &parts, &query))?;
             let asking = (&user, time, known.flow.get());
-            let seats = self.seats_for(asking, &answerer, (&info, &parts, &query), &mut body).await?;
+            let seats = self.seats_for(asking, &answerer, (&info, &parts, &query), &mut body);
+            let seats = seats.instrument(debug_span!("flow control")).await?;
             let (cost, seats) = match seats {
                 Ok(seats) => seats,
                 Err(seconds) => return Ok::<_, ApiError>((without_seat(seconds), Holds::default())),
@@ -478,7 +484,8 @@ impl Pipeline {
         if let Some(identity) = identity.as_deref().filter(|identity| identity.user_at(now).is_some()) {
             metrics.note_client_certificate(identity.not_after().duration_since(now).unwrap_or_default());
         }
-        let user = authentication::user(identity.as_deref(), tokens, &parts.headers, now).await;
+        let user = authentication::user(identity.as_deref(), tokens, &parts.headers, now);
+        let user = user.instrument(debug_span!("authentication")).await;
         let is_refused = user.as_ref().is_ok_and(|(user, _)| user.is_anonymous() && !(self.anonymous)(&info.path));
         let result = match &user {
             Err(_) => Authentication::Error,
@@ -494,6 +501,7 @@ impl Pipeline {
             return Err(ApiError::Unauthorized);
         }
         metrics.note_user(&user.name);
+        spans::authenticated(&known.span, &user);
         let is_counted = user.is_in(UNAUTHENTICATED) || client.is_of(&user);
         let audit = match trail {
             Some(trail) => {
@@ -516,10 +524,12 @@ impl Pipeline {
             self.metrics.filter_times().note(Filter::Impersonation, begun.elapsed());
             audit.impersonates(&user, constraint);
         }
+        known.span.record("user", user.name.as_str());
         if let Some(flow) = self.flow_control.classify(&user, info) {
             let _ = known.flow.set(flow);
         }
-        authorization::permit(&user, info, &parts.uri, &*self.authorizer, audit, metrics).await?;
+        let permitted = authorization::permit(&user, info, &parts.uri, &*self.authorizer, audit, metrics);
+        permitted.instrument(debug_span!("authorization")).await?;
         Ok(user)
     }
 
@@ -549,14 +559,14 @@ impl Pipeline {
             return marked(mark, self.router.route(request, target)).await;
         }
         let pipeline = self.clone();
-        // Boxed, since few requests come here, and the others would carry the size of this future too.
-        Box::pin(self.long_work.run(holder, async move {
+        let work = async move {
             if let Some(table) = flow_control::dump(&pipeline.flow_control, &request.info.path, &request.parts) {
                 return table;
             }
             pipeline.router.route(request, target).await
-        }))
-        .await
+        };
+        // Boxed, since few requests come here, and the others would carry the size of this future too.
+        Box::pin(self.long_work.run(holder, work.in_current_span())).await
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod audited;
 pub mod body;
+pub mod diagnostics;
 pub mod filters;
 pub mod handlers;
 pub mod health;

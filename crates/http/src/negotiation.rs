@@ -8,6 +8,8 @@
 //! `application/*`. A request that this router refuses is refused here too ([`routed`]), since clients and conformance
 //! tests depend on it.
 
+mod kinds;
+
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, USER_AGENT};
 use http::request::Parts;
 use keelson_discovery::AggregatedForm;
@@ -15,6 +17,8 @@ use keelson_meta::ApiError;
 use keelson_meta::error::{MediaTypes, NotAcceptableForm};
 use keelson_openapi::DocumentEncoding;
 use keelson_tables::wire::MetaVersion;
+
+pub(crate) use self::kinds::{KindForm, negotiate_kind};
 
 /// An encoding of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

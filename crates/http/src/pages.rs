@@ -8,6 +8,7 @@ mod announcement;
 mod documentation;
 mod openapi;
 mod paths;
+mod zpages;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use keelson_meta::ApiError;
 use keelson_openapi::Descriptions;
 
 use crate::body::{ResponseBody, empty};
+use crate::diagnostics::Diagnostics;
 use crate::health::Health;
 use crate::metrics::{CLASSIC_CONTENT_TYPE, Metrics, OPEN_METRICS_CONTENT_TYPE, page_of};
 use crate::negotiation::{
@@ -29,10 +31,12 @@ use crate::negotiation::{
     negotiate_routed, routed, wants_pretty,
 };
 use crate::request_info::RequestInfo;
+use crate::service::ApiRequest;
 use crate::{respond, version};
 pub use documentation::{Documentation, OtherDocuments, OtherServers};
 pub(crate) use paths::{Described, is_page};
 use paths::{Page, has_method};
+use zpages::ZPage;
 
 /// The paths at `/` other than those of groups and versions.
 const OTHER_PATHS: &[&str] = &[
@@ -109,12 +113,14 @@ pub struct Pages {
     metrics: Arc<Metrics>,
     server_address: String,
     issuer: Box<dyn Fn() -> IssuerDocuments + Send + Sync>,
+    diagnostics: Diagnostics,
 }
 
 impl Pages {
     /// Creates the handler. `server_address` is the `host:port` in legacy discovery.
     pub fn new(health: Health, metrics: Arc<Metrics>, server_address: String) -> Self {
-        Self { health, metrics, server_address, issuer: Box::new(IssuerDocuments::default) }
+        let (issuer, diagnostics) = (Box::new(IssuerDocuments::default), Diagnostics::default());
+        Self { health, metrics, server_address, issuer, diagnostics }
     }
 
     /// Adds the documents of the token issuer. `issuer` is called for each request.
@@ -122,6 +128,25 @@ impl Pages {
     pub fn with_issuer(mut self, issuer: impl Fn() -> IssuerDocuments + Send + Sync + 'static) -> Self {
         self.issuer = Box::new(issuer);
         self
+    }
+
+    /// Adds the sources of pages for diagnosis.
+    #[must_use]
+    pub fn with_diagnostics(mut self, diagnostics: Diagnostics) -> Self {
+        self.diagnostics = diagnostics;
+        self
+    }
+
+    /// Answers a request for a page below `/debug`.
+    pub(crate) async fn diagnose(&self, request: ApiRequest) -> Response<ResponseBody> {
+        self.diagnostics.answer(request).await
+    }
+
+    /// The paths at `/` other than those of groups and versions.
+    fn other_paths(&self) -> Vec<&'static str> {
+        let pages = [ZPage::Flags, ZPage::Status].into_iter();
+        let pages = pages.filter(|page| page.is_served(&self.diagnostics)).map(ZPage::path);
+        OTHER_PATHS.iter().copied().chain(pages).collect()
     }
 
     /// Answers a request for a path that is no resource, from these documents.
@@ -161,7 +186,7 @@ impl Pages {
         let discovery = &documents.discovery;
         match page {
             Page::Root => {
-                let paths = root_paths(discovery, OTHER_PATHS);
+                let paths = root_paths(discovery, &self.other_paths());
                 Ok(respond::bytes(StatusCode::OK, MediaKind::Json.content_type(), paths))
             }
             Page::Core => {
@@ -189,6 +214,7 @@ impl Pages {
                 let media = MediaType { kind: MediaKind::Json, pretty: true };
                 Ok(respond::value(StatusCode::OK, &version::document(), media))
             }
+            Page::Diagnosis(page) => page.answer(&self.diagnostics, parts, &self.other_paths()),
             Page::Metrics => self.scrape(&parts.headers, Scrape::All),
             Page::HealthMetrics => self.scrape(&parts.headers, Scrape::Health),
             Page::OpenApi(description) => openapi::answer(documents, description, parts).await,

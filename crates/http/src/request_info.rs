@@ -108,7 +108,7 @@ pub struct RequestInfo {
     pub watch_path: bool,
     /// The path after the subresource, for proxies.
     pub rest: Vec<String>,
-    /// True if a program behind this server answers with a stream that has no end of its own.
+    /// True if a program behind this server answers with a stream that has no end of its own, and for a profile.
     pub is_session: bool,
 }
 
@@ -134,6 +134,8 @@ impl RequestInfo {
         // Pods, services and nodes are in the core group. Sessions of other groups belong to other servers.
         info.is_session = info.group.is_empty() && info.is_session_by_name();
         drop(parts);
+        // As upstream, the client decides how long a profile takes.
+        info.is_session |= path.starts_with("/debug/pprof/");
         Self { path, ..info }
     }
 

@@ -15,6 +15,7 @@ use keelson_registry::{Estimate, Surface, Target};
 use keelson_resources::Verb;
 
 use crate::body::ResponseBody;
+use crate::diagnostics::Diagnostics;
 use crate::pages::{Described, Pages, ServedDocuments, is_page};
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
@@ -72,6 +73,9 @@ impl Router {
 
     /// Answers a request that passed the filters. `target` is its [`target`](Self::target).
     pub async fn route(&self, request: Box<ApiRequest>, target: Option<Target>) -> Response<ResponseBody> {
+        if !request.info.is_resource_request && Diagnostics::may_serve(&request.info.path) {
+            return self.pages.diagnose(*request).await;
+        }
         let ApiRequest { info, parts, query, error_form, .. } = &*request;
         if !info.is_resource_request {
             self.catch_up_described(info).await;

@@ -5,6 +5,7 @@
 
 mod access;
 mod audit;
+mod diagnosis;
 mod encryption;
 mod flow;
 mod front_proxy;
@@ -57,8 +58,20 @@ impl Args {
     /// # Errors
     /// When it is invalid, or requests help or the version.
     pub(crate) fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
-        let matches = Self::definition().try_get_matches_from(line)?;
-        Self::from_arg_matches(&matches)
+        Self::of(Self::definition(), line)
+    }
+
+    fn of(
+        mut command: clap::Command,
+        line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, clap::Error> {
+        let matches = command.try_get_matches_from_mut(line)?;
+        let mut args = Self::from_arg_matches(&matches)?;
+        if let (Command::Serve(serve), Some((name, flags))) = (&mut args.command, matches.subcommand()) {
+            let command = command.find_subcommand(name);
+            serve.diagnosis.shown = command.map(|command| diagnosis::shown(command, flags)).unwrap_or_default();
+        }
+        Ok(args)
     }
 
     /// Parses a command line that a program made, and ignores environment variables.
@@ -66,8 +79,7 @@ impl Args {
     /// # Errors
     /// When it is invalid.
     pub(crate) fn read_without_environment(line: Vec<String>) -> Result<Self, clap::Error> {
-        let matches = kinds::without_environment(kinds::uniform(Self::command())).try_get_matches_from(line)?;
-        Self::from_arg_matches(&matches)
+        Self::of(kinds::without_environment(kinds::uniform(Self::command())), line)
     }
 
     /// The command `serve`, for the help of its flags.
@@ -396,12 +408,8 @@ pub(crate) struct Serve {
     /// processor. Fewer suit servers that share a machine.
     #[arg(long, env = "KEELSON_THREADS", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
     pub(crate) threads: Option<u16>,
-    /// The level of the log, unless KEELSON_LOG has it: debug from 4 on, trace from 8 on.
-    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, allow_negative_numbers = true)]
-    pub(crate) verbosity: i32,
-    /// The form of the log.
-    #[arg(long, env = "KEELSON_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
-    pub(crate) log_format: LogFormat,
+    #[command(flatten)]
+    pub(crate) diagnosis: diagnosis::Diagnosis,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -420,6 +428,10 @@ pub(crate) enum FeatureGate {
     StorageVersionApi,
     /// The first version of key services for encryption, which upstream has deprecated.
     KmsV1,
+    /// The page `/statusz` (KEP-4827).
+    ComponentStatusz,
+    /// The page `/flagz` (KEP-4828).
+    ComponentFlagz,
 }
 
 #[derive(Subcommand)]
@@ -513,9 +525,13 @@ fn feature_gate(text: &str) -> Result<(FeatureGate, bool), String> {
     let on = switch(value)?;
     match name {
         "KMSv1" => Ok((FeatureGate::KmsV1, on)),
+        "ComponentStatusz" => Ok((FeatureGate::ComponentStatusz, on)),
+        "ComponentFlagz" => Ok((FeatureGate::ComponentFlagz, on)),
         "APIListChunking" => Ok((FeatureGate::ApiListChunking, on)),
         "StorageVersionAPI" => Ok((FeatureGate::StorageVersionApi, on)),
-        _ => Err(format!("there is no feature gate {name:?}; there are: APIListChunking, KMSv1, StorageVersionAPI")),
+        _ => Err(format!(
+            "there is no feature gate {name:?}; there are: APIListChunking, ComponentFlagz, ComponentStatusz, KMSv1, StorageVersionAPI"
+        )),
     }
 }
 
@@ -563,7 +579,10 @@ mod tests {
         assert_eq!(serve("--tls-san a,b --tls-san=c").tls_san.joined(), ["a", "b", "c"]);
         assert_eq!(serve("--history 1m --history=1m0.5s").history, Duration::from_millis(60_500));
         assert_eq!(serve("--cache-check-interval 0s").cache_check_interval, OrNever(None));
-        assert_eq!((serve("--v=4").verbosity, serve("-v 2").verbosity, serve("").verbosity), (4, 2, 0));
+        assert_eq!(
+            (serve("--v=4").diagnosis.verbosity, serve("-v 2").diagnosis.verbosity, serve("").diagnosis.verbosity),
+            (4, 2, 0)
+        );
     }
 
     #[test]

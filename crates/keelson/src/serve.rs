@@ -5,28 +5,27 @@
 
 mod announcement;
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail, ensure};
 use keelson_server::{
-    AdmissionConfiguration, AdmissionPlugins, Config, Proxy, RegistryConfig, RunningServer, Server, ServiceRanges,
-    StoreConfig, Switches, TokenKeyFiles, catalogue,
+    AdmissionConfiguration, AdmissionPlugins, Config, Diagnostics, Profiler, Proxy, RegistryConfig, RunningServer,
+    Server, ServiceRanges, SpanLayer, StoreConfig, Switches, TokenKeyFiles, Traces, TracingConfiguration, catalogue,
 };
 use tempfile::TempDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
 use self::announcement::Announcement;
-use crate::args::{FeatureGate, Joined as _, LogFormat, Output, Serve};
+use crate::args::{FeatureGate, Joined as _, Output, Serve};
 use crate::descriptors;
-use crate::log_fields::EscapedFields;
+use crate::log::{self, Verbosity};
 use crate::memory;
-use crate::output::{JsonLog, Log};
 use crate::parent::Parent;
+use crate::profiling::ProcessProfiler;
 use crate::ready_file::ReadyFile;
 use crate::shared_keys;
 use crate::storage_versions::StorageVersions;
@@ -49,8 +48,9 @@ pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
 
 /// Runs a server that replaces another program. It first logs `notes`: settings of that program that have no effect
 /// here.
-pub(crate) fn run_noting(args: Serve, notes: &[String]) -> anyhow::Result<()> {
-    init_log(args.log_format, args.verbosity);
+pub(crate) fn run_noting(mut args: Serve, notes: &[String]) -> anyhow::Result<()> {
+    let (spans, traces) = traces(&args)?.unzip();
+    let verbosity = log::start(args.diagnosis.log_format, args.diagnosis.verbosity, spans);
     for note in notes {
         tracing::info!("{note}");
     }
@@ -59,7 +59,8 @@ pub(crate) fn run_noting(args: Serve, notes: &[String]) -> anyhow::Result<()> {
         runtime.worker_threads(threads.into());
     }
     let runtime = runtime.enable_all().build().context("starting threads")?;
-    let served = runtime.block_on(serve(args));
+    let diagnostics = diagnostics(&mut args, verbosity);
+    let served = runtime.block_on(serve(args, (traces, diagnostics)));
     // Abandoned work that cannot be interrupted must not delay the end of the process.
     runtime.shutdown_timeout(LAST_GRACE);
     served
@@ -84,7 +85,7 @@ impl DataDirectory {
     }
 }
 
-async fn serve(args: Serve) -> anyhow::Result<()> {
+async fn serve(args: Serve, (traces, diagnostics): (Option<Traces>, Diagnostics)) -> anyhow::Result<()> {
     // ORDER: before the start. The start writes entries to the store that only an orderly stop removes.
     let mut signals = Signals::listen(Parent::of(args.startup.exit_with_parent)?)?;
     let directory = DataDirectory::of(&args)?;
@@ -105,6 +106,7 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     }
     let versions = StorageVersions::new(args.storage_version_file.clone(), args.storage_version.clone().joined());
     let mut config = config(args, &versions, &data_dir)?;
+    (config.traces, config.diagnostics) = (traces, diagnostics);
     let room = descriptors::raise();
     announcement.console = config.console;
     announcement.beside_audit = config.audit.writes_to_standard_output();
@@ -219,7 +221,7 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
         match gate {
             FeatureGate::ApiListChunking => registry.chunking = *on,
             FeatureGate::StorageVersionApi => registry.storage_version_api = *on,
-            FeatureGate::KmsV1 => {}
+            FeatureGate::KmsV1 | FeatureGate::ComponentStatusz | FeatureGate::ComponentFlagz => {}
         }
     }
     Ok(registry)
@@ -302,18 +304,24 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     Ok(config)
 }
 
-fn init_log(format: LogFormat, verbosity: i32) {
-    let level = match verbosity {
-        8.. => "trace",
-        4.. => "debug",
-        _ => "info",
-    };
-    let filter = EnvFilter::try_from_env("KEELSON_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-    // A failed write to the log must not be reported on standard error, which is the log.
-    let log = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false).with_ansi(colours);
-    match format {
-        LogFormat::Text => log.with_writer(|| Log).fmt_fields(EscapedFields).init(),
-        LogFormat::Json => log.with_writer(|| JsonLog).json().init(),
+/// The layer for spans and their export, if the flags have a configuration.
+fn traces(args: &Serve) -> anyhow::Result<Option<(SpanLayer, Traces)>> {
+    let Some(file) = &args.diagnosis.tracing_config_file else { return Ok(None) };
+    let configuration = TracingConfiguration::load(file)?;
+    Ok(Some(Traces::new(configuration, Config::default().random)))
+}
+
+/// The sources of pages for diagnosis that the flags enable.
+fn diagnostics(args: &mut Serve, verbosity: Verbosity) -> Diagnostics {
+    let gates = args.feature_gates.clone().joined();
+    let is_on = |asked: FeatureGate| gates.iter().rfind(|(gate, _)| *gate == asked).is_none_or(|(_, on)| *on);
+    let profiling = args.diagnosis.profiling;
+    let profiler = || Arc::new(ProcessProfiler) as Arc<dyn Profiler>;
+    let flags = Arc::new(std::mem::take(&mut args.diagnosis.shown));
+    Diagnostics {
+        flags: is_on(FeatureGate::ComponentFlagz).then_some(flags),
+        started: is_on(FeatureGate::ComponentStatusz).then(SystemTime::now),
+        verbosity: profiling.then(|| Arc::new(verbosity) as _),
+        profiler: profiling.then(profiler),
     }
 }

@@ -29,6 +29,7 @@ mod rest_client;
 mod retry;
 mod review;
 mod services;
+mod spans;
 mod stats;
 mod tls;
 mod upstream;

@@ -28,12 +28,14 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use crate::dialer::{
     self, CONNECT_TIME, HANDSHAKE_TIME, HANDSHAKE_TIMEOUT, HTTP1, NO_SUCH_HOST, Trust, certificate_name, connected_to,
 };
 use crate::fault::DialError;
 use crate::presented::{ClientCertificate, Presented};
+use crate::spans::{call_span, note_answer};
 use crate::tls;
 use crate::upstream::{Counted, ForwardBody, ForwardError, ForwardPermit, fault, nothing};
 
@@ -166,6 +168,19 @@ impl NodeClient {
     /// # Errors
     /// There is no response header.
     pub async fn send(
+        &self,
+        address: &NodeAddress,
+        mut parts: Parts,
+        body: Option<ForwardBody>,
+    ) -> Result<(Response<Incoming>, ForwardPermit), NodeError> {
+        let span = call_span(&parts.method, &address.host, parts.uri.path());
+        span.in_scope(|| keelson_telemetry::inject(&mut parts.headers));
+        let answered = self.exchange(address, parts, body).instrument(span.clone()).await;
+        note_answer(&span, answered.as_ref().map(|(answer, _)| answer.status()));
+        answered
+    }
+
+    async fn exchange(
         &self,
         address: &NodeAddress,
         parts: Parts,

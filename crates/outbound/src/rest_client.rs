@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy::Client;
@@ -19,6 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use keelson_meta::go_format::quote;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
+use tracing::Instrument as _;
 
 use crate::budget::{ByteBudget, ByteReservation};
 use crate::connection::UsedConnection;
@@ -26,6 +27,7 @@ use crate::dialer::{Dialer, HTTP1, HTTP2};
 use crate::fault::{CallError, NO_END, NO_HEAD, seconds, text};
 use crate::host_meter::{HostMeter, NO_RESPONSE};
 use crate::repeat::{Effect, Failure, Repeats};
+use crate::spans::{call_span, note_answer};
 
 /// The most concurrent calls to one host. Together with waiting calls they are fewer than the requests of any priority
 /// level. So even if every request waits for one peer, that peer can still call this server back.
@@ -178,6 +180,7 @@ impl Host {
         let mut repeats = Repeats::new(effect);
         loop {
             let mut sent = request.clone();
+            keelson_telemetry::inject(sent.headers_mut());
             let connection = capture_connection(&mut sent);
             let sent = self.client.request(sent).await;
             let used = UsedConnection::of(&connection);
@@ -296,7 +299,10 @@ impl RestClient {
         until: Instant,
     ) -> Result<RestResponse, CallError> {
         let begun = Instant::now();
-        let answered = self.exchanged(request, url, limits, until).await;
+        let span = call_span(request.method(), &self.host.authority, request.uri().path());
+        let answered = self.exchanged(request, url, limits, until).instrument(span.clone()).await;
+        let code = |answer: &RestResponse| StatusCode::from_u16(answer.status).unwrap_or_default();
+        note_answer(&span, answered.as_ref().map(code));
         let sent = usize::try_from(request.body().size_hint().lower()).unwrap_or(usize::MAX);
         let response = answered.as_ref().ok().map(|answer| (answer.status, answer.body.len()));
         self.host.meter.of(request.method()).note(sent, response, begun.elapsed());

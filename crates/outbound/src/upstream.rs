@@ -24,6 +24,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 use thiserror::Error as ThisError;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use crate::connection::UsedConnection;
 use crate::dialer::{Dialer, HTTP1, HTTP2};
@@ -33,6 +34,7 @@ use crate::exclusive::{
 use crate::fault::{DialError, text};
 use crate::repeat::{Effect, Failure, Repeats};
 use crate::response_start::ResponseStart;
+use crate::spans::{call_span, note_answer};
 
 /// The most concurrent requests of a pool. HTTP/2 servers allow at least as many streams on a connection.
 const POOL_REQUESTS: usize = 100;
@@ -186,7 +188,7 @@ impl Upstream {
     /// # Errors
     /// There is no response header.
     pub fn forward(&self, parts: Parts, body: Option<ForwardBody>) -> Forwarding<'_> {
-        Box::pin(self.forward_exclusive(parts, body))
+        Box::pin(self.traced(parts, |parts| self.forward_exclusive(parts, body)))
     }
 
     async fn forward_exclusive(
@@ -228,7 +230,23 @@ impl Upstream {
     /// # Errors
     /// There is no response header.
     pub fn forward_shared(&self, parts: Parts, body: Option<ForwardBody>) -> Forwarding<'_> {
-        Box::pin(self.forward_pooled(parts, body))
+        Box::pin(self.traced(parts, |parts| self.forward_pooled(parts, body)))
+    }
+
+    /// Sends a request within a span, whose position the server gets.
+    async fn traced<B, F>(
+        &self,
+        mut parts: Parts,
+        send: impl FnOnce(Parts) -> F,
+    ) -> Result<(Response<B>, ForwardPermit), ForwardError>
+    where
+        F: Future<Output = Result<(Response<B>, ForwardPermit), ForwardError>>,
+    {
+        let span = call_span(&parts.method, &self.authority, parts.uri.path());
+        span.in_scope(|| keelson_telemetry::inject(&mut parts.headers));
+        let answered = send(parts).instrument(span.clone()).await;
+        note_answer(&span, answered.as_ref().map(|(answer, _)| answer.status()));
+        answered
     }
 
     async fn forward_pooled(
@@ -264,8 +282,11 @@ impl Upstream {
     ) -> Result<(Response<Incoming>, ForwardPermit), ForwardError> {
         let permit = Counted::take(&self.tunnels, POOLS * POOL_REQUESTS).and_then(|tunnel| self.permit(tunnel));
         let permit = permit.ok_or_else(|| ForwardError::Busy(self.authority.clone()))?;
-        let request = Request::from_parts(parts, body.unwrap_or_else(nothing));
-        Ok((send_once(&self.upgrading, request).await.map_err(|(_, error)| error)?, permit))
+        let send = |parts| async {
+            let request = Request::from_parts(parts, body.unwrap_or_else(nothing));
+            Ok((send_once(&self.upgrading, request).await.map_err(|(_, error)| error)?, permit))
+        };
+        self.traced(parts, send).await
     }
 
     /// Returns a permit for a request, if the limit of all servers allows one more too.

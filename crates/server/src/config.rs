@@ -16,6 +16,7 @@ use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind
 use keelson_admission::{AdmissionConfiguration, Selection};
 use keelson_cache::{DEFAULT_CHECK_INTERVAL, DEFAULT_VIEW_BYTES};
 use keelson_controllers::{FlowObjects, IdentityConfig, QUARANTINE, Switches};
+use keelson_http::diagnostics::Diagnostics;
 use keelson_http::filters::FlowLimits;
 use keelson_http::listener::Limits;
 use keelson_meta::random::SystemRandom;
@@ -31,6 +32,7 @@ use crate::encryption::EncryptionConfig;
 use crate::issuers::AuthenticationSources;
 use crate::node_access::NodeOptions;
 use crate::store::{StoreConfig, StoreRoom};
+use crate::traces::Traces;
 
 /// The number of hash bytes in derived server names.
 const SERVER_ID_BYTES: usize = 16;
@@ -104,6 +106,10 @@ pub struct Config {
     pub encryption: EncryptionConfig,
     /// Settings of the verbs.
     pub registry: RegistryConfig,
+    /// The recorded spans of the process, and their collector.
+    pub traces: Option<Traces>,
+    /// The sources of pages for diagnosis.
+    pub diagnostics: Diagnostics,
     /// The address at which clients reach the server, if it is not the listening address.
     pub advertise_address: Option<IpAddr>,
     /// The authorities of the serving certificates of the other servers on the store (PEM). With it, servers forward
@@ -182,6 +188,8 @@ impl Default for Config {
             audit: AuditConfig::default(),
             encryption: EncryptionConfig::default(),
             registry: RegistryConfig::default(),
+            traces: None,
+            diagnostics: Diagnostics::default(),
             advertise_address: None,
             peer_ca_file: None,
             peer_advertise_ip: None,

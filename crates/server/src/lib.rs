@@ -33,6 +33,7 @@ mod serving_pair;
 mod settings;
 mod store;
 mod tokens;
+mod traces;
 
 pub use audit::{AuditBackendConfig, AuditConfig, AuditLogConfig, AuditLogFormat, AuditWebhookConfig, audit_mode};
 pub use backup::{Checked, backup, check, restore};
@@ -47,15 +48,20 @@ pub use keelson_access::kubeconfig::Kubeconfig;
 pub use keelson_access::pki::{KeyAndCertificate, Pki};
 pub use keelson_access::pki::{first_end as certificate_end, last_begin as certificate_begin};
 pub use keelson_access::{FrontProxyOptions, RequestHeaders, TokenKeyFiles, client_request, new_keys};
-pub use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind, OidcFlags, ReviewVersion};
+pub use keelson_access_config::{
+    AuthorizationSource, AuthorizerEntry, AuthorizerKind, OidcFlags, ReviewVersion, TracingConfiguration,
+};
 pub use keelson_admission::{AdmissionConfiguration, Selection as AdmissionPlugins};
 pub use keelson_controllers::Switches;
+pub use keelson_http::diagnostics::{Diagnostics, LogVerbosity, Profiler};
 pub use keelson_http::filters::FlowLimits;
 pub use keelson_http::version::{Build, GIT_VERSION as KUBERNETES_VERSION};
 pub use keelson_outbound::{Proxy, ServiceRoute, ServiceRoutes};
 pub use keelson_registry::{AddressRange, PartialRights, PortRange, RegistryConfig, ServiceRanges};
 pub use keelson_storage::copy::CopyProgress;
+pub use keelson_telemetry::SpanLayer;
 pub use node_access::{KUBELET_ADDRESS_TYPES, NodeOptions};
 pub use server::{RunningServer, Server};
 pub use serving_pair::serving_pair;
 pub use store::{StoreConfig, StoreRoom};
+pub use traces::Traces;

@@ -113,6 +113,7 @@ impl PipelineParts {
         let issuer = tokens.issuer().clone();
         let pages = Pages::new(health, metrics.clone(), addr.to_string());
         let pages = pages.with_issuer(move || issuer_documents(&issuer, addr));
+        let pages = pages.with_diagnostics(config.diagnostics.clone());
         let surfaces = registry.clone();
         let authorizer = registry.authorizer().clone();
         let measured = nodes.clone();
@@ -135,8 +136,11 @@ impl PipelineParts {
     }
 }
 
-/// Adds the metrics of feature gates, and of encryption if it is configured.
+/// Adds the metrics of feature gates, and those of traces and encryption if they are configured.
 fn measure_settings(metrics: &Metrics, config: &Config, encryption: Option<Encryption>) {
+    if let Some(traces) = config.traces.clone() {
+        metrics.add_source(move || traces.samples());
+    }
     let gates = feature_gates(&config.registry);
     metrics.add_source(move || gates.clone());
     let Some(Encryption { metrics: numbers, .. }) = encryption else { return };

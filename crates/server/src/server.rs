@@ -300,6 +300,9 @@ impl Prepared {
 
         let standing = (store_check(&config.store, fence.clone(), probe), refusal);
         let health = health(&supervisor, standing, cache_check(&registry), &starting, (&stopping, encryption.as_ref()));
+        if let Some(traces) = config.traces.clone() {
+            background.spawn("trace-export", traces.export(config.server_id.clone(), stopping.clone()));
+        }
         let told = stopping.clone();
         let (readiness, following) = {
             let (ready, bootstrap) = (health.ready.clone(), starting.bootstrap.clone());

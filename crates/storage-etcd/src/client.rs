@@ -22,6 +22,7 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
+use tracing::{Instrument as _, debug_span};
 
 use crate::config::{EtcdConfig, Order};
 use crate::connect;
@@ -360,7 +361,8 @@ impl Client {
             let answer = service.unary(addressed(request, token), path, ProstCodec::<Q, A>::default()).await;
             answer.map(tonic::Response::into_inner).map_err(Failure::from)
         };
-        match self.attend(place, end, call).await {
+        let span = debug_span!("etcd call", method = method.path, member = self.members[place].endpoint.as_str());
+        match self.attend(place, end, call).instrument(span).await {
             Err(Failure::Unavailable { cause, sent: true }) if !sent.load(Ordering::Relaxed) => {
                 Err(Failure::Unavailable { cause, sent: false })
             }
@@ -448,6 +450,11 @@ fn addressed<T>(message: T, token: &Token) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
     identify(&mut request, token);
+    if let Some(context) = keelson_telemetry::current()
+        && let Ok(value) = MetadataValue::try_from(context.to_string())
+    {
+        request.metadata_mut().insert("traceparent", value);
+    }
     request
 }
 

@@ -7,6 +7,8 @@ use std::time::{Instant, SystemTime};
 
 use async_trait::async_trait;
 use keelson_meta::Revision;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span, debug_span};
 
 use crate::key::StoreKey;
 use crate::meter::{StoreMeter, StoreOperation, has_failed, is_fault};
@@ -72,7 +74,14 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
         let counted = self.meter.as_ref().and_then(|_| StoreOperation::of(&transaction));
         let begun = Instant::now();
-        let outcome = self.guard.commit(&*self.store, transaction).await;
+        let span = commit_span(&transaction);
+        let outcome = self.guard.commit(&*self.store, transaction).instrument(span.clone()).await;
+        match &outcome {
+            Ok(committed) => drop(committed.revisions.last().map(|newest| span.record("revision", newest.get()))),
+            // Another write was first, which is no failure of the store.
+            Err(CommitError::Compare { .. }) => drop(span.record("conflict", true)),
+            Err(CommitError::Store(error)) => drop(span.record("error", tracing::field::display(error))),
+        }
         if let Some((operation, key)) = counted {
             self.note(operation, &key, begun, outcome.as_ref().is_err_and(has_failed));
         }
@@ -81,14 +90,14 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
 
     async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
         let begun = Instant::now();
-        let outcome = self.store.get(key).await;
+        let outcome = self.store.get(key).instrument(debug_span!("store get", key = key.as_str())).await;
         self.note(StoreOperation::Get, key, begun, outcome.as_ref().is_err_and(is_fault));
         outcome
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
         let (begun, key) = (Instant::now(), request.from.clone());
-        let outcome = self.store.range(request).await;
+        let outcome = self.store.range(request).instrument(debug_span!("store list", key = key.as_str())).await;
         self.note(StoreOperation::List, &key, begun, outcome.as_ref().is_err_and(is_fault));
         outcome
     }
@@ -99,7 +108,7 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
 
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
         let (begun, key) = (Instant::now(), request.from.clone());
-        let outcome = self.store.count(request).await;
+        let outcome = self.store.count(request).instrument(debug_span!("store count", key = key.as_str())).await;
         self.note(StoreOperation::Count, &key, begun, outcome.as_ref().is_err_and(is_fault));
         outcome
     }
@@ -152,4 +161,17 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
         self.guard.check()?;
         self.store.check().await
     }
+}
+
+/// The span of a transaction, with its first written key.
+fn commit_span(transaction: &Transaction) -> Span {
+    debug_span!(
+        "store transaction",
+        key = transaction.writes.first().map(|write| write.key().as_str()),
+        writes = transaction.writes.len(),
+        compares = transaction.compares.len(),
+        revision = Empty,
+        conflict = Empty,
+        error = Empty,
+    )
 }

@@ -27,8 +27,8 @@ pub use endpoint::Endpoint;
 pub use hook::{HookReply, HookRequest, HookServer};
 pub use hook_process::{HookProcess, hook_process};
 pub use keelson_teststores::{
-    DiskFault, EtcdCluster, EtcdServer, EtcdServerBuilder, FragileDisk, KmsDouble, LossyWay, PostgresServer,
-    PostgresServerBuilder,
+    CollectedSpan, CollectorAnswer, CollectorDouble, DiskFault, EtcdCluster, EtcdServer, EtcdServerBuilder,
+    FragileDisk, KmsDouble, LossyWay, PostgresServer, PostgresServerBuilder,
 };
 pub use kubectl::{Kubectl, KubectlOutput, KubectlStream, other_kubectls};
 pub use kubelet::{KubeletDouble, KubeletRequest};

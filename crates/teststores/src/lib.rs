@@ -10,6 +10,7 @@
 //! the program: `start` then prints that and returns none, and xtask lists the tests that did not run.
 
 mod chromium;
+mod collector;
 mod disk;
 mod etcd;
 mod guard;
@@ -18,6 +19,7 @@ mod postgres;
 mod proxy;
 
 pub use chromium::ChromeDriver;
+pub use collector::{CollectedSpan, CollectorAnswer, CollectorDouble};
 pub use disk::{DiskFault, FragileDisk};
 pub use etcd::{EtcdCluster, EtcdServer, EtcdServerBuilder};
 pub use kms::KmsDouble;

@@ -7,10 +7,12 @@ use super::Finding;
 use crate::workspace::Member;
 
 /// The crates that each crate may use in production code, by layer, lowest layer first.
-const ALLOWED: [(&str, &[&str]); 41] = [
+const ALLOWED: [(&str, &[&str]); 42] = [
     // pure: no IO, no clock, no threads
     ("meta", &[]),
     ("supervision", &[]),
+    // spans with ids, without a protocol
+    ("telemetry", &["meta"]),
     ("protobuf", &["meta"]),
     ("codec", &["meta", "protobuf"]),
     ("resources", &["meta"]),
@@ -22,7 +24,7 @@ const ALLOWED: [(&str, &[&str]); 41] = [
     ("fairness", &["meta"]),
     // state
     ("storage", &["meta"]),
-    ("storage-etcd", &["meta", "storage", "supervision"]),
+    ("storage-etcd", &["meta", "storage", "supervision", "telemetry"]),
     ("storage-sql", &["meta", "storage", "supervision"]),
     // values as kube-apiserver encrypts them, before an engine
     ("encryption", &["meta", "codec", "storage", "supervision"]),
@@ -51,7 +53,7 @@ const ALLOWED: [(&str, &[&str]); 41] = [
         &["meta", "codec", "cel", "schema", "patch", "resources", "tables", "storage", "cache", "access", "registry"],
     ),
     // calls to other servers
-    ("outbound", &["meta", "supervision", "codec", "cache", "registry"]),
+    ("outbound", &["meta", "supervision", "telemetry", "codec", "cache", "registry"]),
     ("access-config", &["meta", "supervision", "cel", "codec", "access", "outbound"]),
     // clients of the registry inside of a server
     ("controllers", &["meta", "fairness", "supervision", "resources", "storage", "cache", "access", "registry"]),
@@ -91,6 +93,7 @@ const ALLOWED: [(&str, &[&str]); 41] = [
         &[
             "meta",
             "supervision",
+            "telemetry",
             "codec",
             "resources",
             "tables",
@@ -135,6 +138,7 @@ const ALLOWED: [(&str, &[&str]); 41] = [
         &[
             "meta",
             "supervision",
+            "telemetry",
             "schema",
             "tables",
             "protobuf",

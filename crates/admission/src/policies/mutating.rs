@@ -18,6 +18,7 @@ use keelson_patch::PatchError;
 use keelson_patch::fields::{Duplicates, FieldSchema, Granularity, Member, merge, validate};
 use keelson_patch::json_patch::{Limits, Operations};
 use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation as Changed, Operation};
+use tracing::{Instrument as _, debug_span};
 
 use super::parameters::{self, Decoded};
 use super::policy::{Binding, Mutation, Policy};
@@ -122,6 +123,11 @@ impl From<ApiError> for Fault {
 
 impl Mutating<'_> {
     async fn policy(&mut self, bound: &Bound, object: &mut Object) -> Result<(), ApiError> {
+        let span = debug_span!("policy", policy = bound.policy.name.as_str(), stage = "admit");
+        self.bindings(bound, object).instrument(span).await
+    }
+
+    async fn bindings(&mut self, bound: &Bound, object: &mut Object) -> Result<(), ApiError> {
         let policy = &*bound.policy;
         let Some(endpoint) = policy.matching.endpoint(self.attributes) else { return Ok(()) };
         for binding in &bound.bindings {

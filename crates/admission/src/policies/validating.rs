@@ -15,6 +15,7 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::status::{StatusCause, StatusDetails};
 use keelson_meta::{ApiError, Object, Status};
 use keelson_registry::{Admission, AdmissionAttributes, Interest, Target};
+use tracing::{Instrument as _, debug_span};
 
 use super::judgement::{Judgement, Refusal, judge};
 use super::parameters::{self, Decoded};
@@ -72,7 +73,8 @@ impl Admission for ValidatingPolicies {
             let (seen, denied, noted) = (None, None, Vec::new());
             let mut judging = Judging { attributes, object, decoded, stats, seen, denied, noted };
             for bound in self.bound().iter() {
-                judging.policy(bound).await;
+                let policy = bound.policy.name.as_str();
+                judging.policy(bound).instrument(debug_span!("policy", policy, stage = "validate")).await;
             }
             judging.end()
         })

@@ -9,6 +9,8 @@ use keelson_meta::go_format::quote;
 use keelson_meta::{ApiError, Object, Status};
 use keelson_outbound::{Call, CallError, call_with_retries, failure_text};
 use keelson_registry::AdmissionAttributes;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span, debug_span};
 
 use super::hook::Hook;
 use super::review::{self, Answer, Fault};
@@ -49,7 +51,11 @@ impl Webhooks {
         object: Option<&Object>,
     ) -> Result<Answer, CallFault> {
         let begun = Instant::now();
-        let answered = self.ask(invocation, attributes, object).await;
+        let span = self.span(invocation, attributes);
+        let answered = self.ask(invocation, attributes, object).instrument(span.clone()).await;
+        if let Err(CallFault::Calling(why)) = &answered {
+            span.record("error", why.as_str());
+        }
         let refused = answered.as_ref().map_or(true, |answer| !answer.allowed);
         let code = match &answered {
             Ok(answer) if answer.allowed => 200,
@@ -71,6 +77,21 @@ impl Webhooks {
             attributes.caller.audit().annotate(format!("{name}/{key}"), value.clone());
         }
         if answer.allowed { Ok(answer) } else { Err(CallFault::Refused(Box::new(refusal(name, answer.result)))) }
+    }
+
+    fn span(&self, invocation: &Invocation<'_>, attributes: &AdmissionAttributes<'_>) -> Span {
+        let (hook, target) = (invocation.hook, attributes.target);
+        debug_span!(
+            "webhook",
+            configuration = hook.configuration.as_str(),
+            webhook = hook.name.as_str(),
+            kind = self.kind.as_str(),
+            operation = attributes.operation.as_str(),
+            group = &*target.resource.group,
+            resource = &*target.resource.plural,
+            subresource = target.subresource_name(),
+            error = Empty,
+        )
     }
 
     async fn ask(

@@ -55,7 +55,7 @@ struct State {
 }
 
 /// A reference to an owner in the wrong namespace.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Report {
     dependent: ObjectId,
     uid: String,

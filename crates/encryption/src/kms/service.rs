@@ -19,6 +19,7 @@ use tonic::codegen::Service;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
+use tracing::{Instrument as _, debug_span};
 
 use crate::config::KmsEntry;
 use crate::error::code_name;
@@ -51,7 +52,8 @@ impl KeyService {
         A: Message + Default + 'static,
     {
         let begun = Instant::now();
-        let done = tokio::time::timeout(self.timeout, self.send(method, request)).await;
+        let span = debug_span!("kms call", method, provider = self.provider.as_str());
+        let done = tokio::time::timeout(self.timeout, self.send(method, request)).instrument(span).await;
         let done = done.unwrap_or_else(|_| Err(Status::deadline_exceeded("context deadline exceeded")));
         let code = done.as_ref().map_or_else(|status| code_name(status.code()), |_| "OK");
         self.metrics.note_call(&self.provider, method, code, begun.elapsed());

@@ -8,13 +8,14 @@ use http::{Response, StatusCode};
 use keelson_meta::{ApiError, ListHead, ListMeta, Revision};
 use keelson_query::Mask;
 use keelson_registry::{ListItems, ListPage, Registry, Target};
+use tracing::debug_span;
 
 use super::list_body::{
     AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Paced, Source, bytes_of, converted, done, masked,
 };
 use super::query;
 use super::render::{ListWriter, Renderer, RowOrder};
-use crate::body::{ResponseBody, stream};
+use crate::body::{Guarded, ResponseBody, stream};
 use crate::negotiation::{MediaKind, Subject, accepts_gzip};
 use crate::respond::{self, GZIP_THRESHOLD_BYTES, mark_gzip};
 use crate::service::ApiRequest;
@@ -85,6 +86,8 @@ pub(super) async fn answer(
         (false, false) if direct => stream(ListBody::new(writer, &start, source)),
         (false, false) => stream(Paced::new(ListBody::new(writer, &start, source))),
     };
+    let span = debug_span!("encoding", media = content_type, bytes, revision = page.revision.get());
+    let body = if span.is_disabled() { body } else { stream(Guarded::new(body, span)) };
     let mut response = respond::stream(StatusCode::OK, content_type, body);
     if gzip {
         mark_gzip(response.headers_mut());

@@ -13,6 +13,7 @@ use keelson_registry::Target;
 use keelson_resources::Verb;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::Metrics;
 use super::filter_times::{FieldValidation, FilterTimes};
@@ -62,6 +63,8 @@ pub struct Observation {
     waited: Duration,
     /// The bytes of the response that were sent.
     sent: u64,
+    /// The span of the request, which ends with the response.
+    span: Span,
 }
 
 impl Observation {
@@ -90,7 +93,13 @@ impl Observation {
             code: None,
             waited: Duration::ZERO,
             sent: 0,
+            span: Span::none(),
         }
+    }
+
+    /// Keeps the span of the request until the response is sent.
+    pub fn traced(&mut self, span: &Span) {
+        self.span = span.clone();
     }
 
     /// Adds a time that the request waited for seats or webhooks.
@@ -134,6 +143,7 @@ impl BodyMeter for Observation {
     }
 
     fn broken_off(&mut self) {
+        self.span.record("error", "the response was broken off");
         self.series.further.aborted();
     }
 }

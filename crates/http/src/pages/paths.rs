@@ -5,6 +5,7 @@
 use http::Method;
 
 use super::openapi::Description;
+use super::zpages::ZPage;
 use super::{ServedDocuments, announcement};
 use crate::negotiation::Serving;
 
@@ -16,6 +17,7 @@ pub(super) enum Page<'a> {
     Group(&'a str),
     GroupVersion(&'a str, &'a str),
     Version,
+    Diagnosis(ZPage),
     Metrics,
     HealthMetrics,
     OpenApi(Description<'a>),
@@ -40,6 +42,8 @@ impl<'a> Page<'a> {
             [".well-known", "openid-configuration"] => Some(Self::IssuerConfiguration),
             ["openid", "v1", "jwks"] => Some(Self::KeySet),
             ["version"] => Some(Self::Version),
+            ["statusz"] => Some(Self::Diagnosis(ZPage::Status)),
+            ["flagz"] => Some(Self::Diagnosis(ZPage::Flags)),
             ["metrics"] => Some(Self::Metrics),
             ["metrics", "slis"] => Some(Self::HealthMetrics),
             ["openapi", "v2"] => Some(Self::OpenApi(Description::V2)),
@@ -98,6 +102,6 @@ pub(super) fn has_method(documents: &ServedDocuments, page: &Page<'_>, method: &
             *method == Method::GET || !is_there(documents, page)
         }
         Page::IssuerConfiguration | Page::KeySet => *method == Method::GET,
-        Page::Root | Page::Groups | Page::Metrics | Page::HealthMetrics | Page::OpenApi(_) => true,
+        Page::Diagnosis(_) | Page::Root | Page::Groups | Page::Metrics | Page::HealthMetrics | Page::OpenApi(_) => true,
     }
 }

@@ -50,7 +50,7 @@ const METRICS: &str = "all metrics are served as they are";
 const CACHE: &str = "reads are always served from a cache";
 const VERSIONS: &str = "the server behaves as one release";
 const SHUTDOWN: &str = "a stop ends watches and waits for requests in flight";
-const PROFILING: &str = "there is no profiling endpoint";
+const PROFILING: &str = "profiles are of processor time and memory, by HTTPS";
 
 const fn row(name: &'static str, form: Form, class: Class) -> Flag {
     Flag { name, form, class }
@@ -192,7 +192,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("peer-ca-file", File, Same),
     row("permit-address-sharing", Switch, Idle("a port is never shared")),
     row("permit-port-sharing", Switch, Idle("a port is never shared")),
-    row("profiling", Switch, Idle(PROFILING)),
+    row("profiling", Switch, Same),
     row("proxy-client-cert-file", File, Same),
     row("proxy-client-key-file", File, Same),
     row("request-timeout", Duration, Idle(LIMITS)),
@@ -239,7 +239,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     own("tls-private-key-file", Text, Own::TlsPrivateKeyFile),
     row("tls-sni-cert-key", List, Only(&[""], "there is one serving certificate")),
     row("token-auth-file", File, Same),
-    row("tracing-config-file", Text, Idle("there are no traces")),
+    row("tracing-config-file", File, Same),
     own("v", Number, Own::Verbosity),
     own("version", Switch, Own::Version),
     row("vmodule", List, Idle(LOG)),

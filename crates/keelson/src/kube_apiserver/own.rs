@@ -43,7 +43,7 @@ const ETCD_PREFIX: &str = "/registry";
 /// The subdirectory of `--cert-dir` for the server's own files, if the store is etcd.
 const OWN_DIRECTORY: &str = "keelson";
 /// The feature gates that have an effect.
-const GATES: [&str; 3] = ["APIListChunking", "KMSv1", "StorageVersionAPI"];
+const GATES: [&str; 5] = ["APIListChunking", "ComponentFlagz", "ComponentStatusz", "KMSv1", "StorageVersionAPI"];
 
 /// A parsed command line.
 pub(super) struct Line(Vec<Given>);
@@ -321,7 +321,7 @@ impl Own {
                 "The URLs of etcd. keelson's stand-in for etcd lends its data directory to a store of keelson's own."
             }
             Self::FeatureGates => {
-                "Feature gates. APIListChunking, KMSv1 and StorageVersionAPI have an effect; others are logged."
+                "Feature gates. APIListChunking, ComponentFlagz, ComponentStatusz, KMSv1 and StorageVersionAPI have an effect; others are logged."
             }
             Self::Help => "Show this text.",
             Self::Issuer => "The issuer of service account tokens; of several the first.",

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
+use tracing::{Instrument as _, debug_span};
 
 use super::stats::{AdmissionStage, AdmissionStats, PluginKey};
 use super::{Admission, AdmissionAttributes, Interest, Mutation, Operation, Reinvocation, WriteOptions};
@@ -95,7 +96,9 @@ impl AdmissionChain {
         let mut changed = false;
         for plugin in self.asked(attributes) {
             let begun = Instant::now();
-            let mut outcome = plugin.mutate(attributes, object.as_deref_mut()).await;
+            let call = plugin.mutate(attributes, object.as_deref_mut());
+            let mut outcome =
+                call.instrument(debug_span!("admission plugin", plugin = plugin.name(), stage = "admit")).await;
             if let (Ok(Mutation::Changed), Some(object)) = (&outcome, object.as_deref_mut()) {
                 changed = true;
                 outcome = reshape(object).map(|()| Mutation::Changed);
@@ -115,7 +118,9 @@ impl AdmissionChain {
         let outcome = async {
             for plugin in self.asked(attributes) {
                 let begun = Instant::now();
-                let outcome = plugin.validate(attributes, object).await;
+                let call = plugin.validate(attributes, object);
+                let span = debug_span!("admission plugin", plugin = plugin.name(), stage = "validate");
+                let outcome = call.instrument(span).await;
                 self.note(plugin.name(), AdmissionStage::Validate, attributes, begun, outcome.is_err());
                 outcome?;
             }

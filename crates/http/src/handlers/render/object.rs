@@ -9,6 +9,7 @@ use keelson_codec::{StoredObject, json};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, ListMeta, Revision};
 use keelson_tables::wire::{self, TableHead};
+use tracing::debug_span;
 
 use super::{Renderer, write_metadata};
 use crate::body::ResponseBody;
@@ -42,6 +43,9 @@ impl Renderer {
         sent: &str,
     ) -> Result<Response<ResponseBody>, ApiError> {
         let object = &*self.view.show(object).await?;
+        let _encoding =
+            debug_span!("encoding", media = self.media().kind.content_type(), revision = revision.map(|it| it.get()))
+                .entered();
         let Some(revision) = revision else { return self.answer_unborn(code, object, sent) };
         respond::object(code, Bytes::from(self.write(object, revision)?), self.media())
     }
