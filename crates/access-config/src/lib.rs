@@ -11,6 +11,7 @@ mod answers;
 mod authentication;
 mod authorization;
 mod document;
+mod egress;
 mod expressions;
 mod followed;
 mod jwt;
@@ -25,6 +26,7 @@ pub use authorization::{
     AuthorizationSource, AuthorizerEntry, AuthorizerKind, ConfiguredAuthorizers, DecisionCounts, LocalAuthorizers,
 };
 pub use document::ConfigurationError;
+pub use egress::EgressConfiguration;
 pub use reloads::{ReloadCounts, Reloads};
 pub use webhook::{
     AskedCounts, HostCredentials, RETRY_WAIT, ReviewClient, ReviewVersion, TOKEN_CACHE, TokenCacheCounts,
