@@ -52,11 +52,14 @@ pub enum ConfigurationError {
 pub(crate) struct DocumentKind {
     pub(crate) what: &'static str,
     pub(crate) kind: &'static str,
-    /// The accepted versions of the group `apiserver.config.k8s.io`.
+    /// The groups of the kind.
+    pub(crate) groups: &'static [&'static str],
+    /// The accepted versions of these groups.
     pub(crate) versions: &'static [&'static str],
 }
 
-const GROUP: &str = "apiserver.config.k8s.io";
+/// The group of most configuration files.
+pub(crate) const CONFIG_GROUP: &str = "apiserver.config.k8s.io";
 
 impl DocumentKind {
     /// Reads a document of this kind from a file. `read` parses its fields.
@@ -86,8 +89,9 @@ impl DocumentKind {
         let parsed = yaml::parse(bytes).map_err(|error| error.to_string())?;
         let text = |name: &str| parsed.value[name].as_str().unwrap_or_default();
         let (kind, version) = (text("kind"), text("apiVersion"));
-        let is_known =
-            |known: &&str| version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/')) == Some(*known);
+        let is_known = |known: &&str| {
+            version.split_once('/').is_some_and(|(group, version)| self.groups.contains(&group) && version == *known)
+        };
         if kind.is_empty() {
             return Err("Object 'Kind' is missing".to_owned());
         }
@@ -247,7 +251,7 @@ impl fmt::Display for Seconds {
 mod tests {
     use super::*;
 
-    const KIND: DocumentKind = DocumentKind { what: "test", kind: "Thing", versions: &["v1"] };
+    const KIND: DocumentKind = DocumentKind { what: "test", kind: "Thing", groups: &[CONFIG_GROUP], versions: &["v1"] };
 
     fn check(text: &str, expected: Result<&str, &str>) {
         let read = KIND.parse(text.as_bytes(), &["a", "list"], |fields| {

@@ -11,6 +11,7 @@ mod answers;
 mod authentication;
 mod authorization;
 mod document;
+mod egress;
 mod expressions;
 mod followed;
 mod jwt;
@@ -26,6 +27,7 @@ pub use authorization::{
     AuthorizationSource, AuthorizerEntry, AuthorizerKind, ConfiguredAuthorizers, DecisionCounts, LocalAuthorizers,
 };
 pub use document::ConfigurationError;
+pub use egress::EgressConfiguration;
 pub use reloads::{ReloadCounts, Reloads};
 pub use traces::{CollectorEndpoint, TracingConfiguration};
 pub use webhook::{

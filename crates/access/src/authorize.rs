@@ -195,8 +195,9 @@ impl Authorizer for AuthorizerChain {
         Box::pin(async move {
             let mut all = HeldRules::default();
             for authorizer in &self.0 {
-                let HeldRules { rules, missing, unresolved } = authorizer.rules(user, namespace).await;
+                let HeldRules { rules, shown, missing, unresolved } = authorizer.rules(user, namespace).await;
                 all.rules.extend(rules);
+                all.shown.extend(shown);
                 all.missing.extend(missing);
                 all.unresolved.extend(unresolved);
             }

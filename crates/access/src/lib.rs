@@ -5,6 +5,7 @@
 //!
 //! Members of `system:masters` may do everything. For other users the stored roles and bindings decide (`rbac`).
 
+mod abac;
 pub mod audit;
 pub mod authenticate;
 pub mod authorize;
@@ -33,6 +34,7 @@ pub mod trust;
 pub mod user;
 mod watched_file;
 
+pub use abac::{Abac, AbacError};
 pub use authenticate::{ClientIdentity, IdentityError};
 pub use authorize::{
     AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, PrivilegedGroup, ResourceAttributes,

@@ -36,6 +36,8 @@ use index::{Index, Kind, Unread};
 pub struct HeldRules {
     /// The rules: the cluster-wide ones, then those of the namespace.
     pub rules: Vec<Arc<PolicyRule>>,
+    /// Rules that reviews show, but that give no right to create roles: upstream compares new roles with stored ones.
+    pub shown: Vec<Arc<PolicyRule>>,
     /// The roles that are bound to the user but do not exist.
     pub missing: Vec<RoleRef>,
     /// Messages of authorizers that do not decide by rules.

@@ -385,6 +385,9 @@ pub(crate) struct Serve {
     /// Call others than services by the proxy that HTTPS_PROXY names, but for those in NO_PROXY.
     #[arg(long, env = "KEELSON_PROXY_FROM_ENVIRONMENT")]
     pub(crate) proxy_from_environment: bool,
+    /// The egress proxies of the networks controlplane, cluster and etcd, as for kube-apiserver (an EgressSelectorConfiguration).
+    #[arg(long, env = "KEELSON_EGRESS_SELECTOR_CONFIG_FILE")]
+    pub(crate) egress_selector_config_file: Option<PathBuf>,
     /// The ports of all nodes that services may take.
     #[arg(long, env = "KEELSON_SERVICE_NODE_PORT_RANGE", default_value = "30000-32767")]
     pub(crate) service_node_port_range: PortRange,

@@ -275,6 +275,10 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     if args.proxy_from_environment {
         config.proxy = Proxy::from_environment().map_err(anyhow::Error::msg).context("reading HTTPS_PROXY")?;
     }
+    if let Some(file) = &args.egress_selector_config_file {
+        config.egress =
+            keelson_server::read_egress(file, &config.random).context("reading --egress-selector-config-file")?;
+    }
     config.service_routes = args.service_route.joined().into_iter().collect();
     if let Some(issuer) = args.service_account_issuer {
         config.service_account_issuer = issuer;

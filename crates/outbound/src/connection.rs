@@ -11,17 +11,17 @@ use std::task::{Context, Poll};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{CaptureConnection, Connected, Connection};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::client::TlsStream;
 
 use crate::dialer::HTTP2;
+use crate::network_stream::NetworkStream;
 use crate::opening::Opening;
 use crate::response_start::{RecordedStream, ResponseStart};
 
 /// A TLS connection.
 pub(crate) struct SecureConnection {
-    stream: TokioIo<RecordedStream<TlsStream<Opening<TcpStream>>>>,
+    stream: TokioIo<RecordedStream<TlsStream<Opening<NetworkStream>>>>,
     uses: UseCount,
     response_start: ResponseStart,
     _permit: OwnedSemaphorePermit,
@@ -53,7 +53,7 @@ impl UsedConnection {
 
 impl SecureConnection {
     /// Creates a connection that holds its permit until it is closed.
-    pub(crate) fn new(stream: TlsStream<Opening<TcpStream>>, permit: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(stream: TlsStream<Opening<NetworkStream>>, permit: OwnedSemaphorePermit) -> Self {
         let response_start = ResponseStart::default();
         let stream = RecordedStream::new(stream, response_start.clone());
         Self { stream: TokioIo::new(stream), uses: UseCount::default(), response_start, _permit: permit }

@@ -20,8 +20,10 @@ use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
 use crate::connection::SecureConnection;
+use crate::egress::EgressDialer;
 use crate::fault::DialError;
 use crate::host_meter::CertificateFaults;
+use crate::network_stream::NetworkStream;
 use crate::opening::{FirstBytes, Opening};
 use crate::presented::Presented;
 use crate::proxy::Proxy;
@@ -33,6 +35,10 @@ use crate::tls;
 pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// The time limit of a TLS handshake, as upstream.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// The time without data after which the system probes a connection, and the time between probes.
+const PROBE_TIME: Duration = Duration::from_secs(15);
+/// The number of unanswered probes after which the connection counts as lost.
+const PROBES: u32 = 9;
 
 /// The text of Go's client for a handshake that takes longer.
 pub(crate) const HANDSHAKE_TIMEOUT: &str = "net/http: TLS handshake timeout";
@@ -55,9 +61,18 @@ struct DialerSettings {
     protocols: &'static [&'static [u8]],
     connector: OnceCell<TlsConnector>,
     services: Arc<dyn Services>,
-    proxy: Option<Proxy>,
+    ways: Ways,
     /// A permit for each open connection, shared by all dialers of the same use.
     permits: Arc<Semaphore>,
+}
+
+/// The proxies of a dialer.
+#[derive(Clone, Default)]
+pub(crate) struct Ways {
+    /// The proxy of the host's network. It takes precedence over the other.
+    pub(crate) egress: Option<Arc<EgressDialer>>,
+    /// The proxy of the environment.
+    pub(crate) environment: Option<Proxy>,
 }
 
 /// The certificates that a dialer trusts and presents.
@@ -109,7 +124,7 @@ impl Dialer {
         endpoint: Endpoint,
         trust: Trust,
         services: Arc<dyn Services>,
-        proxy: Option<Proxy>,
+        ways: Ways,
         permits: Arc<Semaphore>,
     ) -> Self {
         let server_name = certificate_name(&endpoint.server_name());
@@ -120,14 +135,14 @@ impl Dialer {
             protocols: &[HTTP1],
             connector: OnceCell::new(),
             services,
-            proxy,
+            ways,
             permits,
         }))
     }
 
     /// Returns the dialer with other offered protocols.
     pub(crate) fn with_protocols(&self, protocols: &'static [&'static [u8]]) -> Self {
-        let DialerSettings { endpoint, server_name, trust, services, proxy, permits, .. } = &*self.0;
+        let DialerSettings { endpoint, server_name, trust, services, ways, permits, .. } = &*self.0;
         Self(Arc::new(DialerSettings {
             endpoint: endpoint.clone(),
             server_name: server_name.clone(),
@@ -135,7 +150,7 @@ impl Dialer {
             protocols,
             connector: OnceCell::new(),
             services: services.clone(),
-            proxy: proxy.clone(),
+            ways: ways.clone(),
             permits: permits.clone(),
         }))
     }
@@ -155,8 +170,6 @@ impl Dialer {
             return Err(DialError::Setup("too many connections to other servers are open".to_owned()));
         };
         let stream = self.stream(&addresses).await?;
-        // Disables Nagle's algorithm: requests are small and should be sent at once.
-        let _ = stream.set_nodelay(true);
         let handshake = connector.connect(name, Opening::new(stream, FirstBytes::default())).into_fallible();
         match tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
             Ok(Ok(secured)) => Ok(SecureConnection::new(secured, permit)),
@@ -167,17 +180,23 @@ impl Dialer {
     }
 
     /// Opens a connection without TLS.
-    async fn stream(&self, addresses: &[(String, u16)]) -> Result<TcpStream, DialError> {
-        match (&self.0.proxy, &self.0.endpoint) {
+    async fn stream(&self, addresses: &[(String, u16)]) -> Result<NetworkStream, DialError> {
+        if let Some(egress) = &self.0.ways.egress {
+            return egress.dial(addresses).await;
+        }
+        let stream = match (&self.0.ways.environment, &self.0.endpoint) {
             (Some(proxy), Endpoint::Host { host, port }) if proxy.is_for(host, *port) => {
                 let by_proxy = [(proxy.host.clone(), proxy.port)];
                 let refused = |error: DialError| DialError::Proxy(format!("proxyconnect tcp: {error}"));
                 let mut stream = connected(&by_proxy).await.map_err(refused)?;
                 proxy.lead(&mut stream, host, *port).await.map_err(DialError::Proxy)?;
-                Ok(stream)
+                stream
             }
-            _ => connected(addresses).await,
-        }
+            _ => connected(addresses).await?,
+        };
+        // Disables Nagle's algorithm: requests are small and should be sent at once.
+        let _ = stream.set_nodelay(true);
+        Ok(NetworkStream::Tcp(stream))
     }
 }
 
@@ -195,7 +214,7 @@ pub(crate) fn certificate_name(host: &str) -> Result<ServerName<'static>, String
 }
 
 /// Connects to the first address that accepts a connection.
-async fn connected(addresses: &[(String, u16)]) -> Result<TcpStream, DialError> {
+pub(crate) async fn connected(addresses: &[(String, u16)]) -> Result<TcpStream, DialError> {
     let mut failed = DialError::Setup("there is no address".to_owned());
     for (host, port) in addresses {
         let found = match resolved(host, *port).await {
@@ -213,6 +232,17 @@ async fn connected(addresses: &[(String, u16)]) -> Result<TcpStream, DialError> 
         }
     }
     Err(failed)
+}
+
+/// Enables TCP keepalive, so that the system detects a lost peer: a session may be silent for a long time.
+pub(crate) fn keep_alive(stream: &TcpStream) {
+    use rustix::net::sockopt;
+    // If the system refuses an option, its defaults apply.
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, PROBE_TIME);
+    let _ = sockopt::set_tcp_keepintvl(stream, PROBE_TIME);
+    let _ = sockopt::set_tcp_keepcnt(stream, PROBES);
 }
 
 /// Resolves a host name.

@@ -54,6 +54,9 @@ pub(crate) enum DialError {
     /// The connection was not accepted.
     #[error("dial tcp {address}: {}", connect_text(.why))]
     Connect { address: String, why: io::Error },
+    /// The Unix socket of a proxy was not connected to.
+    #[error("dial unix {path}: {}", connect_text(.why))]
+    Unix { path: String, why: io::Error },
     /// The TLS handshake failed.
     #[error("{}", tls_text(.0))]
     Tls(io::Error),

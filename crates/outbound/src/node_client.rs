@@ -12,7 +12,6 @@ use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use http::request::Parts;
 use http::{Request, Response};
@@ -32,8 +31,11 @@ use tracing::Instrument as _;
 
 use crate::dialer::{
     self, CONNECT_TIME, HANDSHAKE_TIME, HANDSHAKE_TIMEOUT, HTTP1, NO_SUCH_HOST, Trust, certificate_name, connected_to,
+    keep_alive,
 };
+use crate::egress::{Egress, EgressDialer, EgressNetwork};
 use crate::fault::DialError;
+use crate::network_stream::NetworkStream;
 use crate::presented::{ClientCertificate, Presented};
 use crate::spans::{call_span, note_answer};
 use crate::tls;
@@ -47,10 +49,6 @@ const HOST_CONNECTIONS: usize = 256;
 const BUFFER_BYTES: usize = 64 << 10;
 /// The most header fields of a response.
 const HEADER_FIELDS: usize = 128;
-/// The time without data after which the system probes a connection, and the time between probes.
-const PROBE_TIME: Duration = Duration::from_secs(15);
-/// The number of unanswered probes after which the connection counts as lost.
-const PROBES: u32 = 9;
 
 /// The security of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,6 +117,7 @@ pub struct NodeClient {
     all: Arc<AtomicUsize>,
     most: usize,
     hosts: Mutex<HashMap<String, Weak<AtomicUsize>>>,
+    egress: Arc<Egress>,
 }
 
 impl fmt::Debug for NodeClient {
@@ -128,11 +127,12 @@ impl fmt::Debug for NodeClient {
 }
 
 impl NodeClient {
-    /// Creates a client with this trust and at most this number of connections.
+    /// Creates a client with this trust and at most this number of connections, through the egress proxy of the
+    /// cluster if there is one.
     ///
     /// # Errors
     /// The authorities or the certificate can't be read.
-    pub fn new(trust: KubeletTrust, most: usize) -> Result<Arc<Self>, String> {
+    pub fn new(trust: KubeletTrust, most: usize, egress: Arc<Egress>) -> Result<Arc<Self>, String> {
         check(&trust)?;
         Ok(Arc::new(Self {
             kubelets: RwLock::new(Arc::new(trust)),
@@ -140,6 +140,7 @@ impl NodeClient {
             all: Arc::default(),
             most: most.clamp(1, NODE_CONNECTIONS),
             hosts: Mutex::default(),
+            egress,
         }))
     }
 
@@ -219,11 +220,10 @@ impl NodeClient {
 
     async fn dial(&self, address: &NodeAddress) -> Result<NodeStream, NodeError> {
         let dial = |error: DialError| NodeError::Dial(error.to_string());
-        let found = resolved(&address.host, address.port).await.map_err(dial)?;
-        if address.is_confined && !found.iter().all(|found| is_reachable(found.ip())) {
-            return Err(NodeError::NotAllowed);
-        }
-        let stream = connected(&found).await.map_err(dial)?;
+        let stream = match self.egress.proxy(EgressNetwork::Cluster) {
+            Some(proxy) => through_proxy(proxy, address).await?,
+            None => NetworkStream::Tcp(connected(&allowed(address).await?).await.map_err(dial)?),
+        };
         let Some(connector) = self.connector(address.security).await.map_err(NodeError::Dial)? else {
             return Ok(NodeStream::Plain(stream));
         };
@@ -268,6 +268,26 @@ fn check(trust: &KubeletTrust) -> Result<(), String> {
     tls::client_config(&trust_for(Security::Kubelet, trust)).map(drop)
 }
 
+/// Connects through a proxy. It gets names unresolved, since they may be known in its network only. A confined name is
+/// resolved and checked here, and the proxy gets its addresses: another resolver could return others.
+async fn through_proxy(proxy: &EgressDialer, address: &NodeAddress) -> Result<NetworkStream, NodeError> {
+    let addresses = if address.is_confined {
+        allowed(address).await?.iter().map(|found| (found.ip().to_string(), found.port())).collect()
+    } else {
+        vec![(address.host.clone(), address.port)]
+    };
+    proxy.dial(&addresses).await.map_err(|error| NodeError::Dial(error.to_string()))
+}
+
+/// Resolves a host, and checks that its addresses may be reached.
+async fn allowed(address: &NodeAddress) -> Result<Vec<SocketAddr>, NodeError> {
+    let found = resolved(&address.host, address.port).await.map_err(|error| NodeError::Dial(error.to_string()))?;
+    if address.is_confined && !found.iter().all(|found| is_reachable(found.ip())) {
+        return Err(NodeError::NotAllowed);
+    }
+    Ok(found)
+}
+
 /// Resolves a host name to at least one address.
 async fn resolved(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
     let lookup = |why: &str| DialError::Lookup { host: host.to_owned(), why: why.to_owned() };
@@ -281,7 +301,7 @@ async fn connected(addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {
     for address in addresses {
         match connected_to(*address).await {
             Ok(stream) => {
-                probe(&stream);
+                keep_alive(&stream);
                 return Ok(stream);
             }
             Err(error) => failed = error,
@@ -290,21 +310,10 @@ async fn connected(addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {
     Err(failed)
 }
 
-/// Enables TCP keepalive, so that the system detects a lost peer: a session may be silent for a long time.
-fn probe(stream: &TcpStream) {
-    use rustix::net::sockopt;
-    // If the system refuses an option, its defaults apply.
-    let _ = stream.set_nodelay(true);
-    let _ = sockopt::set_socket_keepalive(stream, true);
-    let _ = sockopt::set_tcp_keepidle(stream, PROBE_TIME);
-    let _ = sockopt::set_tcp_keepintvl(stream, PROBE_TIME);
-    let _ = sockopt::set_tcp_keepcnt(stream, PROBES);
-}
-
 /// A connection with or without TLS.
 enum NodeStream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(NetworkStream),
+    Tls(Box<TlsStream<NetworkStream>>),
 }
 
 impl AsyncRead for NodeStream {

@@ -15,7 +15,8 @@ use tokio::sync::Semaphore;
 use crate::budget::ByteBudget;
 use crate::client_config::{CallUrl, ClientConfig, Destination};
 use crate::credentials::Credentials;
-use crate::dialer::{Dialer, Endpoint, Trust};
+use crate::dialer::{Dialer, Endpoint, Trust, Ways};
+use crate::egress::{Egress, EgressNetwork};
 use crate::presented::{ClientCertificate, Presented};
 use crate::proxy::Proxy;
 use crate::remote_service::{RemoteService, service_host};
@@ -28,7 +29,7 @@ use crate::upstream::{ForwardLimits, Upstream};
 pub struct Outbound {
     services: Arc<dyn Services>,
     random: Arc<dyn Random>,
-    proxy: Option<Proxy>,
+    proxies: Proxies,
     /// The certificate for aggregated servers and peers.
     certificate: Option<Arc<Presented>>,
     /// The servers for forwarded requests, each for as long as a client uses it.
@@ -44,6 +45,15 @@ pub struct Outbound {
     stats: OutboundStats,
 }
 
+/// The proxies of outgoing calls.
+#[derive(Debug, Default)]
+pub struct Proxies {
+    /// The proxies by network. They take precedence.
+    pub egress: Arc<Egress>,
+    /// The proxy of the environment, for hosts that are no services.
+    pub environment: Option<Proxy>,
+}
+
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct HostKey {
     authority: String,
@@ -51,6 +61,8 @@ struct HostKey {
     ca_bundle: Vec<u8>,
     insecure_skip_tls_verify: bool,
     as_front_proxy: bool,
+    /// The network of the host; `None` for a direct connection.
+    network: Option<EgressNetwork>,
     /// The client certificate for this host only.
     certificate: Option<ClientCertificate>,
 }
@@ -62,7 +74,8 @@ impl Outbound {
     /// Creates the calls of a server. `services` resolves services; other hosts are reached through the proxy, if there
     /// is one.
     pub fn new(services: Arc<dyn Services>, random: Arc<dyn Random>, proxy: Option<Proxy>) -> Arc<Self> {
-        Self::with_certificate(services, random, proxy, None, Self::CONNECTIONS)
+        let proxies = Proxies { environment: proxy, ..Proxies::default() };
+        Self::with_certificate(services, random, proxies, None, Self::CONNECTIONS)
     }
 
     /// Creates the calls of a server with a certificate for aggregated servers only, and a limit of connections. Half
@@ -70,7 +83,7 @@ impl Outbound {
     pub fn with_certificate(
         services: Arc<dyn Services>,
         random: Arc<dyn Random>,
-        proxy: Option<Proxy>,
+        proxies: Proxies,
         certificate: Option<&ClientCertificate>,
         connections: usize,
     ) -> Arc<Self> {
@@ -78,7 +91,7 @@ impl Outbound {
         Arc::new(Self {
             services,
             random,
-            proxy,
+            proxies,
             certificate: certificate.map(Presented::new),
             upstreams: Mutex::default(),
             hosts: Mutex::default(),
@@ -124,6 +137,30 @@ impl Outbound {
         server_name: Option<&str>,
         certificate: Option<ClientCertificate>,
     ) -> Result<RestClient, String> {
+        // As upstream, a service is in the cluster, and a URL in the network of the control plane.
+        let network = match &config.destination {
+            Destination::Url(_) => Some(EgressNetwork::ControlPlane),
+            Destination::Service { .. } => Some(EgressNetwork::Cluster),
+            Destination::Server { .. } => None,
+        };
+        self.client_of(config, server_name, certificate, network)
+    }
+
+    /// A client for a configuration in this network, or for a direct connection.
+    ///
+    /// # Errors
+    /// Errors of [`Self::client`].
+    pub fn client_in(&self, config: &ClientConfig, network: Option<EgressNetwork>) -> Result<RestClient, String> {
+        self.client_of(config, None, None, network)
+    }
+
+    fn client_of(
+        &self,
+        config: &ClientConfig,
+        server_name: Option<&str>,
+        certificate: Option<ClientCertificate>,
+        network: Option<EgressNetwork>,
+    ) -> Result<RestClient, String> {
         let (authority, endpoint, path) = match &config.destination {
             Destination::Url(url) => {
                 let CallUrl { authority, host, port, path } = CallUrl::parse(url)?;
@@ -144,7 +181,8 @@ impl Outbound {
         };
         let ClientConfig { destination, ca_bundle, insecure_skip_tls_verify } = config.clone();
         let as_front_proxy = matches!(destination, Destination::Server { .. });
-        let key = HostKey { authority, endpoint, ca_bundle, insecure_skip_tls_verify, as_front_proxy, certificate };
+        let key =
+            HostKey { authority, endpoint, ca_bundle, insecure_skip_tls_verify, as_front_proxy, network, certificate };
         Ok(RestClient::new(self.host(key), path))
     }
 
@@ -171,6 +209,7 @@ impl Outbound {
             ca_bundle,
             insecure_skip_tls_verify,
             as_front_proxy: true,
+            network: Some(EgressNetwork::Cluster),
             certificate: None,
         })
     }
@@ -185,6 +224,7 @@ impl Outbound {
             ca_bundle: ca_bundle.to_owned(),
             insecure_skip_tls_verify: false,
             as_front_proxy: true,
+            network: None,
             certificate: None,
         })
     }
@@ -196,10 +236,18 @@ impl Outbound {
         }
         upstreams.retain(|_, upstream| upstream.strong_count() > 0);
         let permits = self.forwarding_permits.clone();
-        let dialer = Dialer::new(key.endpoint.clone(), self.trust(&key), self.services.clone(), None, permits);
+        let ways = Ways { environment: None, ..self.ways(&key) };
+        let dialer = Dialer::new(key.endpoint.clone(), self.trust(&key), self.services.clone(), ways, permits);
         let upstream = Arc::new(Upstream::new(key.authority.clone(), &dialer, self.forward_limits.clone()));
         upstreams.insert(key, Arc::downgrade(&upstream));
         upstream
+    }
+
+    fn ways(&self, key: &HostKey) -> Ways {
+        Ways {
+            egress: key.network.and_then(|network| self.proxies.egress.proxy(network)).cloned(),
+            environment: self.proxies.environment.clone(),
+        }
     }
 
     fn trust(&self, key: &HostKey) -> Trust {
@@ -227,7 +275,7 @@ impl Outbound {
             key.endpoint.clone(),
             self.trust(&key),
             self.services.clone(),
-            self.proxy.clone(),
+            self.ways(&key),
             self.call_permits.clone(),
         );
         let (budget, meter) = (self.read_budget.clone(), self.stats.of_host(&key.authority));
@@ -245,6 +293,11 @@ impl Outbound {
     /// The counts of calls.
     pub fn stats(&self) -> &OutboundStats {
         &self.stats
+    }
+
+    /// The egress proxies.
+    pub fn egress(&self) -> &Arc<Egress> {
+        &self.proxies.egress
     }
 
     /// Randomness for unique request names.

@@ -8,6 +8,7 @@ use std::fmt;
 use http::HeaderName;
 
 use crate::client_config::{ClientConfig, Destination};
+use crate::egress::EgressNetwork;
 use crate::outbound::Outbound;
 use crate::rest_client::RestClient;
 
@@ -60,8 +61,10 @@ impl RemoteService {
     /// The service has no usable address, in upstream's words.
     pub fn clients(&self, outbound: &Outbound) -> Result<Vec<RestClient>, String> {
         let addresses = outbound.locate(&self.namespace, &self.name, self.port)?;
-        let clients: Result<Vec<RestClient>, String> =
-            addresses.iter().map(|(host, port)| outbound.client(&self.client_config(host, *port))).collect();
+        let client = |(host, port): &(String, u16)| {
+            outbound.client_in(&self.client_config(host, *port), Some(EgressNetwork::Cluster))
+        };
+        let clients: Result<Vec<RestClient>, String> = addresses.iter().map(client).collect();
         clients.and_then(|clients| if clients.is_empty() { Err("there is no address".to_owned()) } else { Ok(clients) })
     }
 

@@ -200,7 +200,7 @@ async fn rules_status(review: &Object, user: &User, authorizer: &dyn Authorizer)
     }
     let held = authorizer.rules(user, Some(namespace)).await;
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
-    for rule in &held.rules {
+    for rule in held.rules.iter().chain(&held.shown) {
         // A rule with resources and URLs allows its verbs on each.
         if !rule.resources.is_empty() {
             resources.push(PolicyRule { non_resource_urls: Vec::new(), ..PolicyRule::clone(rule) }.to_value());

@@ -21,7 +21,7 @@ use keelson_http::filters::FlowLimits;
 use keelson_http::listener::Limits;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
-use keelson_outbound::{Outbound, Proxy, ServiceRoutes};
+use keelson_outbound::{Egress, Outbound, Proxy, ServiceRoutes};
 use keelson_registry::RegistryConfig;
 use keelson_resources::{Catalogue, UnknownResource};
 use keelson_storage::bounded;
@@ -141,6 +141,8 @@ pub struct Config {
     /// The proxy for outgoing calls to hosts other than services. `None` for no proxy, whatever the environment
     /// contains.
     pub proxy: Option<Proxy>,
+    /// The egress proxies of the control plane, the cluster and etcd. They take precedence over the other proxy.
+    pub egress: Arc<Egress>,
     /// The enabled controllers.
     pub controllers: Switches,
     /// The longest time of requests in flight during a shutdown.
@@ -204,6 +206,7 @@ impl Default for Config {
             flow_object_interval: FlowObjects::INTERVAL,
             service_routes: ServiceRoutes::default(),
             proxy: None,
+            egress: Arc::default(),
             controllers: Switches::default(),
             shutdown_grace: Duration::from_secs(30),
             parting: Limits::default().parting,

@@ -27,7 +27,7 @@ use keelson_supervision::Supervisor;
 
 pub(crate) use access::{access_samples, issuer_times, read_samples, review_times, token_cache_times};
 pub(crate) use admission::{admission_times, pod_security_samples, webhook_samples, webhook_times};
-pub(crate) use clients::{client_histograms, client_samples};
+pub(crate) use clients::{client_histograms, client_samples, egress_samples, egress_times};
 pub(crate) use collections::{collection_samples, collection_times};
 pub(crate) use encryption::{encryption_samples, encryption_times};
 pub(crate) use further::{allocation_samples, comparison_times, token_use_samples};

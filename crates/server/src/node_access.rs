@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use keelson_access::FileChanges;
 use keelson_http::nodes::NodeAccess;
-use keelson_outbound::{ClientCertificate, KubeletTrust, NodeClient};
+use keelson_outbound::{ClientCertificate, Egress, KubeletTrust, NodeClient};
 use keelson_registry::NodeAddresses;
 use keelson_supervision::TaskGroup;
 
@@ -66,13 +66,15 @@ impl NodeOptions {
         Ok(KubeletTrust { ca_bundle: ca_bundle.unwrap_or_default(), certificate })
     }
 
-    /// The client for nodes, with the current content of the files, and its part of this many outgoing connections.
+    /// The client for nodes, with the current content of the files, its part of this many outgoing connections, and the
+    /// egress proxies.
     ///
     /// # Errors
     /// A file cannot be read, or has invalid content.
-    pub(crate) fn client(&self, connections: usize) -> anyhow::Result<Arc<NodeClient>> {
+    pub(crate) fn client(&self, connections: usize, egress: &Arc<Egress>) -> anyhow::Result<Arc<NodeClient>> {
         let most = connections / NODE_PART;
-        let client = self.trust().and_then(|trust| NodeClient::new(trust, most).map_err(anyhow::Error::msg));
+        let new = |trust| NodeClient::new(trust, most, egress.clone()).map_err(anyhow::Error::msg);
+        let client = self.trust().and_then(new);
         client.context(
             "preparing connections to kubelets (--kubelet-certificate-authority, --kubelet-client-certificate)",
         )

@@ -28,10 +28,10 @@ use crate::encryption::Encryption;
 use crate::metrics::{
     StoreRequests, access_samples, admission_times, aggregation_samples, allocation_samples, client_histograms,
     client_samples, collection_samples, collection_times, comparison_times, conversion_samples, conversion_times,
-    encryption_samples, encryption_times, feature_gates, issuer_times, peer_samples, pod_security_samples,
-    policy_samples, policy_times, program_samples, queue_samples, queue_times, read_samples, regeneration_samples,
-    registry_samples, review_times, server_info, token_cache_times, token_use_samples, watchdog_samples,
-    webhook_samples, webhook_times,
+    egress_samples, egress_times, encryption_samples, encryption_times, feature_gates, issuer_times, peer_samples,
+    pod_security_samples, policy_samples, policy_times, program_samples, queue_samples, queue_times, read_samples,
+    regeneration_samples, registry_samples, review_times, server_info, token_cache_times, token_use_samples,
+    watchdog_samples, webhook_samples, webhook_times,
 };
 use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
@@ -211,6 +211,10 @@ fn measure_calls(metrics: &Metrics, outbound: &Arc<Outbound>) {
     metrics.add_source(move || client_samples(calls.stats()));
     let calls = outbound.clone();
     metrics.add_histograms(move || client_histograms(calls.stats()));
+    let calls = outbound.clone();
+    metrics.add_source(move || egress_samples(calls.egress()));
+    let calls = outbound.clone();
+    metrics.add_histograms(move || egress_times(calls.egress()));
 }
 
 /// Adds the metrics of admission.

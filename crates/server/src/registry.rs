@@ -9,7 +9,7 @@ use keelson_access::Pki;
 use keelson_access_config::ReviewClient;
 use keelson_admission::{AdmissionConfiguration, Parts, PodSecurityStats, PolicyStats, WebhookStats};
 use keelson_cache::Cache;
-use keelson_outbound::{ClusterServices, Outbound};
+use keelson_outbound::{ClusterServices, Outbound, Proxies};
 use keelson_registry::{Registry, RegistryConfig};
 use keelson_storage::Store;
 use keelson_supervision::TaskGroup;
@@ -26,7 +26,7 @@ pub(crate) fn outbound_of(config: &Config, pki: &Pki) -> (Arc<Outbound>, Arc<Clu
     let outbound = Outbound::with_certificate(
         services.clone(),
         config.random.clone(),
-        config.proxy.clone(),
+        Proxies { egress: config.egress.clone(), environment: config.proxy.clone() },
         Some(&remote::certificate(pki)),
         // A quarter of the connections is reserved for nodes.
         config.outbound_connections - config.outbound_connections / NODE_PART,

@@ -69,7 +69,10 @@ impl Rights {
                     let [a, b, c, d] = &prefixes;
                     rbac = Some(Arc::new(Rbac::new(cache.clone(), [a, b, c, d])?));
                 }
-                AuthorizerKind::Webhook | AuthorizerKind::AlwaysAllow | AuthorizerKind::AlwaysDeny => {}
+                AuthorizerKind::Abac
+                | AuthorizerKind::Webhook
+                | AuthorizerKind::AlwaysAllow
+                | AuthorizerKind::AlwaysDeny => {}
             }
         }
         let local = LocalAuthorizers {

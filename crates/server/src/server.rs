@@ -38,6 +38,7 @@ use crate::config::Config;
 use crate::controllers::{self, ControllerParts, Membership};
 use crate::data_directory::{self, NotedStore, OwnDirectory};
 use crate::documents::OtherServers;
+use crate::egress::connect_store_through;
 use crate::encryption::{Encryption, Loaded};
 use crate::flow_control;
 use crate::health::health;
@@ -126,8 +127,9 @@ impl Prepared {
         Box::pin(Self::prepare(config))
     }
 
-    async fn prepare(config: Config) -> anyhow::Result<Self> {
+    async fn prepare(mut config: Config) -> anyhow::Result<Self> {
         // SIZE: one list of the steps of a start, in their order.
+        connect_store_through(&config.egress, &mut config.store);
         // ORDER: the check comes before anything is created in the directory.
         let least = config.store.check_there(config.data_dir.as_deref(), config.accept_loss)?;
         data_directory::warn_of_other_store(&config);
@@ -160,7 +162,7 @@ impl Prepared {
         let fenced = fenced(&config, &store, &fence, &store_requests);
         let rights = Rights::new(&config, &cache, files)?;
         let (outbound, services) = outbound_of(&config, &pki);
-        let nodes = config.nodes.client(config.outbound_connections)?;
+        let nodes = config.nodes.client(config.outbound_connections, &config.egress)?;
         let (registry, admission) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
         services.are_those_of(&registry);
         registry.ensure_system_namespaces().await.context("making the system namespaces")?;

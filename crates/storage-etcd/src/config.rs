@@ -4,12 +4,15 @@
 //! can be in files instead. Unknown settings are errors.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 const SCHEME: &str = "etcd://";
 const DEFAULT_PORT: u16 = 2379;
@@ -34,10 +37,23 @@ pub struct EtcdConfig {
     pub timeout: Duration,
     /// True to compress requests and responses with gzip.
     pub compression: bool,
+    /// Opens the connections to members; `None` for direct ones.
+    pub dial: Option<Arc<dyn DialMember>>,
     /// The clock for the expiry of leases.
     pub clock: Arc<dyn Clock>,
     /// Random numbers for the choice of the first member.
     pub random: Arc<dyn Random>,
+}
+
+/// A connection to a member, before its TLS.
+pub trait MemberStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> MemberStream for S {}
+
+/// Opens connections to members, such as through a proxy.
+pub trait DialMember: Send + Sync {
+    /// Opens a connection to this host and port.
+    fn dial(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Box<dyn MemberStream>>>;
 }
 
 /// The order in which several endpoints, or several addresses of a name, are tried.
@@ -78,7 +94,7 @@ impl fmt::Debug for Login {
 
 impl fmt::Debug for EtcdConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { endpoints, order, prefix, tls, login, timeout, compression, clock: _, random: _ } = self;
+        let Self { endpoints, order, prefix, tls, login, timeout, compression, dial: _, clock: _, random: _ } = self;
         let mut shown = f.debug_struct("EtcdConfig");
         shown
             .field("endpoints", endpoints)
@@ -143,6 +159,7 @@ impl EtcdConfig {
             login: None,
             timeout: DEFAULT_TIMEOUT,
             compression: false,
+            dial: None,
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
         }

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tonic::codegen::Service;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-use crate::config::{EtcdConfig, Order, TlsFiles};
+use crate::config::{DialMember, EtcdConfig, MemberStream, Order, TlsFiles};
 use crate::error::OpenError;
 use crate::member::Member;
 
@@ -85,7 +85,7 @@ fn member(
         Order::Given => 0,
         Order::Any => usize::try_from(config.random.u64() >> 33).unwrap_or(0),
     };
-    let dial = Dial { turn: Arc::new(AtomicUsize::new(first)), made: made.clone() };
+    let dial = Dial { turn: Arc::new(AtomicUsize::new(first)), made: made.clone(), dial: config.dial.clone() };
     Ok(Member::new(url, Connector { prepared, dial }))
 }
 
@@ -96,12 +96,14 @@ struct Dial {
     turn: Arc<AtomicUsize>,
     /// Counts the opened connections.
     made: Arc<AtomicU64>,
+    /// Opens the connections; `None` for direct ones.
+    dial: Option<Arc<dyn DialMember>>,
 }
 
 impl Service<Uri> for Dial {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<Box<dyn MemberStream>>;
     type Error = io::Error;
-    type Future = BoxFuture<'static, io::Result<TokioIo<TcpStream>>>;
+    type Future = BoxFuture<'static, io::Result<TokioIo<Box<dyn MemberStream>>>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
@@ -109,22 +111,30 @@ impl Service<Uri> for Dial {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let made = self.made.clone();
+        let (made, dial) = (self.made.clone(), self.dial.clone());
         Box::pin(async move {
             // An IPv6 address is in brackets.
             let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-            let mut addresses: Vec<SocketAddr> = lookup_host((host, uri.port_u16().unwrap_or_default()))
-                .await
-                .map_err(|error| io::Error::new(error.kind(), format!("the name {host} has no address: {error}")))?
-                .collect();
-            let first = turn % addresses.len().max(1);
-            addresses.rotate_left(first);
-            let stream = connect_to_one(&addresses).await?;
+            let port = uri.port_u16().unwrap_or_default();
+            let stream: Box<dyn MemberStream> = match dial {
+                Some(dial) => dial.dial(host, port).await?,
+                None => Box::new(connect_directly(host, port, turn).await?),
+            };
             // ORDER: the connection is counted before anything is sent on it.
             made.fetch_add(1, Ordering::AcqRel);
             Ok(TokioIo::new(stream))
         })
     }
+}
+
+async fn connect_directly(host: &str, port: u16, turn: usize) -> io::Result<TcpStream> {
+    let mut addresses: Vec<SocketAddr> = lookup_host((host, port))
+        .await
+        .map_err(|error| io::Error::new(error.kind(), format!("the name {host} has no address: {error}")))?
+        .collect();
+    let first = turn % addresses.len().max(1);
+    addresses.rotate_left(first);
+    connect_to_one(&addresses).await
 }
 
 async fn connect_to_one(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
@@ -194,7 +204,7 @@ mod tests {
             assert_eq!(connect_to_one(&addresses).await.unwrap().peer_addr().unwrap(), expected);
         }
         assert_eq!(connect_to_one(&[dead]).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
-        let none = Dial { turn: Arc::default(), made: Arc::default() }
+        let none = Dial { turn: Arc::default(), made: Arc::default(), dial: None }
             .call(Uri::from_static("http://nowhere.invalid:1"))
             .await;
         assert!(none.unwrap_err().to_string().starts_with("the name nowhere.invalid has no address: "));
@@ -204,6 +214,6 @@ mod tests {
     async fn addresses_of_ipv6_are_dialled_without_their_brackets() {
         let Ok(listener) = TcpListener::bind("[::1]:0").await else { return };
         let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        assert!(Dial { turn: Arc::default(), made: Arc::default() }.call(uri).await.is_ok());
+        assert!(Dial { turn: Arc::default(), made: Arc::default(), dial: None }.call(uri).await.is_ok());
     }
 }

@@ -32,6 +32,6 @@ mod version;
 mod watch;
 
 pub use client::{EtcdCounters, EtcdStats};
-pub use config::{ConfigError, EtcdConfig, Login, Order, TlsFiles};
+pub use config::{ConfigError, DialMember, EtcdConfig, Login, MemberStream, Order, TlsFiles};
 pub use error::OpenError;
 pub use store::EtcdStore;

@@ -21,7 +21,7 @@ const STARTS: [&str; 11] = [
 ];
 
 /// Files that may start tasks by themselves, with the reason.
-const ALLOWED: [(&str, &str); 21] = [
+const ALLOWED: [(&str, &str); 22] = [
     ("crates/supervision/", "it is the supervisor"),
     ("crates/etcd-double/", "a program without supervision: its threads serve until the process ends"),
     ("crates/apiserver/src/mirrored_store.rs", "a write to a program's store, whose end and panics go to its caller"),
@@ -34,6 +34,10 @@ const ALLOWED: [(&str, &str); 21] = [
     (
         "crates/outbound/src/node_client.rs",
         "drives one connection, whose end and panics go to the request that waits for it",
+    ),
+    (
+        "crates/outbound/src/egress/konnectivity.rs",
+        "carries the bytes of one tunnel, whose end and panics end the connection that uses it",
     ),
     ("crates/server/src/probe.rs", "a thread that a blocked log may block, which it is there to detect"),
     ("crates/registry/src/surface/surfaces.rs", "a change of the surface, whose end and panics go to its caller"),

@@ -5,11 +5,12 @@
 use std::path::Path;
 
 use super::flags::OidcFlags;
-use crate::document::{ConfigurationError, DocumentKind, Fields};
+use crate::document::{CONFIG_GROUP, ConfigurationError, DocumentKind, Fields};
 
 const KIND: DocumentKind = DocumentKind {
     what: "authentication",
     kind: "AuthenticationConfiguration",
+    groups: &[CONFIG_GROUP],
     versions: &["v1", "v1beta1", "v1alpha1"],
 };
 

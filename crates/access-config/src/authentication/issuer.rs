@@ -12,7 +12,9 @@ use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 use keelson_codec::json;
-use keelson_outbound::{ClientConfig, Destination, Effect, Outbound, RestClient, RestRequest, failure_text};
+use keelson_outbound::{
+    ClientConfig, Destination, Effect, EgressNetwork, Outbound, RestClient, RestRequest, failure_text,
+};
 use keelson_supervision::{RepeatLog, warn_repeated};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -197,7 +199,14 @@ impl IssuerKeys {
     /// The client for a document's URL. Does not connect yet.
     fn document_at(&self, url: &str) -> Result<DocumentUrl, String> {
         let authority = self.issuer.certificate_authority.clone().into_bytes();
-        let client = self.outbound.client(&ClientConfig::new(Destination::Url(url.to_owned()), authority))?;
+        let config = ClientConfig::new(Destination::Url(url.to_owned()), authority);
+        // As upstream, an issuer without a selection is called directly.
+        let network = match self.issuer.egress_selector_type.as_str() {
+            "controlplane" => Some(EgressNetwork::ControlPlane),
+            "cluster" => Some(EgressNetwork::Cluster),
+            _ => None,
+        };
+        let client = self.outbound.client_in(&config, network)?;
         let uri: Uri = url.parse().map_err(|_| format!("{url:?} is no URL"))?;
         let path = uri.path_and_query().map_or("/".to_owned(), ToString::to_string);
         Ok(DocumentUrl { client, path })

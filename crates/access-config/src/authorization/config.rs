@@ -2,16 +2,17 @@
 //!
 //! Fills in upstream's defaults. Values are not validated here.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::document::{ConfigurationError, DocumentKind, Fields, Seconds};
+use crate::document::{CONFIG_GROUP, ConfigurationError, DocumentKind, Fields, Seconds};
 use crate::webhook::ReviewVersion;
 
 const KIND: DocumentKind = DocumentKind {
     what: "authorization",
     kind: "AuthorizationConfiguration",
+    groups: &[CONFIG_GROUP],
     versions: &["v1", "v1beta1", "v1alpha1"],
 };
 
@@ -43,6 +44,8 @@ pub struct AuthorizerEntry {
     pub(crate) name: String,
     /// The settings of a webhook, for that kind.
     pub(crate) webhook: Option<WebhookSettings>,
+    /// The policy file of ABAC. Only flags set it.
+    pub(crate) policy_file: Option<PathBuf>,
 }
 
 /// A kind of authorizer.
@@ -50,6 +53,8 @@ pub struct AuthorizerEntry {
 pub enum AuthorizerKind {
     /// The Node authorizer: nodes may read the objects that their pods use, and write their own.
     Node,
+    /// ABAC: the policies of a file decide.
+    Abac,
     /// RBAC: the stored roles and bindings decide.
     Rbac,
     /// A webhook decides.
@@ -93,7 +98,8 @@ pub(crate) enum FailurePolicy {
 
 impl AuthorizerKind {
     /// All kinds by their names upstream.
-    pub const NAMED: [(&'static str, Self); 5] = [
+    pub const NAMED: [(&'static str, Self); 6] = [
+        ("ABAC", Self::Abac),
         ("AlwaysAllow", Self::AlwaysAllow),
         ("AlwaysDeny", Self::AlwaysDeny),
         ("Node", Self::Node),
@@ -134,7 +140,12 @@ impl AuthorizationConfiguration {
 impl AuthorizerEntry {
     /// An authorizer of a kind, named after the kind.
     pub fn new(kind: AuthorizerKind) -> Self {
-        Self { kind: kind.name().to_owned(), name: kind.name().to_ascii_lowercase(), webhook: None }
+        Self { kind: kind.name().to_owned(), name: kind.name().to_ascii_lowercase(), ..Self::default() }
+    }
+
+    /// ABAC with the policies of a file.
+    pub fn abac(file: &Path) -> Self {
+        Self { policy_file: Some(file.to_owned()), ..Self::new(AuthorizerKind::Abac) }
     }
 
     /// A webhook that is configured by flags.
@@ -162,7 +173,7 @@ impl AuthorizerEntry {
 
     fn read(fields: &Fields<'_>) -> Self {
         let webhook = fields.optional_object("webhook", &WEBHOOK).as_ref().map(WebhookSettings::read);
-        Self { kind: fields.text("type"), name: fields.text("name"), webhook }
+        Self { kind: fields.text("type"), name: fields.text("name"), webhook, policy_file: None }
     }
 }
 

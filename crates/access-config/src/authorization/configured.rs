@@ -12,7 +12,8 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use futures::future::{BoxFuture, Either, join_all, ready};
 use keelson_access::{
-    AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, HeldRules, PrivilegedGroup, User, Verdict,
+    Abac, AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, HeldRules, PrivilegedGroup, User,
+    Verdict,
 };
 use keelson_meta::{Clock, Random};
 use keelson_outbound::Outbound;
@@ -70,6 +71,8 @@ pub(crate) struct Current {
 struct Judged {
     configuration: AuthorizationConfiguration,
     conditions: Vec<MatchConditions>,
+    /// The policies of ABAC, if it is an authorizer.
+    policies: Option<Arc<Abac>>,
 }
 
 impl AuthorizationSource {
@@ -80,7 +83,13 @@ impl AuthorizationSource {
         };
         let conditions =
             configuration.compile().map_err(|faults| ConfigurationError::Invalid { what: "authorization", faults })?;
-        Ok(Judged { configuration, conditions })
+        let abac = configuration.authorizers.iter().find(|entry| entry.kind() == Some(AuthorizerKind::Abac));
+        let policies = abac.map(|abac| {
+            // As upstream, a file of authorizers cannot name a policy file.
+            Abac::read(abac.policy_file.as_deref().unwrap_or(Path::new(""))).map(Arc::new)
+        });
+        let policies = policies.transpose().map_err(|error| ConfigurationError::Unusable(error.to_string()))?;
+        Ok(Judged { configuration, conditions, policies })
     }
 
     /// The kinds of authorizers that the configuration names.
@@ -134,7 +143,7 @@ impl ConfiguredAuthorizers {
     }
 
     fn made_of(&self, judged: Judged, outbound: &Arc<Outbound>) -> Result<Current, ConfigurationError> {
-        let Judged { configuration, conditions } = judged;
+        let Judged { configuration, conditions, policies } = judged;
         let mut chain: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroup)];
         let mut webhooks = Vec::new();
         for (entry, conditions) in configuration.authorizers.iter().zip(conditions) {
@@ -145,6 +154,16 @@ impl ConfiguredAuthorizers {
             let authorizer: Arc<dyn Authorizer> = match entry.kind() {
                 Some(AuthorizerKind::Node) => self.local.nodes.clone().ok_or_else(missing)?,
                 Some(AuthorizerKind::Rbac) => self.local.rbac.clone().ok_or_else(missing)?,
+                Some(AuthorizerKind::Abac) => {
+                    let policies = policies.clone().ok_or_else(missing)?;
+                    if policies.unversioned_lines() > 0 {
+                        tracing::warn!(
+                            lines = policies.unversioned_lines(),
+                            "the file of --authorization-policy-file contains unversioned rules"
+                        );
+                    }
+                    policies
+                }
                 Some(AuthorizerKind::AlwaysAllow) => Arc::new(AlwaysAllow),
                 Some(AuthorizerKind::AlwaysDeny) => Arc::new(AlwaysDeny),
                 Some(AuthorizerKind::Webhook) => {

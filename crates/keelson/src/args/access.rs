@@ -3,7 +3,7 @@
 //! They are another form of the settings in the files `--authentication-config` and `--authorization-config`. The flags
 //! and the file exclude each other.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
@@ -43,15 +43,19 @@ pub(crate) struct Access {
     /// The time for which its responses are cached (such as 2m).
     #[arg(long, env = "KEELSON_AUTHENTICATION_TOKEN_WEBHOOK_CACHE_TTL", default_value = "2m", value_parser = duration)]
     authentication_token_webhook_cache_ttl: Duration,
-    /// The authorizers, called in this order: Node permits nodes what their pods use and limits their writes, RBAC evaluates the
-    /// stored roles and bindings, Webhook calls a webhook, AlwaysAllow permits everything (for development), AlwaysDeny nothing.
-    /// Node,RBAC by default.
+    /// The authorizers, called in this order. Node permits nodes what their pods use and limits their writes, RBAC evaluates the stored
+    /// roles and bindings, ABAC the policies of a file, Webhook calls a webhook. AlwaysAllow permits everything (for development),
+    /// AlwaysDeny nothing. Node,RBAC by default.
     #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_parser = list::<AuthorizerKind>)]
     authorization_mode: Vec<List<AuthorizerKind>>,
     /// A file with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): the same with several webhooks and conditions under which
     /// they are asked. It is read again when it changes.
     #[arg(long, env = "KEELSON_AUTHORIZATION_CONFIG")]
     authorization_config: Option<PathBuf>,
+    /// The policy file of --authorization-mode ABAC: a Policy (abac.authorization.kubernetes.io/v1beta1) as JSON on each line. It is
+    /// read once.
+    #[arg(long, env = "KEELSON_AUTHORIZATION_POLICY_FILE")]
+    authorization_policy_file: Option<PathBuf>,
     /// A kubeconfig that says which webhook is asked by --authorization-mode Webhook.
     #[arg(long, env = "KEELSON_AUTHORIZATION_WEBHOOK_CONFIG_FILE")]
     authorization_webhook_config_file: Option<PathBuf>,
@@ -114,7 +118,9 @@ impl Access {
                     "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined"
                 )
             }
-            (Some(_), true) if self.authorization_webhook_config_file.is_some() => {
+            (Some(_), true)
+                if self.authorization_webhook_config_file.is_some() || self.authorization_policy_file.is_some() =>
+            {
                 bail!(
                     "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined"
                 )
@@ -147,6 +153,11 @@ impl Access {
             }
             (file, _) => file.as_ref().map(std::path::absolute).transpose()?,
         };
+        let policies = match (&self.authorization_policy_file, modes.contains(&AuthorizerKind::Abac)) {
+            (None, true) => bail!("authorization-mode ABAC's authorization policy file not passed"),
+            (Some(_), false) => bail!("cannot specify --authorization-policy-file without mode ABAC"),
+            (file, _) => file.as_ref().map(std::path::absolute).transpose()?,
+        };
         let entry = |mode: &AuthorizerKind| match (mode, &file) {
             (AuthorizerKind::Webhook, Some(file)) => AuthorizerEntry::webhook(
                 file,
@@ -154,6 +165,7 @@ impl Access {
                 self.authorization_webhook_cache_authorized_ttl,
                 self.authorization_webhook_cache_unauthorized_ttl,
             ),
+            (AuthorizerKind::Abac, _) => AuthorizerEntry::abac(policies.as_deref().unwrap_or(Path::new(""))),
             (mode, _) => AuthorizerEntry::new(*mode),
         };
         Ok(modes.iter().map(entry).collect())
@@ -221,6 +233,15 @@ mod tests {
         assert!(read("--authorization-mode Webhook").is_err());
         assert!(read("--authorization-webhook-config-file f").is_err());
         assert!(read("--authorization-config f --authorization-mode RBAC").is_err());
+        let abac = "--authorization-mode RBAC,ABAC --authorization-policy-file f";
+        assert_eq!(entries(abac), [AuthorizerKind::Rbac, AuthorizerKind::Abac]);
+        for (flags, why) in [
+            ("--authorization-mode ABAC", "authorization-mode ABAC's authorization policy file not passed"),
+            ("--authorization-policy-file f", "cannot specify --authorization-policy-file without mode ABAC"),
+        ] {
+            assert_eq!(read(flags).err().unwrap(), why);
+        }
+        assert!(read("--authorization-config f --authorization-policy-file f").is_err());
         assert!(entries("--authorization-config f").is_empty());
     }
 

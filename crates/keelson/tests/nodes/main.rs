@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
 mod addresses;
+mod egress;
 mod kubectl;
 mod logs;
 mod proxied;

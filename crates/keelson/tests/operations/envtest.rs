@@ -26,16 +26,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(100);
 
 /// An authority. All authorities of envtest have the same subject.
-struct Authority {
-    pem: String,
-    issuer: Issuer<'static, KeyPair>,
+pub(crate) struct Authority {
+    pub(crate) pem: String,
+    pub(crate) issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new() -> Self {
-        let key = KeyPair::generate().unwrap();
+    pub(crate) fn new() -> Self {
+        Self::named("envtest-environment", KeyPair::generate().unwrap())
+    }
+
+    pub(crate) fn named(name: &str, key: KeyPair) -> Self {
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "envtest-environment");
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let pem = params.self_signed(&key).unwrap().pem();
         Self { pem, issuer: Issuer::new(params, key) }
@@ -243,7 +246,7 @@ impl Environment {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

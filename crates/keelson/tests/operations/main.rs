@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
+mod abac;
 mod audit;
 mod audit_webhook;
 mod console;
@@ -12,6 +13,7 @@ mod diagnosis;
 mod envtest;
 mod first_steps;
 mod hot_loops;
+mod kubeadm;
 mod language_packages;
 mod log_lines;
 mod memory;

@@ -2,9 +2,11 @@
 //!
 //! A host has series while a configuration contains it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
 use keelson_meta::metering::AtomicHistogram;
-use keelson_outbound::{CertificateFaults, MethodMeter, NO_RESPONSE, OutboundStats};
+use keelson_outbound::{CertificateFaults, Egress, EgressStats, MethodMeter, NO_RESPONSE, OutboundStats};
 
 use super::counter;
 
@@ -75,6 +77,46 @@ pub(crate) fn client_samples(stats: &OutboundStats) -> Vec<Sample> {
 
 fn certificate_samples(faults: &CertificateFaults, names: [&'static str; 2], helps: [&'static str; 2]) -> [Sample; 2] {
     [counter(names[0], helps[0], faults.insecure_sha1.get()), counter(names[1], helps[1], faults.missing_san.get())]
+}
+
+/// The numbers of connections through egress proxies.
+pub(crate) fn egress_samples(egress: &Egress) -> Vec<Sample> {
+    let sample = |stats: &EgressStats, name, help, stage: Option<&str>, count: &AtomicU64| Sample {
+        name,
+        help,
+        kind: MetricKind::Counter,
+        labels: egress_labels(stats).into_iter().chain(stage.map(|stage| ("stage", stage.to_owned()))).collect(),
+        value: count.load(Ordering::Relaxed) as f64,
+    };
+    let (starts, starts_help) = (
+        "apiserver_egress_dialer_dial_start_total",
+        "Connections begun through egress proxies, by protocol and transport",
+    );
+    let (failures, failures_help) = (
+        "apiserver_egress_dialer_dial_failure_count",
+        "Connections that egress proxies did not open, by protocol, transport and stage",
+    );
+    let all = egress.stats();
+    let begun = all.iter().map(|stats| sample(stats, starts, starts_help, None, &stats.starts));
+    let failed = all.iter().flat_map(|stats| {
+        [("connect", &stats.failed_connects), ("proxy", &stats.failed_tunnels)]
+            .map(|(stage, count)| sample(stats, failures, failures_help, Some(stage), count))
+    });
+    begun.chain(failed).collect()
+}
+
+/// The durations of connections through egress proxies.
+pub(crate) fn egress_times(egress: &Egress) -> Vec<HistogramSample> {
+    let help = "Time until an egress proxy has opened a connection, in seconds, by protocol and transport";
+    let all = egress.stats().iter().filter_map(|stats| {
+        let name = "apiserver_egress_dialer_dial_duration_seconds";
+        Some(HistogramSample::of(&[&stats.durations], name, help)?.with(egress_labels(stats)))
+    });
+    all.collect()
+}
+
+fn egress_labels(stats: &EgressStats) -> Vec<(&'static str, String)> {
+    vec![("protocol", stats.protocol.to_owned()), ("transport", stats.transport.to_owned())]
 }
 
 fn code_text(code: u16) -> String {
