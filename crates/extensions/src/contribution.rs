@@ -99,6 +99,24 @@ pub fn of_program(object: &Object, verbs: Option<&'static [Verb]>) -> Result<Con
     Ok(contribution)
 }
 
+/// The contribution of a definition of another server, whose objects are mirrored in one version. It has names, scope,
+/// columns and selectable fields, and no schema: the other server has validated its objects. `None` if the definition
+/// lacks the version.
+pub fn of_mirrored(object: &Object, version: &str) -> Option<Contribution> {
+    let mut definition = Definition::read(object);
+    definition.accepted = definition.requested.clone().completed();
+    let stated = versions(object);
+    let mirrored = stated.iter().find(|stated| text(stated.get("name")) == version)?;
+    let mut resource = resource(object, &definition, stated);
+    resource.versions.retain(|known| known.name == version);
+    let prefix = resource.storage_prefix()?.clone();
+    let group = resource.group.clone();
+    resource.storage = ResourceStorage::Persisted { prefix, group, version: version.to_owned().into() };
+    resource.versions.iter_mut().for_each(|version| Arc::make_mut(version).hidden = false);
+    let printer = Printer::custom_until_unusable(columns(mirrored));
+    Some(Contribution::new(resource).with_printer(version, &printer))
+}
+
 fn versions(object: &Object) -> &[Value] {
     object.get(&["spec", "versions"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
 }

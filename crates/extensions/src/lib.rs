@@ -20,6 +20,6 @@ mod schema;
 mod serving;
 mod status;
 
-pub use contribution::of_program;
+pub use contribution::{of_mirrored, of_program};
 pub use extensions::{Extensions, SchemaCheck};
 pub use regenerations::{RegeneratedVersion, Regeneration, Regenerations};

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
-use http::{Method, Response};
+use http::{HeaderMap, Method, Response};
 use hyper::body::Body as _;
 use keelson_access::audit::{AuditRecord, Auditor};
 use keelson_access::user::UNAUTHENTICATED;
@@ -60,7 +60,7 @@ use crate::body::{RequestBody, ResponseBody, empty};
 use crate::health;
 use crate::metrics::{Authentication, Filter, Metrics, Observation, ResourceNames, marked};
 use crate::negotiation::{self, MediaType};
-use crate::proxy::{Held, PassedOn, Proxy, Remote, RemoteServers};
+use crate::proxy::{Held, PassThrough, PassedOn, Proxy, Remote, RemoteServers};
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
 use crate::respond;
@@ -77,6 +77,10 @@ const WATCHES_ELSEWHERE: usize = 10_000;
 const QUERY_WATCH_PART: usize = 2;
 /// The `Retry-After` of a client whose user has used its share of connections, in seconds.
 const RETRY_CONNECTION: u32 = 5;
+
+/// The error text for a client certificate in front of another server.
+const CERTIFICATE_NOT_PASSED: &str =
+    "this request is passed on to the source, and a client certificate can't be passed on: use a bearer token";
 
 /// Response extension: the request is a watch or session, without an end of its own.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +133,8 @@ pub type OpenPages = fn(&str, &Parts) -> Option<Response<ResponseBody>>;
 /// Answers requests of any connection.
 pub struct Pipeline {
     router: Router,
+    /// The server that this server stands in front of.
+    pass_through: Option<PassThrough>,
     proxy: Option<Proxy>,
     certificates: Arc<dyn ClientCertificates>,
     tokens: Option<Arc<dyn TokenAuthenticator>>,
@@ -185,6 +191,7 @@ impl Pipeline {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             router,
+            pass_through: None,
             proxy: None,
             certificates: Arc::new(PublishedAuthorities::default()),
             tokens: None,
@@ -261,6 +268,13 @@ impl Pipeline {
         self
     }
 
+    /// Lets another server answer the requests that this server does not answer itself.
+    #[must_use]
+    pub fn with_pass_through(mut self, pass_through: PassThrough) -> Self {
+        self.pass_through = Some(pass_through);
+        self
+    }
+
     /// Cancelled when the server begins to stop.
     pub fn stopping(&self) -> &CancellationToken {
         &self.stopping
@@ -293,7 +307,7 @@ impl Pipeline {
         }
         let trail =
             self.auditor.as_ref().map(|auditor| Trail::begin(auditor, (&request_id, client.address()), &info, &parts));
-        if self.may_be_passed_on(&answerer, &info) {
+        if self.may_be_passed_on(&answerer, &info) || self.is_passed_through(&info, &parts) {
             parts.headers.insert(request_id::AUDIT_ID, request_id.clone());
             // The task that takes over an upgraded connection also takes over the request.
             parts.extensions.insert(Held::new(Arc::new((client.held(), trail.clone()))));
@@ -361,6 +375,24 @@ impl Pipeline {
         }
     }
 
+    /// Returns true if the server behind this one answers a request.
+    fn is_passed_through(&self, info: &RequestInfo, parts: &Parts) -> bool {
+        self.pass_through.as_ref().is_some_and(|other| other.takes(info, parts))
+    }
+
+    /// Checks that a request to pass through has credentials that the other server can check.
+    ///
+    /// # Errors
+    /// 401 if the only credential is a client certificate.
+    fn check_passable(&self, client: &dyn ClientConnection, headers: &HeaderMap) -> Result<(), ApiError> {
+        let identity = authentication::identity_for(client.identity(), headers);
+        let has_user = identity.is_some_and(|identity| identity.user_at(self.clock.now()).is_some());
+        if has_user && !PassThrough::has_credentials(headers) {
+            return Err(ApiError::UnauthorizedBecause(CERTIFICATE_NOT_PASSED.to_owned()));
+        }
+        Ok(())
+    }
+
     /// The server that answers a request for a resource that this server does not know. It waits until the cache has
     /// all earlier writes, since the client may have read an APIService that this server has not received yet.
     async fn newest_answerer(&self, answerer: Answerer, info: &RequestInfo, parts: &Parts) -> Answerer {
@@ -411,6 +443,11 @@ impl Pipeline {
             return Ok((refused, Holds::default()));
         }
         let limit = time_limit::of(&info, &parts)?;
+        if let Some(other) = self.pass_through.as_ref().filter(|other| other.takes(&info, &parts)) {
+            self.check_passable(client, &parts.headers)?;
+            let response = Box::pin(other.pass(&info, parts, body, self.stopping.clone())).await;
+            return Ok((response, Holds::default()));
+        }
         let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);
         let begun = Instant::now();
         let deadline = limit.map(|limit| begun + limit);

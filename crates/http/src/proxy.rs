@@ -7,6 +7,7 @@
 
 mod answer;
 mod headers;
+mod pass_through;
 mod target;
 mod tunnel;
 
@@ -30,6 +31,7 @@ pub use self::headers::BelievedFields;
 pub(crate) use self::headers::{
     FORWARDED_FOR, FORWARDED_URI, TOKEN_PROTOCOL, forward, keep as keep_fields, keep_upgrade, list,
 };
+pub use self::pass_through::PassThrough;
 pub(crate) use self::target::escaped_path;
 use crate::body::ResponseBody;
 use crate::request_info::RequestInfo;

@@ -9,6 +9,7 @@ mod diagnosis;
 mod encryption;
 mod flow;
 mod front_proxy;
+mod gateway;
 mod kinds;
 mod nodes;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use keelson_server::{AddressRange, PartialRights, PortRange, ServiceRoute};
 use crate::build;
 
 pub(crate) use encryption::CopyStores;
+pub(crate) use gateway::Gateway;
 pub(crate) use kinds::{Joined, List, OrNever};
 use kinds::{duration_or_never, list, list_of, some_duration, switch};
 pub(crate) use startup::{Output, WatchedProcess};
@@ -92,6 +94,9 @@ impl Args {
 pub(crate) enum Command {
     /// Start the server.
     Serve(Box<Serve>),
+    /// Stand in front of an existing cluster: mirror its objects, and answer lists, watches and queries from memory with each caller's own
+    /// rights. All other requests are passed through.
+    Gateway(Box<Gateway>),
     /// Tools for stores, and for what servers keep there.
     #[command(subcommand)]
     Storage(Storage),

@@ -8,6 +8,7 @@ mod build;
 mod demo;
 mod descriptors;
 mod doctor;
+mod gateway;
 mod keys;
 mod kube_apiserver;
 mod kubeconfig;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
     build::publish();
     let done = match args.command {
         Command::Serve(serve) => serve::run(*serve),
+        Command::Gateway(gateway) => gateway::run(*gateway),
         Command::Storage(storage) => storage::run(storage),
         Command::User(User::Create(settings)) => user::create(&settings),
         Command::User(User::List(settings)) => user::list(&settings),

@@ -32,7 +32,7 @@ use crate::storage_versions::StorageVersions;
 
 /// The time that a failed server has to stop in order, and that a stopped one has to end its remaining work, before the
 /// process is ended.
-const LAST_GRACE: Duration = Duration::from_secs(10);
+pub(crate) const LAST_GRACE: Duration = Duration::from_secs(10);
 
 /// The time that idle clients have to close their connections to an ephemeral server. They run on this machine, and
 /// their test has ended.
@@ -158,20 +158,20 @@ async fn start(config: Config, signals: &mut Signals) -> anyhow::Result<Option<R
 }
 
 /// The requests to stop: signals, and the end of the watched process.
-struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     parent: Parent,
 }
 
 impl Signals {
-    fn listen(parent: Parent) -> anyhow::Result<Self> {
+    pub(crate) fn listen(parent: Parent) -> anyhow::Result<Self> {
         let terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
         let interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
         Ok(Self { terminate, interrupt, parent })
     }
 
-    async fn received(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -184,7 +184,7 @@ impl Signals {
 ///
 /// It uses a separate thread, since the threads of the runtime may be blocked. A store survives this as it survives
 /// kill -9.
-fn end_soon(why: String) {
+pub(crate) fn end_soon(why: String) {
     std::thread::spawn(move || {
         std::thread::sleep(LAST_GRACE);
         crate::complain(&anyhow::anyhow!("{why}; it has not stopped in {LAST_GRACE:?}, and is ended"));

@@ -28,6 +28,8 @@ pub enum ApiError {
     BadRequest(String),
     /// 401: invalid credentials.
     Unauthorized,
+    /// 401: credentials that can't be used for this request, with the reason.
+    UnauthorizedBecause(String),
     /// 403: the user lacks a permission.
     Forbidden(Box<ForbiddenDetail>),
     /// 403: a rule of the server refuses the request. The user has the permission.
@@ -324,6 +326,7 @@ impl ApiError {
         match self {
             Self::BadRequest(message) => answer::failure(400, "BadRequest", message.clone()),
             Self::Unauthorized => answer::failure(401, "Unauthorized", "Unauthorized".to_owned()),
+            Self::UnauthorizedBecause(why) => answer::failure(401, "Unauthorized", format!("Unauthorized: {why}")),
             Self::Forbidden(detail) => answer::forbidden(detail),
             Self::Refused { resource, name, message, causes } => {
                 let mut status = answer::refused(resource, name, message);
@@ -422,6 +425,7 @@ impl ApiError {
             | Self::RevisionTooLarge { .. } => true,
             Self::BadRequest(_)
             | Self::Unauthorized
+            | Self::UnauthorizedBecause(_)
             | Self::Forbidden(_)
             | Self::Refused { .. }
             | Self::NotFound { .. }

@@ -162,14 +162,7 @@ impl Outbound {
         network: Option<EgressNetwork>,
     ) -> Result<RestClient, String> {
         let (authority, endpoint, path) = match &config.destination {
-            Destination::Url(url) => {
-                let CallUrl { authority, host, port, path } = CallUrl::parse(url)?;
-                let endpoint = match server_name {
-                    Some(name) => Endpoint::Server { host, port, name: name.to_owned() },
-                    None => Endpoint::Host { host, port },
-                };
-                (authority, endpoint, path)
-            }
+            Destination::Url(url) => place(CallUrl::parse(url)?, server_name),
             Destination::Service { namespace, name, port, path } => {
                 let endpoint = Endpoint::Service { namespace: namespace.clone(), name: name.clone(), port: *port };
                 (format!("{}:{port}", service_host(namespace, name)), endpoint, clean_path(path))
@@ -227,6 +220,28 @@ impl Outbound {
             network: None,
             certificate: None,
         })
+    }
+
+    /// A server for forwarded requests at an `https` URL, optionally with another name in its certificate. Connections
+    /// to it present no client certificate: each request has the credentials of its client.
+    ///
+    /// # Errors
+    /// The configuration has no URL of the form `https://host[/path]`.
+    pub fn upstream_without_identity(
+        &self,
+        config: &ClientConfig,
+        server_name: Option<&str>,
+    ) -> Result<Arc<Upstream>, String> {
+        let Destination::Url(url) = &config.destination else { return Err("a URL is expected".to_owned()) };
+        let (authority, endpoint, _path) = place(CallUrl::parse(url)?, server_name);
+        Ok(self.upstream_of(HostKey {
+            authority,
+            endpoint,
+            ca_bundle: config.ca_bundle.clone(),
+            insecure_skip_tls_verify: config.insecure_skip_tls_verify,
+            as_front_proxy: false,
+            certificate: None,
+        }))
     }
 
     fn upstream_of(&self, key: HostKey) -> Arc<Upstream> {
@@ -310,6 +325,16 @@ impl fmt::Debug for Outbound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outbound").field("services", &self.services).finish_non_exhaustive()
     }
+}
+
+/// The authority, endpoint and path of a URL, optionally with another name in the certificate.
+fn place(url: CallUrl, server_name: Option<&str>) -> (String, Endpoint, String) {
+    let CallUrl { authority, host, port, path } = url;
+    let endpoint = match server_name {
+        Some(name) => Endpoint::Server { host, port, name: name.to_owned() },
+        None => Endpoint::Host { host, port },
+    };
+    (authority, endpoint, path)
 }
 
 /// Cleans a path as Go's client does: single slashes, none at the end, no segments that lead upwards.

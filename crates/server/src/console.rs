@@ -36,7 +36,7 @@ const SAFETY: [(HeaderName, HeaderValue); 6] = [
 ];
 
 /// Answers a request for a file of the console. `None` for any other path.
-pub(crate) fn answer(path: &str, parts: &Parts) -> Option<Response<ResponseBody>> {
+pub fn answer(path: &str, parts: &Parts) -> Option<Response<ResponseBody>> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return None;
     }

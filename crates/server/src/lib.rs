@@ -40,6 +40,7 @@ pub use audit::{AuditBackendConfig, AuditConfig, AuditLogConfig, AuditLogFormat,
 pub use backup::{Checked, backup, check, restore};
 pub use builtin::catalogue;
 pub use config::Config;
+pub use console::answer as console_pages;
 pub use copy::copy_store;
 pub use doctor::{disk_room, reach_store};
 pub use egress::read_egress;

@@ -169,7 +169,29 @@ const ALLOWED: [(&str, &[&str]); 42] = [
     ("kubectl", &["meta", "codec"]),
     // a program without dependencies
     ("etcd-double", &[]),
-    ("keelson", &["meta", "server", "kubectl", "etcd-double"]),
+    // a server in front of an existing cluster
+    (
+        "gateway",
+        &[
+            "meta",
+            "supervision",
+            "schema",
+            "tables",
+            "codec",
+            "resources",
+            "storage",
+            "cache",
+            "access",
+            "registry",
+            "builtin",
+            "outbound",
+            "openapi",
+            "http",
+            "extensions",
+            "apiserver",
+        ],
+    ),
+    ("keelson", &["meta", "server", "gateway", "kubectl", "etcd-double"]),
     // beside the product
     ("teststores", &["storage"]),
     ("testkit", &["meta", "storage", "server", "teststores"]),

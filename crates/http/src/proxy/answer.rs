@@ -53,6 +53,15 @@ pub(crate) fn pass(
     passed(answer, permit, false, stopping)
 }
 
+/// The response of a server that this server stands in front of, including redirects and the fields of queries.
+pub(super) fn pass_whole(
+    answer: Response<ForwardedBody>,
+    permit: ForwardPermit,
+    stopping: Option<CancellationToken>,
+) -> Response<ResponseBody> {
+    passed(answer, permit, true, stopping)
+}
+
 fn passed(
     answer: Response<ForwardedBody>,
     permit: ForwardPermit,

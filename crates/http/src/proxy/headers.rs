@@ -23,7 +23,8 @@ pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarde
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(crate) const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
-const IMPERSONATION: &str = "impersonate-";
+/// The prefix of the fields that impersonate another user.
+pub(super) const IMPERSONATION: &str = "impersonate-";
 
 /// The prefix of a token among the subprotocols of a websocket, since browsers cannot send it in a header.
 pub(crate) const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";

@@ -1,0 +1,125 @@
+//! One mirrored resource: a cache that its list and watch feed, and a registry that answers reads from the cache.
+//!
+//! The cache has one collection, so its watermark is the revision that this resource's watch has reached. A cache of
+//! several resources would be as old as the oldest of their watches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_access::Authorizer;
+use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_codec::FieldPath;
+use keelson_http::handlers::ResourceHandlers;
+use keelson_meta::{Clock, Random};
+use keelson_registry::{BuiltinKinds, Contribution, Registry, RegistryConfig, Target};
+use keelson_resources::Collection;
+use keelson_storage::Store;
+use keelson_supervision::Supervisor;
+
+use crate::discovery::Served;
+use crate::objects::MirroredKind;
+use crate::progress::Progress;
+use crate::source::Source;
+use crate::upstream_store::UpstreamStore;
+
+/// The longest time that a read waits for the revision that its request names.
+const REVISION_WAIT: Duration = Duration::from_secs(3);
+
+/// The parts that all mirrors share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) source: Arc<Source>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) supervisor: Supervisor,
+    pub(crate) registry: RegistryConfig,
+}
+
+/// A mirrored resource.
+pub(crate) struct Mirror {
+    pub(crate) served: Served,
+    pub(crate) contribution: Contribution,
+    /// The uid and generation of its definition at the source.
+    pub(crate) definition: Option<(String, i64)>,
+    pub(crate) progress: Arc<Progress>,
+    prefix: String,
+    cache: Arc<Cache>,
+    registry: Arc<Registry>,
+    handlers: ResourceHandlers,
+}
+
+/// The one kind of a registry.
+struct Only(Contribution);
+
+impl BuiltinKinds for Only {
+    fn contributions(&self, _: &RegistryConfig) -> Vec<Contribution> {
+        vec![self.0.clone()]
+    }
+}
+
+impl Mirror {
+    /// Loads the resource, and follows it from then on.
+    ///
+    /// # Errors
+    /// The source does not list it or does not watch it.
+    pub(crate) async fn start(
+        shared: &Shared,
+        served: Served,
+        contribution: Contribution,
+        definition: Option<(String, i64)>,
+    ) -> Result<Self, String> {
+        let layouts = Collection::all([contribution.resource()].into_iter());
+        let Some(layout) = layouts.first() else { return Err("its objects are not stored".to_owned()) };
+        let (prefix, kind) = (layout.key_prefix(), contribution.resource().gvk(&served.version));
+        let mirrored =
+            MirroredKind { kind, namespaced: served.namespaced, path: served.path(), prefix: prefix.clone() };
+        let progress = Arc::new(Progress::new());
+        let (fed, read) = UpstreamStore::views(shared.source.clone(), mirrored, progress.clone());
+        let spec = CollectionSpec {
+            prefix: prefix.clone(),
+            fields: layout.paths.iter().map(|path| FieldPath::parse(path)).collect(),
+            dispatch: layout.dispatch,
+            // Objects are served as the source sends them.
+            complete: None,
+            typed_items: !crate::contribution::is_builtin(&served),
+        };
+        let config = CacheConfig { supervisor: shared.supervisor.clone(), ..CacheConfig::new(shared.clock.clone()) };
+        let cache = Cache::start(Arc::new(fed), vec![spec], config).await.map_err(|error| error.to_string())?;
+        let config = RegistryConfig { revision_wait: REVISION_WAIT, ..shared.registry.clone() };
+        let store: Arc<dyn Store> = Arc::new(read);
+        let kinds = Arc::new(Only(contribution.clone()));
+        let registry = Registry::new(kinds, store, cache.clone(), shared.clock.clone(), shared.random.clone(), config);
+        let registry = Arc::new(registry.with_authorizer(shared.authorizer.clone()));
+        let handlers = ResourceHandlers::new(registry.clone());
+        Ok(Self { served, contribution, definition, progress, prefix, cache, registry, handlers })
+    }
+
+    /// The handlers of its reads.
+    pub(crate) fn handlers(&self) -> &ResourceHandlers {
+        &self.handlers
+    }
+
+    /// The registry of its objects.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// A request's target in this mirror.
+    pub(crate) fn target(&self, target: &Target) -> Option<Target> {
+        let Served { group, version, plural, .. } = &self.served;
+        let own = self.registry.surface().lookup(group, version, plural)?;
+        Some(Target { namespace: target.namespace.clone(), name: target.name.clone(), ..own })
+    }
+
+    /// Ends its watches. Reads in progress end with the last state.
+    pub(crate) async fn close(&self) {
+        self.cache.remove(std::slice::from_ref(&self.prefix)).await;
+    }
+}
+
+impl std::fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mirror").field("served", &self.served).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,236 @@
+//! One resource of a source as a store: a cache loads it by a list, and follows it by a watch.
+//!
+//! Only the read half of the contract works, and only what a cache needs: the newest state, and a tail. History is the
+//! cache's own. Writes are refused, since they are passed through to the source.
+//!
+//! A cache and a registry get two views of the store. To the cache, the newest revision is that of the list or the watch
+//! which feeds it. To the registry, whose reads are consistent, it is the source's newest revision when the read began.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use futures::stream::{self, unfold};
+use keelson_meta::Revision;
+use keelson_storage::{
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Seal, Store, StoreError, StoreKey,
+    Tail, Transaction,
+};
+use keelson_supervision::turns::blocking;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
+
+use crate::objects::{MirroredKind, Page};
+use crate::progress::Progress;
+use crate::source::{Fault, Source, parse};
+use crate::tail;
+
+/// The number of objects in a page of a list at the source.
+const PAGE: usize = 500;
+/// The most pages of a list: 10 million objects. A list with more never ends.
+const PAGES: usize = 20_000;
+/// The longest time in which the source must return its newest revision.
+const QUESTION_TIME: Duration = Duration::from_secs(2);
+/// The longest time that a consistent read waits for the watch. kube-apiserver sends a bookmark after one to two seconds
+/// when it is asked to.
+const SETTLING_TIME: Duration = Duration::from_secs(4);
+
+/// The reader of a store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Cache,
+    Registry,
+}
+
+/// One resource of a source.
+#[derive(Clone)]
+pub(crate) struct UpstreamStore {
+    shared: Arc<Shared>,
+    reader: Reader,
+}
+
+struct Shared {
+    source: Arc<Source>,
+    kind: Arc<MirroredKind>,
+    progress: Arc<Progress>,
+    /// The first page of the list that the cache is about to load.
+    first: Mutex<Option<Page>>,
+}
+
+impl UpstreamStore {
+    /// The views of the cache and of the registry.
+    pub(crate) fn views(source: Arc<Source>, kind: MirroredKind, progress: Arc<Progress>) -> (Self, Self) {
+        let shared = Arc::new(Shared { source, kind: Arc::new(kind), progress, first: Mutex::default() });
+        (Self { shared: shared.clone(), reader: Reader::Cache }, Self { shared, reader: Reader::Registry })
+    }
+}
+
+impl Shared {
+    /// Reads a page of the list.
+    async fn page(&self, query: &str) -> Result<Page, Fault> {
+        let bytes = self.source.bytes(&format!("{}?{query}", self.kind.path)).await?;
+        let kind = self.kind.clone();
+        let read = blocking(move || kind.page(parse(&bytes)?).map_err(Fault::Invalid));
+        read.await
+    }
+
+    /// Begins a list. Returns its revision.
+    async fn begin_list(&self) -> Result<Revision, StoreError> {
+        let reached = self.progress.reached();
+        let page = self.page(&format!("limit={PAGE}")).await;
+        let page = page.map_err(|fault| tail::error(&self.progress, reached, &fault))?;
+        self.check_not_restored(page.revision)?;
+        let revision = page.revision;
+        *self.first.lock() = Some(page);
+        Ok(revision)
+    }
+
+    /// Checks that the source's newest revision is not below one that it had before.
+    fn check_not_restored(&self, newest: Revision) -> Result<(), StoreError> {
+        let reached = self.progress.reached();
+        if newest >= reached {
+            return Ok(());
+        }
+        self.progress.set_restored();
+        Err(StoreError::Unavailable(format!("the source went back from revision {reached} to {newest}")))
+    }
+
+    /// The rest of the list that was begun.
+    fn rest(self: Arc<Self>, first: Page) -> Scan {
+        let state = Some((self, first, 1));
+        unfold(state, |state| async {
+            let (shared, Page { revision, objects, next }, pages) = state?;
+            let Some(token) = next else { return Some((Ok(objects), None)) };
+            if pages == PAGES {
+                let why = format!("the list of {} has more than {PAGES} pages", shared.kind.path);
+                return Some((Err(StoreError::Unavailable(why)), None));
+            }
+            let token = encoded(&token);
+            match shared.page(&format!("limit={PAGE}&continue={token}")).await {
+                // The pages of a list have the revision of the first.
+                Ok(page) => Some((Ok(objects), Some((shared, Page { revision, ..page }, pages + 1)))),
+                Err(fault) => Some((Err(tail::error(&shared.progress, revision, &fault)), None)),
+            }
+        })
+        .boxed()
+    }
+
+    /// The newest revision for a consistent read. If the source does not answer, or its watch does not get there in
+    /// time, the read continues with the mirrored state, whose [age](Progress::age) the response has.
+    async fn newest_for_read(&self) -> Revision {
+        let reached = self.progress.reached();
+        if self.progress.is_away() {
+            return reached;
+        }
+        let asked_at = Instant::now();
+        let newest = match timeout(QUESTION_TIME, self.page("limit=1")).await {
+            Ok(Ok(page)) => page.revision,
+            Ok(Err(_)) | Err(_) => {
+                self.progress.lost();
+                return reached;
+            }
+        };
+        if self.check_not_restored(newest).is_err() {
+            return reached;
+        }
+        let reached = self.progress.wait_for(newest, SETTLING_TIME).await;
+        if reached >= newest {
+            self.progress.heard(asked_at);
+            return newest;
+        }
+        reached
+    }
+}
+
+/// A token as a value of a query.
+fn encoded(token: &str) -> String {
+    let mut text = String::with_capacity(token.len());
+    for byte in token.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => text.push(byte.into()),
+            other => text.push_str(&format!("%{other:02X}")),
+        }
+    }
+    text
+}
+
+#[async_trait]
+impl Store for UpstreamStore {
+    async fn commit(&self, _: Transaction) -> Result<Committed, CommitError> {
+        Err(CommitError::Store(StoreError::ReadOnly("a mirror takes no writes; send them to the source".to_owned())))
+    }
+
+    async fn get(&self, _: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
+        Err(no_history(self.shared.progress.reached()))
+    }
+
+    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
+        Err(no_history(request.revision.unwrap_or_default()))
+    }
+
+    fn scan(&self, request: ScanRequest) -> Option<Scan> {
+        let first = self.shared.first.lock().take().filter(|page| page.revision == request.revision);
+        Some(match first {
+            Some(first) => self.shared.clone().rest(first),
+            None => stream::once(std::future::ready(Err(no_history(request.revision)))).boxed(),
+        })
+    }
+
+    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
+        Err(no_history(request.revision.unwrap_or_default()))
+    }
+
+    fn seal(&self, _: &str) -> Seal {
+        Seal::PLAIN
+    }
+
+    async fn current_revision(&self) -> Result<Revision, StoreError> {
+        match self.reader {
+            Reader::Registry => Ok(self.shared.newest_for_read().await),
+            Reader::Cache if self.shared.progress.is_watching() => Ok(self.shared.progress.reached()),
+            Reader::Cache => self.shared.begin_list().await,
+        }
+    }
+
+    async fn oldest_revision(&self) -> Result<Revision, StoreError> {
+        Ok(self.shared.progress.reached())
+    }
+
+    async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
+        let Shared { source, kind, progress, .. } = &*self.shared;
+        tail::open(source.clone(), kind.clone(), progress.clone(), after).await
+    }
+
+    async fn compact(&self, _: Revision) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn expire(&self, _: SystemTime) -> Result<usize, StoreError> {
+        Ok(0)
+    }
+
+    async fn verify(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// The error of a read that only the cache can answer.
+fn no_history(requested: Revision) -> StoreError {
+    StoreError::Compacted { requested, oldest: requested.next() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::encoded;
+
+    #[test]
+    fn a_token_is_one_value_of_a_query() {
+        assert_eq!(encoded("aZ09-_.~"), "aZ09-_.~");
+        assert_eq!(encoded("a&b=c%\u{e9}"), "a%26b%3Dc%25%C3%A9");
+    }
+}
