@@ -8,6 +8,7 @@ mod build;
 mod demo;
 mod descriptors;
 mod doctor;
+mod interrupt;
 mod keys;
 mod kube_apiserver;
 mod kubeconfig;
@@ -17,6 +18,7 @@ mod memory;
 mod output;
 mod parent;
 mod private_file;
+mod progress;
 mod ready_file;
 mod serve;
 mod shared_keys;
@@ -29,6 +31,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::args::{Args, Command, User};
+use crate::interrupt::Interrupted;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -61,7 +64,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
-            ExitCode::FAILURE
+            let interrupted = error.chain().find_map(|cause| cause.downcast_ref::<Interrupted>());
+            interrupted.map_or(ExitCode::FAILURE, |interrupted| ExitCode::from(interrupted.code()))
         }
     }
 }
