@@ -49,6 +49,18 @@ pub struct Stored {
     pub revision: Revision,
 }
 
+/// A write that has been committed. Most callers ignore the stored object, so it is decoded on request.
+#[derive(Debug)]
+pub struct Change(Written);
+
+impl Change {
+    /// Decodes the object as stored.
+    pub fn read(&self) -> Stored {
+        let revision = self.0.revision.unwrap_or(Revision::ZERO);
+        Stored { object: self.0.object.decode(revision), revision }
+    }
+}
+
 impl Client {
     /// A client for the server itself with this field manager.
     pub fn of_server(registry: Arc<Registry>, manager: &'static str) -> Self {
@@ -136,11 +148,11 @@ impl Client {
         }
     }
 
-    /// Creates an object and returns it as stored.
+    /// Creates an object.
     ///
     /// # Errors
     /// Errors of the verb.
-    pub async fn create(&self, target: &Target, object: Value) -> Result<Stored, ApiError> {
+    pub async fn create(&self, target: &Target, object: Value) -> Result<Change, ApiError> {
         self.create_while(target, object, Vec::new()).await
     }
 
@@ -153,17 +165,17 @@ impl Client {
         target: &Target,
         object: Value,
         conditions: Vec<Compare>,
-    ) -> Result<Stored, ApiError> {
+    ) -> Result<Change, ApiError> {
         let object = accept(target, object, &[], FieldValidation::Strict, self.caller.warnings())?;
         let options = CreateOptions::default();
-        Ok(stored(&self.registry.create_while(target, object, &self.caller, &options, conditions).await?))
+        self.registry.create_while(target, object, &self.caller, &options, conditions).await.map(Change)
     }
 
     /// Replaces an object that was read.
     ///
     /// # Errors
     /// Errors of the verb: 409 when the object has changed since.
-    pub async fn update(&self, target: &Target, object: Object) -> Result<Stored, ApiError> {
+    pub async fn update(&self, target: &Target, object: Object) -> Result<Change, ApiError> {
         self.update_while(target, object, Vec::new()).await
     }
 
@@ -176,12 +188,11 @@ impl Client {
         target: &Target,
         object: Object,
         conditions: Vec<Compare>,
-    ) -> Result<Stored, ApiError> {
+    ) -> Result<Change, ApiError> {
         let name = object.name().to_owned();
         let object = accept(target, object.into_value(), &[], FieldValidation::Strict, self.caller.warnings())?;
         let options = UpdateOptions::default();
-        let written = self.registry.update_while(target, &name, object, &self.caller, &options, conditions).await?;
-        Ok(stored(&written))
+        self.registry.update_while(target, &name, object, &self.caller, &options, conditions).await.map(Change)
     }
 
     /// Deletes all objects of a collection. Returns the objects that remain, for example because a finalizer holds
@@ -262,11 +273,6 @@ pub(crate) async fn clean_up(act: impl Future<Output = Result<(), ApiError>>, le
 
 fn read(entry: &Entry) -> Stored {
     Stored { object: entry.object.decode(entry.revision), revision: entry.revision }
-}
-
-fn stored(written: &Written) -> Stored {
-    let revision = written.revision.unwrap_or(Revision::ZERO);
-    Stored { object: written.object.decode(revision), revision }
 }
 
 #[cfg(test)]

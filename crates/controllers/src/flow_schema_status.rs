@@ -4,6 +4,7 @@
 //! server of a store keeps them. kube-apiserver and keelson write only changes, so they don't alternate on one store.
 //! Fields and texts are kube-apiserver's.
 
+use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +48,8 @@ pub struct FlowSchemaStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Schema(String),
-    Level(String),
+    /// Any priority level. One turn compares all schemas with all levels, since most changes of levels come together.
+    Levels,
 }
 
 impl FlowSchemaStatus {
@@ -92,8 +94,8 @@ impl FlowSchemaStatus {
         let schemas = follow(&self.registry, caller, &self.schemas, FieldSelector::default(), |entry| {
             self.queue.add(Key::Schema(entry.name().to_owned()));
         });
-        let levels = follow(&self.registry, caller, &self.levels, FieldSelector::default(), |entry| {
-            self.queue.add(Key::Level(entry.name().to_owned()));
+        let levels = follow(&self.registry, caller, &self.levels, FieldSelector::default(), |_| {
+            self.queue.add(Key::Levels);
         });
         let work = self.queue.run(1, |key| self.turn(key));
         tokio::select! {
@@ -107,7 +109,7 @@ impl FlowSchemaStatus {
     async fn turn(&self, key: Key) -> Outcome {
         let done = match &key {
             Key::Schema(name) => self.check(name).await,
-            Key::Level(name) => self.add_schemas_of(name).await,
+            Key::Levels => self.add_wrong_schemas().await,
         };
         match done {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
@@ -119,12 +121,13 @@ impl FlowSchemaStatus {
         }
     }
 
-    /// Enqueues the flow schemas whose condition is wrong after this level was created, changed or deleted.
-    async fn add_schemas_of(&self, level: &str) -> Result<(), ApiError> {
-        let exists = self.client.get(&self.levels, level).await?.is_some();
-        let all = self.client.list(&self.schemas, LabelSelector::everything()).await?;
-        for Stored { object, .. } in all.into_iter().filter(|stored| level_of(&stored.object) == level) {
-            if !has(&object, &condition(level, exists)) {
+    /// Enqueues the flow schemas whose condition does not fit the current priority levels.
+    async fn add_wrong_schemas(&self) -> Result<(), ApiError> {
+        let levels = self.client.list(&self.levels, LabelSelector::everything()).await?;
+        let levels: HashSet<&str> = levels.iter().map(|stored| stored.object.name()).collect();
+        for Stored { object, .. } in self.client.list(&self.schemas, LabelSelector::everything()).await? {
+            let level = level_of(&object);
+            if !has(&object, &condition(level, levels.contains(level))) {
                 self.queue.add(Key::Schema(object.name().to_owned()));
             }
         }

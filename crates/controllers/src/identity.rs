@@ -204,7 +204,7 @@ impl IdentityLease {
         }
         match self.client.update(&leases::collection(&self.client)?, renewed).await {
             Ok(written) => {
-                self.hold(written);
+                self.hold(written.read());
                 Ok(())
             }
             Err(ApiError::NotFound { .. }) => self.lost("its lease was deleted").await,
@@ -252,7 +252,7 @@ impl IdentityLease {
         let leases = leases::collection(&self.client)?;
         let lease = self.lease(self.client.now());
         let Some(mut found) = self.client.get(&leases, &self.config.server_id).await? else {
-            return self.client.create(&leases, lease).await.map(Some);
+            return self.client.create(&leases, lease).await.map(|lease| Some(lease.read()));
         };
         let holder = leases::holder(&found.object);
         // A holder of another form was written by hand and is replaced.
@@ -264,7 +264,7 @@ impl IdentityLease {
             found.object.set_meta(field, lease["metadata"][field].clone());
         }
         found.object.0.insert("spec", lease["spec"].clone());
-        self.client.update(&leases, found.object).await.map(Some)
+        self.client.update(&leases, found.object).await.map(|lease| Some(lease.read()))
     }
 
     /// Closes the fence, because a process of the same name started later.

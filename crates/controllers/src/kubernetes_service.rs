@@ -87,7 +87,7 @@ impl KubernetesService {
                 let object = json!({ "metadata": { "name": NAME }, "spec": { "cidrs": cidrs } });
                 match self.client.create(&target, object).await {
                     Err(ApiError::AlreadyExists { .. }) => return Ok(()),
-                    created => created?,
+                    created => created?.read(),
                 }
             }
         };
@@ -118,7 +118,7 @@ impl KubernetesService {
         }
         let mut next = current.object;
         next.0.insert("spec", json!({ "cidrs": cidrs }));
-        self.client.update(target, next).await
+        Ok(self.client.update(target, next).await?.read())
     }
 
     /// Creates the service, and writes the addresses of live servers to its endpoints.

@@ -83,7 +83,7 @@ impl Leadership {
         let found = self.client.get(&leases, LEASE).await?;
         let first_seen = self.first_seen.get_or_init(|| found.as_ref().map_or("", stated_holder).to_owned());
         let Some(found) = found else {
-            return self.client.create(&leases, self.lease(now)).await.map(Some);
+            return self.client.create(&leases, self.lease(now)).await.map(|lease| Some(lease.read()));
         };
         let holder = stated_holder(&found);
         if !holder.is_empty() && holder != self.holder && !(holder == first_seen && self.is_namesake(holder)) {
@@ -95,7 +95,7 @@ impl Leadership {
                 return Ok(None);
             }
         }
-        self.client.update(&leases, self.taken_over(found.object, now)).await.map(Some)
+        self.client.update(&leases, self.taken_over(found.object, now)).await.map(|lease| Some(lease.read()))
     }
 
     /// Returns true if the holder is a process of this server. Earlier releases wrote only the server's name as the
@@ -152,7 +152,7 @@ impl Leadership {
         for _ in 1..ATTEMPTS {
             change(&mut next);
             match self.client.update(&leases, next).await {
-                Ok(written) => return Ok(Some(written)),
+                Ok(written) => return Ok(Some(written.read())),
                 Err(ApiError::NotFound { .. }) => return Ok(None),
                 Err(ApiError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
@@ -163,7 +163,7 @@ impl Leadership {
             }
         }
         change(&mut next);
-        self.client.update(&leases, next).await.map(Some)
+        self.client.update(&leases, next).await.map(|lease| Some(lease.read()))
     }
 
     fn lease(&self, now: SystemTime) -> Value {

@@ -63,5 +63,5 @@ async fn update_status_if(
     conditions: Vec<Compare>,
 ) -> Result<Stored, ApiError> {
     let status = target.clone().below("status").named(next.name());
-    client.update_while(&status, next, conditions).await
+    Ok(client.update_while(&status, next, conditions).await?.read())
 }

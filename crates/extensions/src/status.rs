@@ -95,6 +95,6 @@ impl Extensions {
     /// 409 if it changed.
     pub(crate) async fn update_status(&self, definition: Object) -> Result<Stored, ApiError> {
         let status = self.definitions.clone().below("status").named(definition.name());
-        self.client.update(&status, definition).await
+        Ok(self.client.update(&status, definition).await?.read())
     }
 }

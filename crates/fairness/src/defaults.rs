@@ -3,6 +3,8 @@
 //!
 //! They exist as values too, since the mandatory ones are in effect even without an object.
 
+use std::sync::LazyLock;
+
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
 
@@ -48,12 +50,16 @@ pub fn is_mandatory(name: &str) -> bool {
 
 /// The priority levels.
 pub fn priority_levels() -> Vec<PriorityLevel> {
-    objects(priority_level_objects()).map(|object| PriorityLevel::of(&object)).collect()
+    static PARSED: LazyLock<Vec<PriorityLevel>> =
+        LazyLock::new(|| objects(priority_level_objects()).map(|object| PriorityLevel::of(&object)).collect());
+    PARSED.clone()
 }
 
 /// The flow schemas.
 pub fn flow_schemas() -> Vec<FlowSchema> {
-    objects(flow_schema_objects()).map(|object| FlowSchema::of(&object)).collect()
+    static PARSED: LazyLock<Vec<FlowSchema>> =
+        LazyLock::new(|| objects(flow_schema_objects()).map(|object| FlowSchema::of(&object)).collect());
+    PARSED.clone()
 }
 
 fn objects(values: Vec<Value>) -> impl Iterator<Item = Object> {

@@ -31,7 +31,9 @@ pub(crate) struct CertificateRequest {
 
 impl CertificateRequest {
     pub(crate) fn new(user: &str, groups: &[String]) -> Result<Self, Error> {
-        let unusable = |error: rcgen::Error| Error::Argument(format!("a certificate for {user}: {error}"));
+        let unusable = |error: rcgen::Error| {
+            Error::Certificate(format!("making a certificate request for {user} failed: {error}"))
+        };
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(unusable)?;
         let content = element(
             SEQUENCE,

@@ -2,22 +2,21 @@
 //!
 //! A definition is established before its resource is served everywhere, so the wait ends with a successful list.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures::future::try_join_all;
 use http::Method;
 use kube::Client;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::wait::until;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// The timeout until a definition is established and served.
 const LIMIT: Duration = Duration::from_secs(30);
-/// The interval of checks.
-const POLL: Duration = Duration::from_millis(2);
 /// The number of attempts to replace a definition that another client also writes.
 const ATTEMPTS: usize = 5;
 
@@ -48,22 +47,18 @@ async fn install_one(client: &Client, mut definition: Value) -> Result<(), Error
 }
 
 async fn established(client: &Client, name: &str, path: &str) -> Result<(), Error> {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        let found =
-            Endpoint::request(client, &format!("reading the definition {name}"), Method::GET, path, None).await?;
+    let action = format!("reading the definition {name}");
+    let look = || async {
+        let found = Endpoint::request(client, &action, Method::GET, path, None).await?;
         let conditions = found["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
         if conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True") {
-            return Ok(());
+            return Ok(ControlFlow::Break(()));
         }
-        if Instant::now() > deadline {
-            let failing = conditions.iter().filter(|condition| condition["status"] == "False");
-            let messages: Vec<_> = failing.filter_map(|condition| condition["message"].as_str()).collect();
-            let state = format!("the definition {name} is not established ({})", messages.join("; "));
-            return Err(Error::Late { state, limit: LIMIT });
-        }
-        tokio::time::sleep(POLL).await;
-    }
+        let failing = conditions.iter().filter(|condition| condition["status"] == "False");
+        let messages: Vec<_> = failing.filter_map(|condition| condition["message"].as_str()).collect();
+        Ok(ControlFlow::Continue(format!("the definition {name} is not established ({})", messages.join("; "))))
+    };
+    until(LIMIT, look).await
 }
 
 /// Waits until a list of each served version does not return 404.
@@ -71,17 +66,20 @@ async fn served(client: &Client, name: &str, spec: &Value) -> Result<(), Error> 
     let (group, plural) = (&spec["group"], &spec["names"]["plural"]);
     let (Some(group), Some(plural)) = (group.as_str(), plural.as_str()) else { return Ok(()) };
     let versions = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
-    let deadline = Instant::now() + LIMIT;
+    let action = format!("listing {name}");
     for version in versions.iter().filter(|version| version["served"] == true) {
-        let path = format!("/apis/{group}/{}/{plural}?limit=1", version["name"].as_str().unwrap_or_default());
-        loop {
-            match Endpoint::request(client, &format!("listing {name}"), Method::GET, &path, None).await {
-                Err(error) if error.is_code(404) && Instant::now() < deadline => tokio::time::sleep(POLL).await,
+        let version = version["name"].as_str().unwrap_or_default();
+        let path = format!("/apis/{group}/{version}/{plural}?limit=1");
+        let look = || async {
+            match Endpoint::request(client, &action, Method::GET, &path, None).await {
+                Err(error) if error.is_code(404) => {
+                    Ok(ControlFlow::Continue(format!("{name} is not served in {version}")))
+                }
                 // Other errors, such as a missing conversion webhook, concern the test and not the installation.
-                Err(error) if !error.is_code(404) => break,
-                listed => break listed.map(drop)?,
+                Ok(_) | Err(_) => Ok(ControlFlow::Break(())),
             }
-        }
+        };
+        until(LIMIT, look).await?;
     }
     Ok(())
 }

@@ -120,7 +120,11 @@ impl Embedded {
     pub(crate) async fn advance(&self, by: Duration) -> Result<(), Error> {
         self.clock.advance(by);
         let expired = self.store.expire(self.clock.now()).await;
-        expired.map(drop).map_err(|error| Error::Argument(format!("removing expired objects: {error}")))
+        let failed = |error: keelson_storage::StoreError| Error::Store {
+            action: "removing expired objects",
+            reason: error.to_string(),
+        };
+        expired.map(drop).map_err(failed)
     }
 
     /// Ends the server without blocking the caller's thread.

@@ -107,7 +107,7 @@ impl Endpoint {
         let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let bytes = body.map(Value::to_string).unwrap_or_default().into_bytes();
         let request = Request::builder().method(method).uri(path).header("content-type", kind).body(bytes);
-        let request = request.map_err(|error| Error::Argument(format!("{action}: {error}")))?;
+        let request = request.map_err(kube::Error::HttpError).map_err(Error::request(action))?;
         client.request(request).await.map_err(Error::request(action))
     }
 }

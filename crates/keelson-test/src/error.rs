@@ -33,6 +33,20 @@ pub enum Error {
     /// Only a server in the process of the test supports this.
     #[error("{0} needs a server in this process (feature `embedded`, and no KEELSON_BIN)")]
     NeedsEmbedded(&'static str),
+    /// A certificate could not be made or was not signed.
+    #[error("{0}")]
+    Certificate(String),
+    /// There are as many faults as possible.
+    #[error("there are {0} faults already")]
+    TooManyFaults(usize),
+    /// The store of the server failed.
+    #[error("{action} failed: {reason}")]
+    Store {
+        /// The attempted action.
+        action: &'static str,
+        /// The error of the store.
+        reason: String,
+    },
     /// An argument is invalid.
     #[error("{0}")]
     Argument(String),

@@ -95,7 +95,7 @@ impl Faults {
     /// other fault.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a pattern that can match nothing, or if there are already 1,000 faults.
+    /// [`Error::Argument`] for a pattern that can match nothing, [`Error::TooManyFaults`] if there are already 1,000 faults.
     pub fn inject(&self, fault: Fault) -> Result<Injected, Error> {
         self.layer.rules.add(fault)
     }

@@ -31,6 +31,7 @@ mod namespace;
 #[cfg(feature = "process")]
 mod process;
 mod user;
+mod wait;
 
 pub use builder::{Builder, Form};
 pub use clock::Clock;

@@ -2,16 +2,17 @@
 //!
 //! So tests can share a server without seeing each other's objects.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use http::Method;
 use kube::Client;
 use serde_json::json;
-use tokio::time::Instant;
 
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::keelson::Keelson;
+use crate::wait::until;
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 /// The prefix of all names.
@@ -20,8 +21,6 @@ const PREFIX: &str = "test-";
 const ACCOUNT_LIMIT: Duration = Duration::from_secs(10);
 /// The timeout for the deletion of a namespace with its content.
 const DELETION_LIMIT: Duration = Duration::from_secs(30);
-/// The interval of checks.
-const POLL: Duration = Duration::from_millis(2);
 
 /// A namespace. Dropping this value deletes it.
 #[derive(Debug)]
@@ -89,18 +88,14 @@ impl Drop for Namespace<'_> {
 
 /// Waits until an object exists, or until it does not.
 async fn wait(client: &Client, path: &str, limit: Duration, exists: bool, state: &str) -> Result<(), Error> {
-    let deadline = Instant::now() + limit;
-    loop {
+    let look = || async {
         match Endpoint::request(client, state, Method::GET, path, None).await {
-            Ok(_) if exists => return Ok(()),
-            Err(error) if error.is_code(404) && !exists => return Ok(()),
-            Ok(_) => {}
-            Err(error) if error.is_code(404) => {}
-            Err(error) => return Err(error),
+            Ok(_) if exists => Ok(ControlFlow::Break(())),
+            Err(error) if error.is_code(404) && !exists => Ok(ControlFlow::Break(())),
+            Ok(_) => Ok(ControlFlow::Continue(state.to_owned())),
+            Err(error) if error.is_code(404) => Ok(ControlFlow::Continue(state.to_owned())),
+            Err(error) => Err(error),
         }
-        if Instant::now() > deadline {
-            return Err(Error::Late { state: state.to_owned(), limit });
-        }
-        tokio::time::sleep(POLL).await;
-    }
+    };
+    until(limit, look).await
 }

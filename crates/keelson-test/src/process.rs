@@ -51,7 +51,6 @@ impl Process {
             command.env_remove(name);
         }
         command.args(["serve", "--ephemeral", "--bind", "127.0.0.1:0", "--output", "json"]);
-        command.arg("--feature-gates=StorageVersionAPI=false");
         command.arg(format!("--exit-with-parent={}", std::process::id()));
         if let Some(controllers) = &settings.controllers {
             command.arg(format!("--controllers={controllers}"));

@@ -4,6 +4,7 @@
 //! bindings.
 
 use std::future::IntoFuture;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,11 +16,11 @@ use http::Method;
 use kube::config::AuthInfo;
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::certificate_request::CertificateRequest;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::wait::until;
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -29,8 +30,6 @@ const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const PREFIX: &str = "keelson-test-";
 /// The timeout for the signing of a certificate.
 const SIGNING_LIMIT: Duration = Duration::from_secs(30);
-/// The interval of checks.
-const POLL: Duration = Duration::from_millis(2);
 
 /// A user of a server.
 #[derive(Debug)]
@@ -172,26 +171,21 @@ impl<'s> UserBuilder<'s> {
 
     /// The signed certificate in base64, in the form for a kubeconfig.
     async fn signed(&self, client: &Client, action: &str, path: &str) -> Result<String, Error> {
-        let deadline = Instant::now() + SIGNING_LIMIT;
-        loop {
+        let name = &self.name;
+        let look = || async {
             let found = Endpoint::request(client, action, Method::GET, path, None).await?;
             if let Some(certificate) = found["status"]["certificate"].as_str() {
-                return Ok(certificate.to_owned());
+                return Ok(ControlFlow::Break(certificate.to_owned()));
             }
             let conditions = found["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
             if let Some(failed) = conditions.iter().find(|condition| condition["type"] == "Failed") {
                 let reason = failed["message"].as_str().unwrap_or_default();
-                return Err(Error::Argument(format!("the certificate for {} is refused: {reason}", self.name)));
+                return Err(Error::Certificate(format!("the signer refuses the certificate of {name}: {reason}")));
             }
-            if Instant::now() > deadline {
-                let state = format!(
-                    "no certificate for {} (it needs the controller certificatesigningrequest-signing-controller)",
-                    self.name
-                );
-                return Err(Error::Late { state, limit: SIGNING_LIMIT });
-            }
-            tokio::time::sleep(POLL).await;
-        }
+            let controller = "certificatesigningrequest-signing-controller";
+            Ok(ControlFlow::Continue(format!("no certificate for {name} (it needs the controller {controller})")))
+        };
+        until(SIGNING_LIMIT, look).await
     }
 }
 

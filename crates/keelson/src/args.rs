@@ -36,7 +36,7 @@ pub(crate) use gateway::Gateway;
 pub(crate) use kinds::{Joined, List, OrNever};
 use kinds::{duration_or_never, list, list_of, some_duration, switch};
 pub(crate) use startup::{Output, WatchedProcess};
-pub(crate) use tools::{Demo, Doctor, PrintKubeconfig, PrintToken};
+pub(crate) use tools::{Demo, Doctor, PrintKubeconfig, PrintToken, ResultForm};
 
 /// More threads than processors bring no benefit, and no machine has more processors than this.
 const MAX_THREADS: i64 = 4096;
@@ -334,7 +334,7 @@ pub(crate) struct Serve {
     pub(crate) audit: audit::Audit,
     #[command(flatten)]
     pub(crate) encryption: encryption::Encryption,
-    /// Feature gates, such as APIListChunking=false.
+    /// Feature gates, such as APIListChunking=false. StorageVersionAPI is off with --ephemeral unless given here.
     #[arg(long, env = "KEELSON_FEATURE_GATES", value_parser = feature_gates)]
     pub(crate) feature_gates: Vec<List<(FeatureGate, bool)>>,
     /// Resources whose lists are never chunked, because continue tokens show names: secrets, or with its group
@@ -444,15 +444,17 @@ pub(crate) enum FeatureGate {
 
 #[derive(Subcommand)]
 pub(crate) enum Storage {
-    /// Write a consistent copy of the embedded store to a file. Works while a server is running on it.
+    /// Write a consistent copy of the embedded store to a file, and its checksum to FILE.sha256. Works while a server is running on it.
     Backup {
         /// The file to write; it must not exist.
         file: PathBuf,
         /// The data directory.
         #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
         data_dir: PathBuf,
+        #[command(flatten)]
+        output: ResultForm,
     },
-    /// Make a new embedded store out of a backup.
+    /// Make a new embedded store out of a backup. Compares the checksum in FILE.sha256 if that file exists.
     Restore {
         /// The backup to read.
         file: PathBuf,
@@ -463,6 +465,8 @@ pub(crate) enum Storage {
         /// writes since the backup.
         #[arg(long, default_value_t = 1_000_000_000)]
         bump_revision: u64,
+        #[command(flatten)]
+        output: ResultForm,
     },
     /// Verify the embedded store: its log, its pages, and every version of every object. Says what is damaged and changes nothing.
     /// Works while a server is running on it.
@@ -470,6 +474,8 @@ pub(crate) enum Storage {
         /// The data directory.
         #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
         data_dir: PathBuf,
+        #[command(flatten)]
+        output: ResultForm,
     },
     /// Copy all objects from one store to another, empty one: stores are written as for serve --store. Stop the servers of the
     /// source first. An interrupted copy continues when the command is repeated.

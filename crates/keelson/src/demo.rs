@@ -6,24 +6,23 @@
 mod cluster;
 mod objects;
 
-use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use futures::{StreamExt as _, stream};
 use http::{Method, Request, StatusCode};
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::objects::Object;
-use crate::args::Demo;
-use crate::output::{answer, note, note_over};
+use crate::args::{Demo, Output};
+use crate::interrupt::Interrupt;
+use crate::output::answer;
+use crate::progress::{Progress, Step, Unit};
 use crate::user::Server;
 
 /// The number of concurrent requests.
 const AT_ONCE: usize = 32;
-/// The interval of progress lines.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest wait until the server serves the custom resources.
 const SERVED: Duration = Duration::from_secs(30);
 const SERVED_POLL: Duration = Duration::from_millis(50);
@@ -33,34 +32,43 @@ const SERVED_POLL: Duration = Duration::from_millis(50);
 /// # Errors
 /// When the server can't be reached, or refuses an object.
 pub(crate) fn run(settings: &Demo) -> anyhow::Result<()> {
+    let interrupt = Interrupt::listen("the same command continues, and --remove deletes the demo")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
-    runtime.block_on(async {
+    let output = settings.output.form;
+    runtime.block_on(interrupt.or(async {
         let client = Server::of(&settings.administrator).await?.into_client();
-        if settings.remove { remove(&client).await } else { fill(&client, settings.pods).await }
-    })
+        if settings.remove { remove(&client, output).await } else { fill(&client, settings.pods, output).await }
+    }))
 }
 
-async fn fill(client: &Client, pods: u32) -> anyhow::Result<()> {
+async fn fill(client: &Client, pods: u32, output: Output) -> anyhow::Result<()> {
     let begun = Instant::now();
     let cluster = cluster::Cluster::of(pods);
-    let mut progress = Progress::new(cluster.stages().iter().map(Vec::len).sum());
+    let total = cluster.stages().iter().map(Vec::len).sum::<usize>() as u64;
+    let (mut made, mut existing) = (0, 0);
+    let mut progress = Progress::new("demo");
     for (number, stage) in cluster.stages().iter().enumerate() {
         let mut creating = stream::iter(stage.iter().map(|object| create(client, object))).buffer_unordered(AT_ONCE);
         while let Some(created) = creating.next().await {
-            progress.step(created?);
+            *if created? { &mut made } else { &mut existing } += 1;
+            progress.step(Step { stage: "creating", unit: Unit::Objects, done: made + existing, total });
         }
         if number == cluster::DEFINITIONS {
             served(client).await?;
         }
     }
     progress.end();
-    let Progress { made, existing, .. } = progress;
+    let (namespaces, nodes, seconds) = (cluster.namespaces(), cluster.nodes(), begun.elapsed().as_secs_f64());
+    if output == Output::Json {
+        return answer(json!({
+            "created": made, "existing": existing, "namespaces": namespaces, "nodes": nodes, "pods": pods,
+            "seconds": seconds,
+        }));
+    }
     answer(format_args!(
-        "made {made} objects in {:.1} s and found {existing} of them there already: {} namespaces, {} nodes, {pods} pods\n  try: kubectl get \
-         pods -A --field-selector status.phase!=Running\n  try: kubectl get databases,topics -A\n  remove it with keelson demo --remove",
-        begun.elapsed().as_secs_f64(),
-        cluster.namespaces(),
-        cluster.nodes(),
+        "made {made} objects in {seconds:.1} s and found {existing} of them there already: {namespaces} namespaces, {nodes} nodes, {pods} \
+         pods\n  try: kubectl get pods -A --field-selector status.phase!=Running\n  try: kubectl get databases,topics -A\n  remove it \
+         with keelson demo --remove"
     ))
 }
 
@@ -94,7 +102,7 @@ async fn served(client: &Client) -> anyhow::Result<()> {
     }
 }
 
-async fn remove(client: &Client) -> anyhow::Result<()> {
+async fn remove(client: &Client, output: Output) -> anyhow::Result<()> {
     let selector = format!("?labelSelector={}", objects::SELECTOR);
     for collection in ["/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/api/v1/nodes"] {
         let path = format!("{collection}{selector}");
@@ -110,6 +118,9 @@ async fn remove(client: &Client) -> anyhow::Result<()> {
             .await
             .with_context(|| format!("deleting the namespace {name}"))?;
     }
+    if output == Output::Json {
+        return answer(json!({ "deletedNamespaces": names.len() }));
+    }
     answer(format_args!("deleted the demo: the server empties its {} namespaces", names.len()))
 }
 
@@ -123,39 +134,4 @@ async fn send(
     let bytes = body.map(Value::to_string).unwrap_or_default().into_bytes();
     let request = Request::builder().method(method).uri(path).header("content-type", kind).body(bytes);
     client.request(request.map_err(kube::Error::HttpError)?).await
-}
-
-/// The progress of the run: one line that is overwritten on a terminal, separate lines elsewhere.
-struct Progress {
-    total: usize,
-    made: usize,
-    existing: usize,
-    begun: Instant,
-    told: Instant,
-    is_terminal: bool,
-}
-
-impl Progress {
-    fn new(total: usize) -> Self {
-        let now = Instant::now();
-        Self { total, made: 0, existing: 0, begun: now, told: now, is_terminal: std::io::stderr().is_terminal() }
-    }
-
-    fn step(&mut self, made: bool) {
-        *if made { &mut self.made } else { &mut self.existing } += 1;
-        if self.told.elapsed() >= PROGRESS_INTERVAL {
-            self.told = Instant::now();
-            let done = self.made + self.existing;
-            let rate = done as f64 / self.begun.elapsed().as_secs_f64();
-            let left = (self.total - done) as f64 / rate;
-            let line = format!("{done} of {} objects, {rate:.0} a second, {left:.0} s left", self.total);
-            if self.is_terminal { note_over(line) } else { note(line) }
-        }
-    }
-
-    fn end(&self) {
-        if self.is_terminal {
-            note_over("");
-        }
-    }
 }

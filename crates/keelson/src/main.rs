@@ -9,6 +9,7 @@ mod demo;
 mod descriptors;
 mod doctor;
 mod gateway;
+mod interrupt;
 mod keys;
 mod kube_apiserver;
 mod kubeconfig;
@@ -20,6 +21,7 @@ mod output;
 mod parent;
 mod private_file;
 mod profiling;
+mod progress;
 mod ready_file;
 mod serve;
 mod shared_keys;
@@ -32,6 +34,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::args::{Args, Command, User};
+use crate::interrupt::Interrupted;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -65,7 +68,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
-            ExitCode::FAILURE
+            let interrupted = error.chain().find_map(|cause| cause.downcast_ref::<Interrupted>());
+            interrupted.map_or(ExitCode::FAILURE, |interrupted| ExitCode::from(interrupted.code()))
         }
     }
 }

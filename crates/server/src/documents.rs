@@ -2,7 +2,7 @@
 //!
 //! They include the resources of aggregated servers and peers, which `http/pages/documentation.rs` merges.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use keelson_aggregator::{Aggregator, PeerServers};
 use keelson_http::pages::{self, Documentation, OtherDocuments};
@@ -10,6 +10,9 @@ use keelson_http::version::GIT_VERSION;
 use keelson_openapi::{SharedDefinitions, VersionDescription};
 use keelson_resources::Catalogue;
 use keelson_schema::Schemas;
+
+/// The definitions of the built-in kinds. All servers of a process share them, with the renderings that they keep.
+static SHARED: OnceLock<Arc<SharedDefinitions>> = OnceLock::new();
 
 /// The other servers whose resources the documents include.
 #[derive(Clone)]
@@ -22,9 +25,15 @@ pub(crate) struct OtherServers {
 
 /// The documents of this server and of others. The definitions of all kinds come from these schemas. As upstream,
 /// `DeleteOptions` and `WatchEvent` list every version of every kind in the catalogue.
-pub(crate) fn documentation(catalogue: &Catalogue, schemas: &'static Schemas, others: OtherServers) -> Documentation {
-    let shared = SharedDefinitions::new(schemas, &VersionDescription::all(catalogue), GIT_VERSION);
-    Documentation::new(shared, others)
+pub(crate) fn documentation(
+    catalogue: &'static Catalogue,
+    schemas: &'static Schemas,
+    others: OtherServers,
+) -> Documentation {
+    // The catalogue and the schemas are the only ones of the process.
+    let shared =
+        SHARED.get_or_init(|| SharedDefinitions::new(schemas, &VersionDescription::all(catalogue), GIT_VERSION));
+    Documentation::new(shared.clone(), others)
 }
 
 impl pages::OtherServers for OtherServers {

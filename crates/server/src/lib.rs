@@ -37,7 +37,9 @@ mod tokens;
 mod traces;
 
 pub use audit::{AuditBackendConfig, AuditConfig, AuditLogConfig, AuditLogFormat, AuditWebhookConfig, audit_mode};
-pub use backup::{Checked, backup, check, restore};
+pub use backup::{
+    BackedUp, Checked, OnProgress, Restored, WorkProgress, WorkStage, backup, check, restore, unobserved,
+};
 pub use builtin::catalogue;
 pub use config::Config;
 pub use console::answer as console_pages;

@@ -19,6 +19,7 @@ mod tail;
 pub use postgres::{PasswordSources, PostgresConfig, PostgresCounters, PostgresError, PostgresStats, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{
-    ACCEPTED_LOSS_MARGIN, Checked, DEFAULT_HISTORY_BYTES, DirectoryLock, OpenError, SpaceGauges, SpaceStats,
-    SqliteConfig, SqlitePath, SqliteStore, backup, check, restore,
+    ACCEPTED_LOSS_MARGIN, BackedUp, Checked, DEFAULT_HISTORY_BYTES, DirectoryLock, OnProgress, OpenError, Restored,
+    SpaceGauges, SpaceStats, SqliteConfig, SqlitePath, SqliteStore, WorkProgress, WorkStage, backup, check, restore,
+    unobserved,
 };

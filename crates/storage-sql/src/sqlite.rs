@@ -7,6 +7,7 @@
 mod backup;
 mod check;
 mod checkpoint;
+mod checksum;
 mod commit;
 mod error;
 mod expiry;
@@ -30,12 +31,14 @@ mod store;
 mod sum;
 mod sweep;
 mod tail;
+mod work;
 mod writer;
 
-pub use backup::{backup, restore};
+pub use backup::{BackedUp, Restored, backup, restore};
 pub use check::{Checked, check};
 pub use error::OpenError;
 pub use losses::ACCEPTED_LOSS_MARGIN;
 pub use open::{DEFAULT_HISTORY_BYTES, DirectoryLock, SqliteConfig, SqlitePath};
 pub use space::{SpaceGauges, SpaceStats};
 pub use store::SqliteStore;
+pub use work::{OnProgress, WorkProgress, WorkStage, unobserved};

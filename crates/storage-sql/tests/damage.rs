@@ -11,7 +11,9 @@ use std::time::Duration;
 use futures::{StreamExt as _, TryStreamExt as _};
 use keelson_meta::Revision;
 use keelson_storage::{KeyValue, RangeRequest, ScanRequest, Store, StoreEvent, StoreKey, Transaction};
-use keelson_storage_sql::{ACCEPTED_LOSS_MARGIN, OpenError, SqliteConfig, SqliteStore, backup, check, restore};
+use keelson_storage_sql::{
+    ACCEPTED_LOSS_MARGIN, OpenError, SqliteConfig, SqliteStore, backup, check, restore, unobserved,
+};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -76,7 +78,7 @@ async fn check_damage(whole: &[u8], truth: &(Revision, Revision, Shown), damage:
     let Ok(store) = SqliteStore::open(SqliteConfig::directory(directory.path())) else { return true };
     let Ok(given) = shown(&store, *oldest, *newest).await else {
         drop(store);
-        let found = check(directory.path());
+        let found = check(directory.path(), &mut unobserved);
         assert!(found.as_ref().map_or(true, |found| !found.findings.is_empty()), "{found:?}");
         return true;
     };
@@ -122,10 +124,13 @@ async fn rows_that_are_gone_from_a_sound_page_are_missed_and_named() {
         .unwrap();
     let refused = SqliteStore::open(SqliteConfig::directory(directory.path())).err().unwrap();
     assert!(matches!(refused, OpenError::Damaged { .. }) && refused.to_string().contains("storage check"), "{refused}");
-    let findings = check(directory.path()).unwrap().findings;
+    let findings = check(directory.path(), &mut unobserved).unwrap().findings;
     let named = format!("the row of revision {middle} is gone");
     assert!(findings.iter().any(|finding| finding.contains(&named)), "{findings:?}");
-    assert!(backup(directory.path(), &directory.path().join("copy")).is_err(), "a backup of it would be of no use");
+    assert!(
+        backup(directory.path(), &directory.path().join("copy"), &mut unobserved).is_err(),
+        "a backup of it would be of no use"
+    );
 }
 
 #[tokio::test]
@@ -140,7 +145,7 @@ async fn a_row_that_says_something_else_is_refused_by_name() {
     let refused = store.get(&key).await.unwrap_err().to_string();
     assert!(refused.contains("\"/objects/0003\", is damaged") && refused.contains("storage restore"), "{refused}");
     assert!(store.get(&StoreKey::new("/objects/0004")).await.unwrap().is_some(), "the others are served");
-    let beside = check(directory.path()).unwrap();
+    let beside = check(directory.path(), &mut unobserved).unwrap();
     assert!(beside.in_use && beside.findings.len() == 1 && beside.findings[0].contains("/objects/0003"), "{beside:?}");
 }
 
@@ -148,9 +153,9 @@ async fn a_row_that_says_something_else_is_refused_by_name() {
 async fn a_whole_store_is_found_whole() {
     let directory = TempDir::new().unwrap();
     let (_, newest, _) = store(directory.path()).await;
-    let checked = check(directory.path()).unwrap();
+    let checked = check(directory.path(), &mut unobserved).unwrap();
     assert!(checked.findings.is_empty() && checked.revision == newest && checked.rows > OBJECTS / 2, "{checked:?}");
-    assert!(check(&directory.path().join("nothing")).is_err());
+    assert!(check(&directory.path().join("nothing"), &mut unobserved).is_err());
     assert!(!directory.path().join("nothing").exists());
 }
 
@@ -179,7 +184,7 @@ async fn a_log_that_is_damaged_in_the_middle_is_refused_unless_the_loss_is_accep
     let refused = SqliteStore::open(SqliteConfig::directory(directory.path())).err().unwrap();
     let text = refused.to_string();
     assert!(matches!(refused, OpenError::Torn { .. }) && text.contains("--accept-loss"), "{text}");
-    let findings = check(directory.path()).unwrap().findings;
+    let findings = check(directory.path(), &mut unobserved).unwrap().findings;
     assert!(findings.iter().any(|finding| finding.contains("write-ahead log is damaged")), "{findings:?}");
     let store = SqliteStore::open(accepting(directory.path())).unwrap();
     let left = count(&store).await;
@@ -275,9 +280,9 @@ async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
         lose(directory.path());
         let before = contents(directory.path());
         let copies = TempDir::new().unwrap();
-        let found = check(directory.path());
+        let found = check(directory.path(), &mut unobserved);
         assert!(found.map_or(true, |found| !found.findings.is_empty()), "{expected}");
-        assert!(backup(directory.path(), &copies.path().join("backup")).is_err(), "{expected}");
+        assert!(backup(directory.path(), &copies.path().join("backup"), &mut unobserved).is_err(), "{expected}");
         let refused = SqliteStore::open(SqliteConfig::directory(directory.path())).err().expect(expected).to_string();
         assert!(refused.contains(expected) && refused.contains("--accept-loss"), "{expected}: {refused}");
         assert_eq!(contents(directory.path()), before, "{expected}: a store that is refused stays as it was");
@@ -297,7 +302,7 @@ async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
     assert!(refused.contains("are of different stores"), "{refused}");
     assert_eq!(count(&SqliteStore::open(accepting(marked.path())).unwrap()).await, KILLED);
     let (whole, _) = killed().await;
-    assert!(check(whole.path()).unwrap().findings.is_empty());
+    assert!(check(whole.path(), &mut unobserved).unwrap().findings.is_empty());
     let store = SqliteStore::open(SqliteConfig::directory(whole.path())).unwrap();
     assert_eq!((count(&store).await, store.current_revision().await.unwrap().get()), (KILLED, ACKNOWLEDGED));
 }
@@ -332,7 +337,7 @@ async fn a_store_that_was_closed_in_order_needs_its_database_alone_and_never_an_
     put(open(directory.path()).unwrap(), "/first").await;
     fs::copy(&database, &older).unwrap();
     let copy = copies.path().join("backup");
-    backup(directory.path(), &copy).unwrap();
+    backup(directory.path(), &copy, &mut unobserved).unwrap();
     let newest = put(open(directory.path()).unwrap(), "/second").await;
     fs::copy(&database, elsewhere.path().join("keelson.db")).unwrap();
     assert_eq!(open(elsewhere.path()).unwrap().current_revision().await.unwrap().get(), newest);
@@ -345,7 +350,7 @@ async fn a_store_that_was_closed_in_order_needs_its_database_alone_and_never_an_
     for name in ["keelson.db", "keelson.db-wal", "keelson.db-shm"] {
         let _ = fs::remove_file(directory.path().join(name));
     }
-    assert_eq!(restore(&copy, directory.path(), 10).unwrap().get(), newest + 10);
+    assert_eq!(restore(&copy, directory.path(), 10, &mut unobserved).unwrap().revision.get(), newest + 10);
     assert_eq!(open(directory.path()).unwrap().current_revision().await.unwrap().get(), newest + 10);
 }
 
@@ -387,18 +392,18 @@ async fn commands_that_read_a_store_make_none_and_say_that_there_is_none() {
     let said = |error: OpenError| error.to_string();
     for text in [
         said(SqliteStore::open(existing).err().unwrap()),
-        said(check(&nothing).unwrap_err()),
-        said(backup(&nothing, &file).unwrap_err()),
+        said(check(&nothing, &mut unobserved).unwrap_err()),
+        said(backup(&nothing, &file, &mut unobserved).unwrap_err()),
     ] {
         assert!(text.contains("there is no embedded store in") && text.contains("keelson.db is missing"), "{text}");
     }
-    assert!(restore(&file, &nothing, 1).is_err());
+    assert!(restore(&file, &nothing, 1, &mut unobserved).is_err());
     fs::write(&file, "no store").unwrap();
-    assert!(restore(&file, &nothing, 1).is_err());
+    assert!(restore(&file, &nothing, 1, &mut unobserved).is_err());
     assert!(!nothing.exists() && fs::read_dir(directory.path()).unwrap().count() == 1);
     fs::create_dir(&nothing).unwrap();
     fs::write(nothing.join("keelson.db"), "").unwrap();
-    assert!(said(check(&nothing).unwrap_err()).contains("keelson.db is empty"));
+    assert!(said(check(&nothing, &mut unobserved).unwrap_err()).contains("keelson.db is empty"));
 }
 
 /// Another program deletes rows while a server has the store open.

@@ -5,13 +5,14 @@
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
 use std::fs::{self, OpenOptions};
+use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use futures::StreamExt as _;
 use keelson_meta::Revision;
 use keelson_storage::{RangeRequest, Store, StoreError, StoreKey, Transaction};
-use keelson_storage_sql::{OpenError, SqliteConfig, SqliteStore, backup, restore};
+use keelson_storage_sql::{OpenError, SqliteConfig, SqliteStore, WorkStage, backup, restore, unobserved};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -121,11 +122,11 @@ async fn inv17_a_restored_store_starts_above_the_lost_one() {
     let first = write(&store, "/a", "kept").await;
     write(&store, "/b", "kept").await;
     let file = elsewhere.path().join("copy.db");
-    backup(directory.path(), &file).unwrap();
+    backup(directory.path(), &file, &mut unobserved).unwrap();
     let lost = write(&store, "/a", "lost").await;
 
     let restored = elsewhere.path().join("data");
-    let start = restore(&file, &restored, 1000).unwrap();
+    let start = restore(&file, &restored, 1000, &mut unobserved).unwrap().revision;
     assert!(start > lost);
     let store = open(&restored).unwrap();
     assert_eq!(store.current_revision().await.unwrap(), start);
@@ -145,15 +146,15 @@ async fn a_backup_is_restored_beside_what_else_a_server_keeps() {
     let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     drop(open(directory.path()).unwrap());
     let file = elsewhere.path().join("copy.db");
-    backup(directory.path(), &file).unwrap();
+    backup(directory.path(), &file, &mut unobserved).unwrap();
     for entry in fs::read_dir(directory.path()).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
     fs::create_dir(directory.path().join("pki")).unwrap();
-    restore(&file, directory.path(), 1).unwrap();
+    restore(&file, directory.path(), 1, &mut unobserved).unwrap();
     assert!(directory.path().join("pki").exists());
     let opened = open(directory.path()).unwrap();
-    let in_use = restore(&file, directory.path(), 1);
+    let in_use = restore(&file, directory.path(), 1, &mut unobserved);
     assert!(matches!(in_use, Err(OpenError::InUse { .. })), "{in_use:?}");
     drop(opened);
 }
@@ -163,13 +164,14 @@ async fn restore_refuses_directories_in_use_and_files_that_are_no_backup() {
     let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     drop(open(directory.path()).unwrap());
     let file = elsewhere.path().join("copy.db");
-    backup(directory.path(), &file).unwrap();
-    assert!(matches!(restore(&file, directory.path(), 1), Err(OpenError::HoldsStore { .. })));
+    backup(directory.path(), &file, &mut unobserved).unwrap();
+    assert!(matches!(restore(&file, directory.path(), 1, &mut unobserved), Err(OpenError::HoldsStore { .. })));
     fs::write(&file, "y".repeat(9000)).unwrap();
+    fs::remove_file(elsewhere.path().join("copy.db.sha256")).unwrap();
     let target = elsewhere.path().join("data");
-    assert!(matches!(restore(&file, &target, 1), Err(OpenError::NotAStore { .. })));
+    assert!(matches!(restore(&file, &target, 1, &mut unobserved), Err(OpenError::NotAStore { .. })));
     assert!(!target.exists());
-    assert!(backup(&target, &elsewhere.path().join("other.db")).is_err());
+    assert!(backup(&target, &elsewhere.path().join("other.db"), &mut unobserved).is_err());
 }
 
 #[tokio::test]
@@ -178,10 +180,74 @@ async fn a_backup_never_replaces_a_file() {
     drop(open(directory.path()).unwrap());
     let file = elsewhere.path().join("copy.db");
     fs::write(&file, "precious").unwrap();
-    let text = backup(directory.path(), &file).unwrap_err().to_string();
+    let text = backup(directory.path(), &file, &mut unobserved).unwrap_err().to_string();
     assert!(text.ends_with("copy.db exists already: a backup is written to a new file"), "{text}");
     assert_eq!(fs::read(&file).unwrap(), b"precious");
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+}
+
+/// A backup reports its content, which a restore verifies by the checksum beside the file.
+#[tokio::test]
+async fn a_restore_verifies_what_the_backup_wrote() {
+    let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let store = open(directory.path()).unwrap();
+    write(&store, "/a", "1").await;
+    write(&store, "/a", "2").await;
+    let newest = write(&store, "/b", "1").await;
+    let (file, beside) = (elsewhere.path().join("copy.db"), elsewhere.path().join("copy.db.sha256"));
+    let mut stages = Vec::new();
+    let written = backup(directory.path(), &file, &mut |at| {
+        if at.done == at.total {
+            stages.push(at.stage);
+        }
+        ControlFlow::Continue(())
+    });
+    let written = written.unwrap();
+    assert_eq!(stages, [WorkStage::Copying, WorkStage::Verifying, WorkStage::Summing]);
+    assert_eq!((written.objects, written.revision), (2, newest));
+    assert_eq!(written.bytes, fs::metadata(&file).unwrap().len());
+    assert_eq!(fs::read_to_string(&beside).unwrap(), format!("{}  copy.db\n", written.sha256));
+
+    let target = elsewhere.path().join("data");
+    let restored = restore(&file, &target, 10, &mut unobserved).unwrap();
+    assert!(restored.compared);
+    assert_eq!(restored.backup, written);
+    fs::write(&beside, "0".repeat(64)).unwrap();
+    let other = elsewhere.path().join("other");
+    let refused = restore(&file, &other, 10, &mut unobserved);
+    assert!(matches!(refused, Err(OpenError::OtherChecksum { .. })), "{refused:?}");
+    assert!(!other.exists());
+    // A backup of an older release has no such file.
+    fs::remove_file(&beside).unwrap();
+    assert!(!restore(&file, &other, 10, &mut unobserved).unwrap().compared);
+}
+
+/// A backup or restore that is ended at any report leaves no file.
+#[tokio::test]
+async fn interrupted_work_leaves_nothing() {
+    let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let store = open(directory.path()).unwrap();
+    write(&store, "/a", "1").await;
+    let (file, target) = (elsewhere.path().join("copy.db"), elsewhere.path().join("data"));
+    let ended_at = |end: usize| {
+        let mut reports = 0;
+        move |_| {
+            reports += 1;
+            if reports > end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    };
+    for end in 0..3 {
+        let ended = backup(directory.path(), &file, &mut ended_at(end));
+        assert!(matches!(ended, Err(OpenError::Interrupted)), "{end}: {ended:?}");
+        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    }
+    backup(directory.path(), &file, &mut unobserved).unwrap();
+    for end in 0..3 {
+        let ended = restore(&file, &target, 1, &mut ended_at(end));
+        assert!(matches!(ended, Err(OpenError::Interrupted)), "{end}: {ended:?}");
+        assert!(!target.exists());
+    }
+    restore(&file, &target, 1, &mut unobserved).unwrap();
 }
 
 fn mode(path: &Path) -> u32 {
@@ -206,10 +272,10 @@ async fn stores_and_backups_are_for_their_owner_alone() {
     write(&store, "/a", "secret").await;
     check_private(&data, 4);
     assert_eq!((mode(&data), mode(data.parent().unwrap())), (0o700, 0o700));
-    backup(&data, &copy).unwrap();
+    backup(&data, &copy, &mut unobserved).unwrap();
     check_private(&data, 4);
-    assert_eq!(mode(&copy), 0o600);
-    restore(&copy, &restored, 1).unwrap();
+    assert_eq!((mode(&copy), mode(&elsewhere.path().join("copy.db.sha256"))), (0o600, 0o600));
+    restore(&copy, &restored, 1, &mut unobserved).unwrap();
     check_private(&restored, 1);
     assert_eq!(mode(&restored), 0o700);
     let _open = open(&restored).unwrap();
@@ -246,9 +312,9 @@ async fn a_backup_beside_writers_is_of_one_moment() {
     for number in 0..5 {
         let file = elsewhere.path().join(format!("copy-{number}.db"));
         let acknowledged = write(&store, "/marker", &number.to_string()).await;
-        backup(directory.path(), &file).unwrap();
+        backup(directory.path(), &file, &mut unobserved).unwrap();
         let target = elsewhere.path().join(number.to_string());
-        restore(&file, &target, 0).unwrap();
+        restore(&file, &target, 0, &mut unobserved).unwrap();
         let copy = open(&target).unwrap();
         assert!(copy.current_revision().await.unwrap() >= acknowledged);
         let entries = copy.range(everything(None)).await.unwrap().entries;

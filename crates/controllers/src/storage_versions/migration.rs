@@ -374,7 +374,7 @@ impl StorageVersionMigrator {
             "metadata": { "generateName": base, "labels": { AUTOMATIC_LABEL: "true" } },
             "spec": { "resource": { "group": group, "resource": resource } },
         });
-        let made = self.client.create(&self.migrations, new).await?;
+        let made = self.client.create(&self.migrations, new).await?.read();
         // Recorded before its event arrives, so that the next turn does not create another one.
         self.known.lock().note(&made.object, subject.resource.clone());
         Ok(made)

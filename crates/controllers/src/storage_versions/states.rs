@@ -154,7 +154,7 @@ impl StorageStates {
             "spec": { "resource": { "group": resource.group, "resource": resource.resource } },
         });
         match self.client.create(&target, new).await {
-            Ok(made) => self.write(&target, made, &hash_of(kind), vec![UNKNOWN.to_owned()], Vec::new()).await,
+            Ok(made) => self.write(&target, made.read(), &hash_of(kind), vec![UNKNOWN.to_owned()], Vec::new()).await,
             Err(ApiError::AlreadyExists { .. }) => Ok(()),
             Err(error) => Err(error),
         }

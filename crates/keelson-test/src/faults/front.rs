@@ -124,7 +124,9 @@ impl Drop for Front {
 
 /// The settings of the listener, and the authority of its certificate in base64.
 fn identity() -> Result<(Arc<ServerConfig>, String), Error> {
-    let unusable = |error: rcgen::Error| Error::Argument(format!("a certificate for the layer of faults: {error}"));
+    let unusable = |error: rcgen::Error| {
+        Error::Certificate(format!("making a certificate for the layer of faults failed: {error}"))
+    };
     let (ca_key, key) = (KeyPair::generate().map_err(unusable)?, KeyPair::generate().map_err(unusable)?);
     let mut ca = CertificateParams::default();
     ca.distinguished_name.push(DnType::CommonName, "keelson-test");
@@ -134,12 +136,13 @@ fn identity() -> Result<(Arc<ServerConfig>, String), Error> {
     let mut params = CertificateParams::new(names).map_err(unusable)?;
     params.use_authority_key_identifier_extension = true;
     let certificate = params.signed_by(&key, &Issuer::new(ca, ca_key)).map_err(unusable)?;
-    let private = PrivateKeyDer::try_from(key.serialize_der()).map_err(|error| Error::Argument(error.to_owned()))?;
+    let private = PrivateKeyDer::try_from(key.serialize_der()).map_err(|error| Error::Certificate(error.to_owned()))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let tls = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .and_then(|tls| tls.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], private));
-    let mut tls = tls.map_err(|error| Error::Argument(format!("TLS for the layer of faults: {error}")))?;
+    let mut tls =
+        tls.map_err(|error| Error::Certificate(format!("preparing TLS for the layer of faults failed: {error}")))?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok((Arc::new(tls), authority))
 }

@@ -260,7 +260,7 @@ impl Rules {
         let mut rules = lock(&self.0);
         rules.retain(|rule| rule.left.load(Ordering::Relaxed) > 0);
         if rules.len() >= MOST_FAULTS {
-            return Err(Error::Argument(format!("there are {MOST_FAULTS} faults already")));
+            return Err(Error::TooManyFaults(MOST_FAULTS));
         }
         rules.push(rule.clone());
         Ok(Injected { rule, rules: Arc::downgrade(&self.0) })

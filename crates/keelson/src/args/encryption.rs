@@ -9,6 +9,7 @@ use keelson_server::EncryptionConfig;
 
 use super::FeatureGate;
 use super::kinds::switch;
+use super::tools::ResultForm;
 
 /// Settings of encryption at rest.
 #[derive(ClapArgs)]
@@ -57,4 +58,6 @@ pub(crate) struct CopyStores {
     /// they are.
     #[arg(long, env = "KEELSON_ENCRYPTION_PROVIDER_CONFIG")]
     pub(crate) encryption_provider_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: ResultForm,
 }

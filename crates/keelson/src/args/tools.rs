@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 
 use super::kinds::some_duration;
+use super::startup::Output;
 use super::{Administrator, listen_address, name};
 
 /// The most pods of a demo, so that a typing error does not fill a disk.
@@ -39,6 +40,14 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
+/// The form of the result of a long command.
+#[derive(ClapArgs)]
+pub(crate) struct ResultForm {
+    /// The form of the result on standard output. The progress on standard error is a bar on a terminal, otherwise JSON lines.
+    #[arg(long = "output", value_enum, default_value_t = Output::Text)]
+    pub(crate) form: Output,
+}
+
 /// Settings of `demo`.
 #[derive(ClapArgs)]
 pub(crate) struct Demo {
@@ -48,6 +57,8 @@ pub(crate) struct Demo {
     /// Remove the demo instead.
     #[arg(long)]
     pub(crate) remove: bool,
+    #[command(flatten)]
+    pub(crate) output: ResultForm,
     #[command(flatten)]
     pub(crate) administrator: Administrator,
 }

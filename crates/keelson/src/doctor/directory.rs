@@ -122,7 +122,7 @@ pub(super) fn store(place: &Place, url: Option<&str>, thorough: bool) -> Vec<Fin
         ));
         return findings;
     }
-    findings.push(match keelson_server::check(&embedded) {
+    findings.push(match keelson_server::check(&embedded, &mut keelson_server::unobserved) {
         Ok(checked) if checked.findings.is_empty() => {
             let text = format!("{} is whole: {} versions, revision {}", shown(&file), checked.rows, checked.revision);
             Finding::ok(STORE, text)

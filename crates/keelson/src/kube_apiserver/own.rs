@@ -187,6 +187,8 @@ impl Line {
                 return Err(format!("invalid argument {other:?} for \"--logging-format\" flag: unsupported format"));
             }
         }
+        // The default of kube-apiserver. A later gate on the line has precedence.
+        add("feature-gates", "StorageVersionAPI=false");
         for gate in self.items(Own::FeatureGates) {
             let Some((name, _)) = gate.split_once('=') else {
                 return Err(format!(

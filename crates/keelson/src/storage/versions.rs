@@ -7,13 +7,13 @@ mod fleet;
 mod report;
 mod text;
 
-use std::io::{IsTerminal as _, stderr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
 use crate::args::Versions;
-use crate::output::{answer, note, note_over};
+use crate::output::answer;
+use crate::progress::{Progress, Step, Unit};
 use fleet::Fleet;
 use report::Report;
 
@@ -38,22 +38,16 @@ pub(super) fn run(settings: &Versions) -> anyhow::Result<()> {
 }
 
 async fn wait(fleet: &Fleet, mut report: Report, timeout: Option<Duration>) -> anyhow::Result<()> {
-    let (begun, mut failures, mut most, mut shown) = (Instant::now(), 0, 0, String::new());
-    let is_terminal = stderr().is_terminal();
+    let (begun, mut failures, mut most) = (Instant::now(), 0, 0);
+    let mut progress = Progress::new("versions");
     while !report.is_done() {
         if let Some(timeout) = timeout.filter(|timeout| begun.elapsed() >= *timeout) {
             bail!("it is not done after {timeout:?}: {}", text::what_is_left(&report));
         }
         most = most.max(report.older()).max(report.total());
-        let line = text::progress(&report, most);
-        if line != shown {
-            if is_terminal {
-                note_over(&line);
-            } else {
-                note(&line);
-            }
-            shown = line;
-        }
+        let done = most.saturating_sub(report.older());
+        let step = Step { stage: "migrating", unit: Unit::Objects, done: done as u64, total: most as u64 };
+        progress.step_waiting(step, text::waits_for(&report).as_deref());
         tokio::time::sleep(INTERVAL).await;
         match fleet.report().await {
             Ok(next) => (report, failures) = (next, 0),
@@ -61,8 +55,6 @@ async fn wait(fleet: &Fleet, mut report: Report, timeout: Option<Duration>) -> a
             Err(_) => failures += 1,
         }
     }
-    if is_terminal && !shown.is_empty() {
-        note("");
-    }
+    progress.end();
     answer("all servers agree, and everything is stored in the versions that they agree on")
 }

@@ -2,12 +2,23 @@
 //!
 //! These clients may know later revisions than the store, and must not conclude that nothing has changed.
 
+use std::process::Stdio;
+use std::time::Duration;
+
+use keelson_storage::{Store as _, StoreKey, Transaction};
+use keelson_storage_sql::{SqliteConfig, SqliteStore};
 use keelson_testkit::ProcessServer;
-use serde_json::json;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::writers::{Knowledge, Writers, read};
 use crate::{CONFIG_MAPS, KEELSON, items, list, name, revision, run, start};
+
+/// The content of a store whose backup takes longer than the delivery of a signal: 40 MB.
+const OBJECTS: usize = 4000;
+const BATCH: usize = 100;
+const OBJECT_BYTES: usize = 10_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restored_backup_serves_the_same_objects_at_higher_revisions() {
@@ -24,7 +35,7 @@ async fn a_restored_backup_serves_the_same_objects_at_higher_revisions() {
     let lost_data = lost.data_dir().to_str().unwrap().to_owned();
     let backup = tokio::task::spawn_blocking({
         let file = file.to_owned();
-        move || run(["storage", "backup", &file, "--data-dir", &lost_data])
+        move || run(["storage", "backup", &file, "--data-dir", &lost_data, "--output", "json"])
     });
     let (done, text) = backup.await.unwrap();
     assert!(done, "{text}");
@@ -32,8 +43,9 @@ async fn a_restored_backup_serves_the_same_objects_at_higher_revisions() {
     writers.acknowledged(160).await;
     let last = writers.finish().await;
 
-    let (done, text) = run(["storage", "restore", file, "--data-dir", data]);
-    assert!(done, "{text}");
+    let (done, restoring) = run(["storage", "restore", file, "--data-dir", data, "--output", "json"]);
+    assert!(done, "{restoring}");
+    check_summaries(&text, &restoring);
     let server = ProcessServer::builder(KEELSON).data_dir(data).start().await;
     let raw = server.raw();
     let restored = list(&raw, CONFIG_MAPS, "").await;
@@ -45,6 +57,60 @@ async fn a_restored_backup_serves_the_same_objects_at_higher_revisions() {
     let body = json!({"metadata": {"name": "new"}});
     let created = raw.post(CONFIG_MAPS, &body).await.expect(201).json();
     assert!(revision(&created) > revision(&restored));
+}
+
+/// Both commands print the progress of each stage, which is no terminal's here, and the same content of the backup.
+fn check_summaries(backup: &str, restore: &str) {
+    let lines = |text: &str| -> Vec<Value> { text.lines().map(|line| serde_json::from_str(line).unwrap()).collect() };
+    let (backup, restore) = (lines(backup), lines(restore));
+    for (lines, command) in [(&backup, "backup"), (&restore, "restore")] {
+        let stages: Vec<_> =
+            lines.iter().filter(|line| line["command"] == command && line["done"] == line["total"]).collect();
+        let mut names: Vec<_> = stages.iter().map(|line| line["stage"].as_str().unwrap()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["checksum", "copying", "verifying"], "{lines:?}");
+        assert!(stages.iter().all(|line| line["total"].as_u64() > Some(0) && line["secondsLeft"] == 0), "{stages:?}");
+    }
+    let (backup, restore) = (backup.last().unwrap(), restore.last().unwrap());
+    for part in ["file", "bytes", "objects", "revision", "sha256"] {
+        assert!(!backup[part].is_null(), "{backup}");
+        assert_eq!(backup[part], restore[part], "{part}");
+    }
+    assert_eq!(restore["checksumCompared"], true);
+    assert!(restore["restoredRevision"].as_u64() > backup["revision"].as_u64());
+}
+
+/// SIGINT and SIGTERM end a backup in order: no file is left, and the exit code is that of the signal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_backup_leaves_no_file() {
+    let (data, directory) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    {
+        let store = SqliteStore::open(SqliteConfig::directory(data.path())).unwrap();
+        for batch in 0..OBJECTS / BATCH {
+            let mut all = Transaction::default();
+            for number in 0..BATCH {
+                let key = format!("/registry/configmaps/default/{batch}-{number}");
+                all = all.put(StoreKey::new(key), "x".repeat(OBJECT_BYTES));
+            }
+            store.commit(all).await.unwrap();
+        }
+    }
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let (file, partial) = (directory.path().join("copy.db"), directory.path().join("copy.db.partial"));
+        let mut backup = std::process::Command::new(KEELSON);
+        backup.args(["storage", "backup"]).arg(&file).arg("--data-dir").arg(data.path());
+        let mut backup = backup.stderr(Stdio::piped()).spawn().unwrap();
+        while !partial.exists() {
+            assert_eq!(backup.try_wait().unwrap(), None, "it ended before it was interrupted");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        kill_process(Pid::from_child(&backup), signal).unwrap();
+        let ended = backup.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{text}");
+        assert!(text.ends_with("keelson: interrupted: no backup was written\n"), "{text}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
 }
 
 /// A killed restore leaves a partial store, which no start takes for an empty one. The next restore replaces it.

@@ -77,6 +77,21 @@ async fn a_process_does_not_wait_for_clients_that_watch() {
     assert!(shortest < Duration::from_millis(800), "{shortest:?}");
 }
 
+/// An ephemeral server shares its store with no other server, so it publishes no storage versions unless a flag requests it.
+#[tokio::test]
+async fn an_ephemeral_server_publishes_no_storage_versions() {
+    let groups = async |server: &Keelson| -> Vec<String> {
+        let groups = server.client().list_api_groups().await.unwrap().groups;
+        groups.into_iter().map(|group| group.name).collect()
+    };
+    let internal = "internal.apiserver.k8s.io".to_owned();
+    let server = start().await;
+    let found = groups(&server).await;
+    assert!(!found.contains(&internal) && found.contains(&"apps".to_owned()), "{found:?}");
+    let other = Keelson::builder().form(form()).arg("--feature-gates=StorageVersionAPI=true").start().await.unwrap();
+    assert!(groups(&other).await.contains(&internal));
+}
+
 #[tokio::test]
 async fn a_binary_that_can_not_start_says_why() {
     let refused = Keelson::builder().form(form()).arg("--no-such-flag").start().await.unwrap_err().to_string();

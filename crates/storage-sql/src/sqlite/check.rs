@@ -16,6 +16,10 @@ use crate::sqlite::losses::Losses;
 use crate::sqlite::open::{DATABASE_FILE, DirectoryLock, check_format, check_there, open_other};
 use crate::sqlite::schema::{self, Fact, number, revision_at};
 use crate::sqlite::sum::{self, Damage};
+use crate::sqlite::work::{self, OnProgress, WorkStage};
+
+/// The number of rows that are read between two reports.
+const ROWS_IN_A_STEP: u64 = 1000;
 
 /// The maximum number of findings. More findings of the same store do not help to repair it.
 const FINDINGS: usize = 100;
@@ -36,8 +40,8 @@ pub struct Checked {
 /// Verifies the store in `data_dir`.
 ///
 /// # Errors
-/// There is no store, or it can't be read at all.
-pub fn check(data_dir: &Path) -> Result<Checked, OpenError> {
+/// There is no store, or it can't be read at all. Also when `on_progress` ends the work.
+pub fn check(data_dir: &Path, on_progress: &mut OnProgress<'_>) -> Result<Checked, OpenError> {
     let file = data_dir.join(DATABASE_FILE);
     // ORDER: this runs before the directory is locked, since locking creates the directory.
     check_there(data_dir)?;
@@ -61,8 +65,9 @@ pub fn check(data_dir: &Path) -> Result<Checked, OpenError> {
     if let Some(Err(lost)) = losses.map(|mut losses| losses.check_content(&connection)) {
         checked.findings.push(lost.to_string());
     }
-    match examine(&connection, &mut checked) {
+    match examine(&connection, &mut checked, on_progress) {
         Ok(()) => Ok(checked),
+        Err(error) if work::is_interrupted(&error) => Err(OpenError::sqlite(file)(error)),
         Err(error) => {
             // A fatal error of SQLite is also a finding.
             checked.findings.push(Damage::of(&error).map_or_else(|| error.to_string(), ToString::to_string));
@@ -71,7 +76,7 @@ pub fn check(data_dir: &Path) -> Result<Checked, OpenError> {
     }
 }
 
-fn examine(connection: &Connection, checked: &mut Checked) -> rusqlite::Result<()> {
+fn examine(connection: &Connection, checked: &mut Checked, on_progress: &mut OnProgress<'_>) -> rusqlite::Result<()> {
     // All statements read one snapshot.
     connection.execute_batch("BEGIN")?;
     let pages = {
@@ -84,25 +89,33 @@ fn examine(connection: &Connection, checked: &mut Checked) -> rusqlite::Result<(
     checked.rows = connection
         .query_row("SELECT COUNT(*) FROM history NOT INDEXED", [], |row| row.get::<_, i64>(0))?
         .unsigned_abs();
-    checked.findings.extend(rows(connection)?);
+    checked.findings.extend(rows(connection, on_progress)?);
     checked.findings.truncate(FINDINGS);
     connection.execute_batch("COMMIT")
 }
 
 /// Returns the faults of rows: rows that do not match their checksums, and missing ones. In a format without checksums,
 /// rows are not compared.
-pub(crate) fn rows(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+pub(crate) fn rows(connection: &Connection, on_progress: &mut OnProgress<'_>) -> rusqlite::Result<Vec<String>> {
     let format: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if format < schema::FORMAT {
         return Ok(Vec::new());
     }
     let mut findings = Vec::new();
     let counted = Fact::Counted.get(connection)?;
+    // Every later revision has a row.
+    let later = schema::newest_row(connection)?.get().saturating_sub(counted.get());
+    let total = Fact::Rows.get(connection)?.get().saturating_add(later);
+    let mut read = 0;
     let mut statement =
         connection.prepare("SELECT revision, path, value, sum FROM history NOT INDEXED ORDER BY revision")?;
     let mut expected = counted.next();
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
+        read += 1;
+        if read % ROWS_IN_A_STEP == 0 {
+            work::report(on_progress, WorkStage::Verifying, read, total.max(read))?;
+        }
         let revision = revision_at(row, 0)?;
         let (path, value) = (row.get_ref(1)?.as_str()?, row.get_ref(2)?.as_blob_or_null()?);
         findings.extend(sum::check(revision, path, value, row.get(3)?).err().map(|damage| damage.to_string()));
@@ -116,6 +129,7 @@ pub(crate) fn rows(connection: &Connection) -> rusqlite::Result<Vec<String>> {
             return Ok(findings);
         }
     }
+    work::report(on_progress, WorkStage::Verifying, read, read)?;
     let in_table: i64 = connection.query_row(
         "SELECT COUNT(*) FROM history NOT INDEXED WHERE revision <= ?1",
         params![number(counted)],

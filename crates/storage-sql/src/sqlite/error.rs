@@ -9,6 +9,7 @@ use keelson_storage::StoreError;
 use rusqlite::ErrorCode;
 
 use crate::sqlite::sum::{ADVICE, Damage};
+use crate::sqlite::work;
 
 /// The reason for which a data directory can't be opened, backed up or restored.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +117,21 @@ pub enum OpenError {
         /// True if the database file exists and is empty.
         empty: bool,
     },
+    /// The backup does not have the checksum that was written beside it.
+    #[error("{} has the checksum {found}, and {} has {noted}: the backup is damaged or another one", file.display(), beside.display())]
+    OtherChecksum {
+        /// The backup.
+        file: PathBuf,
+        /// The file with the checksum.
+        beside: PathBuf,
+        /// The SHA-256 checksum of the backup.
+        found: String,
+        /// The one in that file.
+        noted: String,
+    },
+    /// The caller ended the work.
+    #[error("interrupted")]
+    Interrupted,
     /// An operation of the file system failed.
     #[error("{}: {source}", path.display())]
     Io {
@@ -151,6 +167,7 @@ impl OpenError {
     pub(crate) fn sqlite(path: impl Into<PathBuf>) -> impl FnOnce(rusqlite::Error) -> Self {
         let path = path.into();
         move |source| match Damage::of(&source) {
+            _ if work::is_interrupted(&source) => Self::Interrupted,
             Some(damage) => Self::Damaged { file: path, finding: damage.to_string() },
             None => Self::Sqlite { path, source },
         }
@@ -166,9 +183,11 @@ impl From<OpenError> for StoreError {
             | OpenError::NoStore { .. }
             | OpenError::UnfinishedRestore { .. }
             | OpenError::UnfinishedCopy { .. }
+            | OpenError::Interrupted
             | OpenError::Exists { .. } => Self::Unavailable(error.to_string()),
             OpenError::NewerFormat { .. }
             | OpenError::NotAStore { .. }
+            | OpenError::OtherChecksum { .. }
             | OpenError::Damaged { .. }
             | OpenError::Lost { .. }
             | OpenError::Torn { .. } => Self::Corrupt(error.to_string()),

@@ -26,6 +26,7 @@ use crate::sqlite::private::{self, beside};
 use crate::sqlite::reserve::Reserve;
 use crate::sqlite::schema::{self, APPLICATION_ID, FORMAT, PAGE_SIZE};
 use crate::sqlite::shrink;
+use crate::sqlite::work::unobserved;
 
 /// The database's file in the data directory.
 pub(crate) const DATABASE_FILE: &str = "keelson.db";
@@ -309,7 +310,7 @@ fn make_shrinkable(connection: &Connection, file: &Path, reserve: &Reserve) -> r
     let is_small = found.len() <= shrink::CONVERTED_BYTES && room.free >= found.len().saturating_mul(CONVERSION_ROOM);
     // Rewriting creates the index again from the table. Damage that only a comparison of both shows could not be found
     // any more.
-    if !is_small || shrink::is_possible(connection)? || !check::rows(connection)?.is_empty() {
+    if !is_small || shrink::is_possible(connection)? || !check::rows(connection, &mut unobserved)?.is_empty() {
         return Ok(());
     }
     shrink::convert(connection)?;

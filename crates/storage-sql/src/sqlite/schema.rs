@@ -152,6 +152,14 @@ pub(crate) fn newest_revision(connection: &Connection) -> rusqlite::Result<Revis
     Ok(newest_row(connection)?.max(Fact::Oldest.get(connection)?).max(Fact::Floor.get(connection)?))
 }
 
+/// The number of objects: paths whose newest row is not a delete.
+pub(crate) fn count_objects(connection: &Connection) -> rusqlite::Result<u64> {
+    // SQLite takes a bare column beside MAX from the row of the maximum.
+    let count = "SELECT COUNT(*) FROM (SELECT MAX(revision), value IS NULL AS deleted FROM history GROUP BY path) \
+                 WHERE NOT deleted";
+    connection.query_row(count, [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
+}
+
 /// Raises the newest revision to at least `least`. Lower revisions can't be read any more.
 pub(crate) fn raise_revision(connection: &mut Connection, least: Revision) -> rusqlite::Result<Revision> {
     let transaction = connection.transaction()?;

@@ -57,18 +57,11 @@ pub(super) fn report(report: &Report) -> String {
     text
 }
 
-/// The line that is shown during a wait: the share of migrated objects, and the reasons for the wait. `most` is the
-/// largest number of objects that were left at any time.
-pub(super) fn progress(report: &Report, most: usize) -> String {
-    let left = report.older();
-    let bar = bar(most.saturating_sub(left), most);
+/// The condition for which a migration waits: an agreement, or the message of a migration without progress.
+pub(super) fn waits_for(report: &Report) -> Option<String> {
     match report.disagreements().next() {
-        Some((resource, why)) if most == 0 => format!("no agreement on {resource}: {why}"),
-        Some((resource, why)) => format!("{bar}, and no agreement on {resource}: {why}"),
-        None => match report.migrations.iter().find_map(hindrance) {
-            Some(hindrance) => format!("{bar}; {hindrance}"),
-            None => bar,
-        },
+        Some((resource, why)) => Some(format!("no agreement on {resource}: {why}")),
+        None => report.migrations.iter().find_map(hindrance).map(ToOwned::to_owned),
     }
 }
 
@@ -219,19 +212,11 @@ no agreement:
     }
 
     #[test]
-    fn progress_is_what_is_no_longer_left_of_the_most_that_was() {
+    fn a_wait_names_its_condition() {
         let mut found = found();
-        let line = progress(&found, 8);
-        assert!(
-            line.starts_with("[######################........]  75% (6 of 8 objects), and no agreement on hor"),
-            "{line}"
-        );
-        assert!(progress(&found, 0).starts_with("no agreement on hor"), "a bar of nothing says nothing");
+        assert!(waits_for(&found).unwrap().starts_with("no agreement on hor"));
         found.resources.remove(0);
-        assert_eq!(
-            progress(&found, 8),
-            "[######################........]  75% (6 of 8 objects); 1 objects could not be written"
-        );
+        assert_eq!(waits_for(&found).as_deref(), Some("1 objects could not be written"));
         assert!(what_is_left(&found).starts_with("2 objects are stored in older encodings; pods-x of pods: ["));
         assert_eq!(bar(0, 0), format!("[{}] 100% (0 of 0 objects)", "#".repeat(BAR)));
         assert!(bar(usize::MAX, usize::MAX).contains(" 100% "));
