@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
 pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     let web = workspace.root.join(SOURCES);
     install(&web).map_err(anyhow::Error::msg)?;
-    must(npm(&web).args(["run", "--silent", "check"]), "the sources of the console have faults")?;
+    must(&mut check_sources(workspace, &web), "the sources of the console have faults")?;
     let assets = workspace.root.join(ASSETS);
     must(Command::new("node").arg("build.js").arg(&assets).current_dir(&web), "the console can't be built")
 }
@@ -44,7 +44,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Outcome> {
     if let Err(missing) = install(&web) {
         return Ok(Outcome::NotRun(missing));
     }
-    must(npm(&web).args(["run", "--silent", "check"]), "the sources of the console have faults")?;
+    must(&mut check_sources(workspace, &web), "the sources of the console have faults")?;
     let built = workspace.target.join("console");
     must(Command::new("node").arg("build.js").arg(&built).current_dir(&web), "the console can't be built")?;
     let (expected, found) = (read_all(&built)?, read_all(&workspace.root.join(ASSETS))?);
@@ -71,6 +71,20 @@ pub(crate) fn checker(workspace: &Workspace) -> Result<PathBuf, String> {
         install(&web)?;
     }
     Ok(web.join(CHECKER))
+}
+
+/// The checks of the sources, with the suite of YAML if it is there.
+fn check_sources(workspace: &Workspace, web: &Path) -> Command {
+    let mut command = npm(web);
+    command.args(["run", "--silent", "check"]);
+    match crate::npm::find(workspace) {
+        Ok(directory) => command.env(crate::npm::VARIABLE, directory),
+        Err(missing) => {
+            eprintln!("{missing}");
+            command.env_remove(crate::npm::VARIABLE)
+        }
+    };
+    command
 }
 
 /// Installs the packages of the lock file.

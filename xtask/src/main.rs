@@ -12,11 +12,13 @@ mod deny;
 mod dist;
 mod docs;
 mod fuzz;
+mod generators;
 mod helm;
 mod kopf;
 mod kubectl;
 mod kubernetes;
 mod markdown;
+mod npm;
 mod python;
 mod registry;
 mod run;
@@ -109,6 +111,8 @@ enum Task {
     Definitions,
     /// Print the directory of kopf, for the tests of an operator, fetching it if needed.
     Kopf,
+    /// Print the directory of the packages of npm for the tests, fetching them if needed.
+    Npm,
     /// Print the variables for the PostgreSQL and the etcd of the tests, fetching them if needed.
     Servers,
 }
@@ -161,6 +165,10 @@ fn dispatch(task: Task) -> anyhow::Result<ExitCode> {
         }
         Task::Kopf => {
             println!("{}", kopf::find(&workspace).map_err(anyhow::Error::msg)?.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Task::Npm => {
+            println!("{}", npm::find(&workspace).map_err(anyhow::Error::msg)?.display());
             Ok(ExitCode::SUCCESS)
         }
         Task::Servers => {

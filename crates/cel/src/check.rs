@@ -240,8 +240,12 @@ impl Checker<'_> {
 
     fn message(&mut self, expr: &Expr, name: &str) -> Type {
         let ExprKind::Struct(_, fields) = &expr.kind else { return Type::Error };
-        let Some(message) = self.environment.message(name.trim_start_matches('.')) else {
-            self.undeclared(expr.id, name);
+        let plain = name.trim_start_matches('.');
+        let Some(message) = self.environment.message(plain) else {
+            match self.environment.named_type(plain) {
+                Some(_) => self.issue(expr.id, format!("'{name}' is not a message type")),
+                None => self.undeclared(expr.id, name),
+            }
             return Type::Error;
         };
         for field in fields {

@@ -462,6 +462,9 @@ impl Parser<'_> {
             }
             self.advance();
             let field = self.text(token);
+            if token.kind == TokenKind::EscapedIdent {
+                self.issue(token.start, "unsupported syntax: '`'");
+            }
             let colon = self.peek_token().start;
             if !self.expect(TokenKind::Colon, TokenKind::starts_operand) {
                 break;

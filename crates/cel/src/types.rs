@@ -117,7 +117,7 @@ impl Type {
 
     fn params(&self) -> &[Self] {
         match self {
-            Self::List(element) => std::slice::from_ref(element),
+            Self::List(of) | Self::Type(of) => std::slice::from_ref(of),
             Self::Opaque(_, params) => params,
             _ => &[],
         }

@@ -51,6 +51,21 @@ fn reserved_words_name_fields_after_a_dot() {
 }
 
 #[test]
+fn names_of_types_and_fields_are_those_of_the_language() {
+    check(&[
+        ("dyn == type(self.i)", &["1:1: undeclared reference to 'dyn' (in container '')"]),
+        ("type + 1 == 2", &["1:6: found no matching overload for '_+_' applied to '(type(type), int)'"]),
+        (
+            "[1].map(i, [dyn(i), i]).map(c, [c, type(c)]) + 1 == 2",
+            &["1:46: found no matching overload for '_+_' applied to '(list(list(dyn)), int)'"],
+        ),
+        ("int{} == 1", &["1:4: 'int' is not a message type"]),
+        ("Missing{`if`: 1} == 1", &["1:9: unsupported syntax: '`'"]),
+        (r"'\ud800' == 'a'", &["1:1: invalid unicode code point"]),
+    ]);
+}
+
+#[test]
 fn the_parser_goes_on_after_a_mistake() {
     let at = |place: &str, said: &str| format!("{place}: Syntax error: {said} {OPERAND}");
     assert_eq!(faults("self.i =="), [at("1:10", "mismatched input '<EOF>'")]);

@@ -58,8 +58,9 @@ impl Parser<'_> {
                 Literal::Double(number)
             }
             TokenKind::String => {
-                let bytes = unescape(&text, false).ok_or("invalid string literal")?;
-                Literal::String(String::from_utf8(bytes).map_err(|_| "invalid string literal")?)
+                // The grammar lets no other fault pass.
+                let fault = "invalid unicode code point";
+                Literal::String(String::from_utf8(unescape(&text, false).ok_or(fault)?).map_err(|_| fault)?)
             }
             TokenKind::Bytes => Literal::Bytes(unescape(&text[1..], true).ok_or("invalid bytes literal")?),
             _ => Literal::Null,

@@ -9,6 +9,7 @@ mod json;
 mod shared;
 mod stored;
 mod strategies;
+mod suite;
 mod yaml;
 
 /// The JSON text before the items of a list.

@@ -12,7 +12,7 @@ use crate::start;
 use crate::strategies::value;
 
 /// YAML passes through Go's JSON writer, which does not distinguish `1.0` from `1`.
-fn as_go_has_it(value: Value) -> Value {
+pub(crate) fn as_go_has_it(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {
             integral(number.as_f64().unwrap()).map_or(number.into(), Value::from)

@@ -1,7 +1,9 @@
 // The parts of Node.js that the tests use.
 
 declare module 'node:test' {
-  export default function test(name: string, run: () => void | Promise<void>): void;
+  type Run = () => void | Promise<void>;
+  export default function test(name: string, run: Run): void;
+  export default function test(name: string, options: { skip: boolean }, run: Run): void;
 }
 
 declare module 'node:assert/strict' {
@@ -9,7 +11,13 @@ declare module 'node:assert/strict' {
     equal(actual: unknown, expected: unknown, message?: string): void;
     deepEqual(actual: unknown, expected: unknown, message?: string): void;
     throws(run: () => unknown, expected?: RegExp): void;
-    rejects(run: () => Promise<unknown>, expected?: RegExp): Promise<void>;
+    rejects(run: Promise<unknown> | (() => Promise<unknown>), expected?: RegExp, message?: string): Promise<void>;
   };
   export default assert;
 }
+
+declare module 'node:fs' {
+  export function readFileSync(path: string, encoding: 'utf8'): string;
+}
+
+declare const process: { env: Record<string, string | undefined> };
