@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use keelson_server::{
-    AdmissionConfiguration, AdmissionPlugins, Config, Proxy, RegistryConfig, RunningServer, Server, ServiceRanges,
-    StoreConfig, Switches, TokenKeyFiles, catalogue,
+    AdmissionConfiguration, AdmissionPlugins, Config, Proxy, RegistryConfig, RunningServer, STACK_BYTES, Server,
+    ServiceRanges, StoreConfig, Switches, TokenKeyFiles, catalogue,
 };
 use tempfile::TempDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -55,6 +55,7 @@ pub(crate) fn run_noting(args: Serve, notes: &[String]) -> anyhow::Result<()> {
         tracing::info!("{note}");
     }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.thread_stack_size(STACK_BYTES);
     if let Some(threads) = args.threads {
         runtime.worker_threads(threads.into());
     }

@@ -13,6 +13,7 @@ mod every_path;
 mod example;
 mod front_proxy;
 mod garbage;
+mod hostile;
 mod lab;
 mod library;
 mod library_migrations;
