@@ -70,17 +70,19 @@ impl<V: Clone> Answers<V> {
         answer
     }
 
+    /// Drops the responses that are no longer valid.
+    pub fn drop_expired(&self) {
+        let now = Instant::now();
+        self.slots.lock().retain(|_, slot| is_needed(slot, now));
+    }
+
     fn slot(&self, key: AnswerKey, now: Instant) -> Arc<Slot<V>> {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.get(&key) {
             return slot.clone();
         }
         if slots.len() >= self.most {
-            let is_needed = |slot: &Arc<Slot<V>>| {
-                let free = slot.try_lock().ok();
-                free.is_none_or(|last| last.as_ref().is_some_and(|answered| answered.until > now))
-            };
-            slots.retain(|_, slot| is_needed(slot));
+            slots.retain(|_, slot| is_needed(slot, now));
             // If all responses are valid, an arbitrary quarter is evicted, so that this does not run for each new
             // response.
             let mut left = self.most - self.most / 4;
@@ -91,6 +93,11 @@ impl<V: Clone> Answers<V> {
         }
         slots.entry(key).or_default().clone()
     }
+}
+
+/// Returns true for a valid response, and for a call that has not ended.
+fn is_needed<V>(slot: &Arc<Slot<V>>, now: Instant) -> bool {
+    slot.try_lock().ok().is_none_or(|last| last.as_ref().is_some_and(|answered| answered.until > now))
 }
 
 #[cfg(test)]
@@ -142,6 +149,17 @@ mod tests {
             answers.get(answer_key([&number.to_be_bytes()[..]]), async { ((), keep) }).await;
             assert!(answers.slots.lock().len() <= 8);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn expired_answers_are_dropped_on_request() {
+        let answers = Answers::new(8);
+        for (name, keep) in [("short", KEEP), ("long", KEEP * 2)] {
+            answers.get(answer_key([name.as_bytes()]), async { ((), keep) }).await;
+        }
+        tokio::time::advance(KEEP).await;
+        answers.drop_expired();
+        assert_eq!(answers.slots.lock().len(), 1);
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 pub const ANONYMOUS: &str = "system:anonymous";
 /// The extra key with the id of the user's credential.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+/// The prefix of the user names of service accounts.
+const ACCOUNTS: &str = "system:serviceaccount:";
+/// The namespace of the cluster's own service accounts.
+const OWN_NAMESPACE: &str = "kube-system";
 /// The user name of the server itself.
 pub const API_SERVER: &str = "system:apiserver";
 
@@ -68,6 +72,17 @@ impl User {
             self.groups.push(AUTHENTICATED.to_owned());
         }
         self
+    }
+
+    /// The name under which the user has a share of common resources. The service accounts of a namespace have one share
+    /// together, since a user with write access to it can create any number of them. Those of `kube-system` have their
+    /// own.
+    pub fn share_name(&self) -> &str {
+        let account = self.name.strip_prefix(ACCOUNTS).and_then(|name| name.split_once(':'));
+        match account {
+            Some((namespace, _)) if namespace != OWN_NAMESPACE => &self.name[..=ACCOUNTS.len() + namespace.len()],
+            _ => &self.name,
+        }
     }
 
     /// Returns true if the user belongs to a group.

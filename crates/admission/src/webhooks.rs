@@ -248,9 +248,11 @@ impl Webhooks {
         let answered = self.call(invocation, attributes, object.as_deref()).await;
         attributes.caller.warnings().note_called_others(begun.elapsed());
         let applied = match answered {
-            Ok(answer) => match &answer.patch {
+            Ok(answer) => match answer.patch {
                 None => Ok(Patched::Nothing),
-                Some(patch) => patch::apply(hook, patch, invocation.shown.object(object.as_deref()).cloned()),
+                Some(patch) => {
+                    patch::apply(&hook.name, patch, invocation.shown.object(object.as_deref()).cloned()).await
+                }
             },
             Err(fault) => Err(fault),
         };

@@ -19,7 +19,7 @@ use keelson_discovery::{
 use keelson_meta::Revision;
 use keelson_meta::json::Value;
 use keelson_openapi::{ForeignDocument, ForeignPaths};
-use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RemoteService, RestClient, RestResponse};
+use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RemoteService, RestClient, RestResponse, cut};
 use keelson_supervision::{RepeatLog, warn_repeated};
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
@@ -44,7 +44,9 @@ pub(crate) const DOCUMENT_BYTES: usize = 8 << 20;
 /// The most bytes of all kept documents, including those of OpenAPI.
 const KEPT_BYTES: usize = 256 << 20;
 /// The size in bytes above which documents are parsed on a blocking thread.
-const LARGE_BYTES: usize = 64 << 10;
+pub(crate) const LARGE_BYTES: usize = 64 << 10;
+/// The most bytes of an error text. It may quote the document.
+const FAULT_BYTES: usize = 4 << 10;
 
 /// The accepted documents, preferred first.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -376,7 +378,10 @@ pub(crate) async fn read<T: Send + 'static>(
     of: impl Fn(&Value, &Bytes) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     let is_large = answer.body.len() > LARGE_BYTES;
-    let read = move || of(&value(&answer.body)?, &answer.body);
+    let read = move || {
+        let read = value(&answer.body).and_then(|value| of(&value, &answer.body));
+        read.map_err(|why| cut(&why, FAULT_BYTES).to_owned())
+    };
     if is_large { keelson_supervision::outcome(tokio::task::spawn_blocking(read)).await } else { read() }
 }
 

@@ -19,9 +19,11 @@ use keelson_meta::error::{ConflictKind, ExpiredKind};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, version_names};
 use keelson_outbound::{
-    AnswerStream, CallError, ClientConfig, RemoteService, RestClient, RestResponse, Upstream, failure_text,
+    AnswerStream, CallError, ClientConfig, RemoteService, RestClient, RestResponse, Upstream, failure_text, status_of,
 };
+use keelson_supervision::outcome;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::aggregator::Aggregator;
@@ -303,8 +305,16 @@ impl Watch {
     /// The next event; `None` when the watch has ended.
     async fn next(&mut self) -> Result<Option<EventElsewhere>, ApiError> {
         loop {
+            // A server that always has another event must not hold the thread.
+            consume_budget().await;
             let Some(line) = self.next_line().await? else { return Ok(None) };
-            if let Some(event) = self.event(&line)? {
+            let resource = self.resource.clone();
+            let event = if line.len() > discovery::LARGE_BYTES {
+                outcome(tokio::task::spawn_blocking(move || event_of(&resource, &line))).await
+            } else {
+                event_of(&resource, &line)
+            };
+            if let Some(event) = event? {
                 return Ok(Some(event));
             }
         }
@@ -327,26 +337,25 @@ impl Watch {
             }
         }
     }
+}
 
-    /// The event of a line, if it has one.
-    fn event(&self, line: &[u8]) -> Result<Option<EventElsewhere>, ApiError> {
-        let parsed =
-            keelson_codec::json::parse(line).map_err(|_| unavailable(&self.resource, "an event is no JSON"))?;
-        let (event, object) = (&parsed.value, &parsed.value["object"]);
-        let read = || {
-            let read = ObjectElsewhere::read(&self.resource, &object["metadata"]);
-            read.ok_or_else(|| unavailable(&self.resource, "an event is about no object"))
-        };
-        match event["type"].as_str() {
-            Some("ADDED" | "MODIFIED") => Ok(Some(EventElsewhere::Is(read()?))),
-            Some("DELETED") => Ok(Some(EventElsewhere::Gone(read()?))),
-            Some("BOOKMARK") => {
-                let version = object["metadata"]["resourceVersion"].as_str().filter(|version| !version.is_empty());
-                Ok(version.map(|version| EventElsewhere::UpTo(version.to_owned())))
-            }
-            Some("ERROR") if object["code"] == 410 => Err(expired()),
-            _ => Err(unavailable(&self.resource, "a watch has failed")),
+/// The event of a line, if it has one.
+fn event_of(resource: &ResourceElsewhere, line: &[u8]) -> Result<Option<EventElsewhere>, ApiError> {
+    let parsed = keelson_codec::json::parse(line).map_err(|_| unavailable(resource, "an event is no JSON"))?;
+    let (event, object) = (&parsed.value, &parsed.value["object"]);
+    let read = || {
+        let read = ObjectElsewhere::read(resource, &object["metadata"]);
+        read.ok_or_else(|| unavailable(resource, "an event is about no object"))
+    };
+    match event["type"].as_str() {
+        Some("ADDED" | "MODIFIED") => Ok(Some(EventElsewhere::Is(read()?))),
+        Some("DELETED") => Ok(Some(EventElsewhere::Gone(read()?))),
+        Some("BOOKMARK") => {
+            let version = object["metadata"]["resourceVersion"].as_str().filter(|version| !version.is_empty());
+            Ok(version.map(|version| EventElsewhere::UpTo(version.to_owned())))
         }
+        Some("ERROR") if object["code"] == 410 => Err(expired()),
+        _ => Err(unavailable(resource, "a watch has failed")),
     }
 }
 
@@ -406,9 +415,9 @@ fn accepted(
 
 /// Returns true if a body is a `Status` which says that the object with this name does not exist.
 fn says_missing(body: &[u8], name: &str) -> bool {
-    let Ok(parsed) = keelson_codec::json::parse(body) else { return false };
-    let status = &parsed.value;
-    status["kind"] == "Status" && status["reason"] == "NotFound" && status["details"]["name"] == name
+    status_of(body).is_some_and(|status| {
+        status["kind"] == "Status" && status["reason"] == "NotFound" && status["details"]["name"] == name
+    })
 }
 
 fn expired() -> ApiError {

@@ -12,7 +12,7 @@ use futures::future::join_all;
 use http::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use keelson_meta::json::Value;
 use keelson_openapi::{ForeignDocument, ForeignPaths};
-use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RemoteService, RestClient};
+use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RemoteService, RestClient, cut};
 use keelson_supervision::warn_repeated;
 
 use crate::api_service::ApiService;
@@ -27,6 +27,8 @@ pub(crate) const INDEX: &str = "/openapi/v3";
 pub(crate) const V2: &str = "/openapi/v2";
 /// The most bytes of a document.
 pub(crate) const DOCUMENT_BYTES: usize = 16 << 20;
+/// The most bytes of a document's URL.
+const URL_BYTES: usize = 4 << 10;
 
 /// The OpenAPI documents of one server.
 #[derive(Clone, Debug, Default)]
@@ -199,8 +201,8 @@ pub(crate) async fn of_version(
     kept: &ByteBudget,
 ) -> Result<Option<PublishedDocument>, String> {
     let Some(url) = index["paths"][path]["serverRelativeURL"].as_str() else { return Ok(None) };
-    if !url.starts_with("/openapi/v3/") {
-        return Err(format!("its index names the document {url:?}"));
+    if !url.starts_with("/openapi/v3/") || url.len() > URL_BYTES {
+        return Err(format!("its index names the document {:?}", cut(url, 200)));
     }
     // The hash in the URL identifies the content, so an equal URL means an equal document.
     if let Some(same) = before.filter(|before| before.url == url && url.contains("hash=")) {

@@ -219,8 +219,14 @@ impl Additions {
         let revision = self.shared.watermark().get();
         let (store, shared) = (self.store.clone(), self.shared.clone());
         let (id, attempt, collections) = (addition.id, addition.attempt, addition.collections.clone());
+        let is_repair = addition.is_repair();
         self.loads.spawn(async move {
             let loaded = load::collections(&store, &shared, &collections, revision).await;
+            // ORDER: after the load, so that the cache keeps objects whose rows were lost before or during it.
+            let loaded = match loaded {
+                Ok(loaded) if is_repair => store.verify().await.map(|()| loaded),
+                other => other,
+            };
             Done { id, attempt, revision, loaded }
         });
     }

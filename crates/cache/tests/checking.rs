@@ -142,6 +142,23 @@ async fn a_cache_that_shows_what_the_store_has_is_left_alone() {
     assert_eq!(cache.stats().repairs, 0);
 }
 
+/// The store loses rows after the comparison, before or while the collection is loaded anew.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_loses_rows_during_a_reload_takes_nothing_from_the_cache() {
+    let (store, cache) = start().await;
+    swallow(&store, "a/p0007", None).await;
+    commit(&store, "b/later", Some(&body(1))).await;
+    catch_up(&store, &cache).await;
+    store.lose_rows_after(1);
+    tokio::time::sleep(INTERVAL * 3).await;
+    assert!(pods(&cache).get("a/p0007").is_some());
+    assert_eq!(cache.stats().repairs, 0);
+    store.lose_rows(false);
+    tokio::time::sleep(INTERVAL * 3).await;
+    assert!(pods(&cache).get("a/p0007").is_none());
+    assert_eq!(cache.stats().repairs, 1);
+}
+
 /// The cache keeps objects that a damaged store has lost, so that clients do not see them as deleted.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_from_the_cache_that_the_store_has_lost() {

@@ -21,5 +21,5 @@ pub use config::{
 };
 pub use dealer::deal;
 pub use demand::{Demand, DemandPeriod};
-pub use queues::{Arrival, Dispatch, Limits, Place, QueueState, Queues, Refusal, Seat, Totals};
+pub use queues::{Arrival, Coming, Dispatch, Limits, Place, QueueState, Queues, Refusal, Seat, Totals, Turn};
 pub use retry::RetryAfter;

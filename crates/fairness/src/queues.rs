@@ -40,8 +40,8 @@ pub struct Limits {
 pub enum Arrival {
     /// The request has got its seats.
     Seated(Seat),
-    /// The request waits at this place.
-    Waits(Place),
+    /// The request must wait. [`Queues::wait`] puts it into its queue.
+    Waits(Turn),
     /// The request is refused.
     Refused(Refusal),
 }
@@ -53,6 +53,24 @@ pub enum Refusal {
     NoSeat,
     /// The queue is full.
     QueueFull,
+}
+
+/// The way in which a request comes to its level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coming {
+    /// It has had no seats yet.
+    New,
+    /// It had seats and lent them. It waits before all new requests of its queue, whatever the limits are.
+    Back,
+}
+
+/// The queue that a request must wait in, and its seats.
+#[derive(Debug)]
+#[must_use]
+pub struct Turn {
+    queue: u32,
+    seats: usize,
+    coming: Coming,
 }
 
 /// The seats of a request. [`Queues::finish`] returns them.
@@ -86,7 +104,7 @@ impl Seat {
 pub struct Place {
     queue: u32,
     id: u64,
-    is_returning: bool,
+    coming: Coming,
 }
 
 /// A request that leaves its queue with its seats.
@@ -174,6 +192,13 @@ impl<T> Queue<T> {
             executing: 0,
             seats_in_use: 0,
             next_start: progress,
+        }
+    }
+
+    fn line(&mut self, coming: Coming) -> &mut VecDeque<Waiter<T>> {
+        match coming {
+            Coming::New => &mut self.waiting,
+            Coming::Back => &mut self.returning,
         }
     }
 
@@ -284,34 +309,38 @@ impl<T> Queues<T> {
         self.queues.get(&place.queue).map_or(0, Queue::length)
     }
 
-    /// Takes seats for a request of a flow. If there are none, the request waits with the value that `wait` returns.
-    ///
-    /// If it waits, [`next`](Self::next) may dispatch it or others.
-    pub fn arrive(&mut self, now: Duration, flow: u64, seats: usize, wait: impl FnOnce() -> T) -> Arrival {
+    /// Takes seats for a request of a flow. If there are none, the request must wait, or is refused.
+    pub fn arrive(&mut self, now: Duration, flow: u64, seats: usize, coming: Coming) -> Arrival {
         self.pass(now);
         let queue = self.queue_for(flow);
         if self.totals.waiting == 0 && self.fits(seats) {
             return Arrival::Seated(self.seat(now, queue, seats));
         }
-        if self.limits.queues == 0 {
-            return Arrival::Refused(Refusal::NoSeat);
+        if coming == Coming::New {
+            if self.limits.queues == 0 {
+                return Arrival::Refused(Refusal::NoSeat);
+            }
+            let length = self.queues.get(&queue).map_or(0, |queue| queue.waiting.len());
+            if length >= self.limits.queue_length {
+                return Arrival::Refused(Refusal::QueueFull);
+            }
         }
-        let length = self.queues.get(&queue).map_or(0, |queue| queue.waiting.len());
-        if length >= self.limits.queue_length {
-            return Arrival::Refused(Refusal::QueueFull);
-        }
-        Arrival::Waits(self.enqueue(now, queue, (seats, wait()), false))
+        Arrival::Waits(Turn { queue, seats, coming })
     }
 
-    /// Takes seats again for a request that had them before. It waits before all other requests of its queue, whatever
-    /// the limits are.
-    pub fn return_to(&mut self, now: Duration, flow: u64, seats: usize, wait: impl FnOnce() -> T) -> Arrival {
-        self.pass(now);
-        let queue = self.queue_for(flow);
-        if self.totals.waiting == 0 && self.fits(seats) {
-            return Arrival::Seated(self.seat(now, queue, seats));
-        }
-        Arrival::Waits(self.enqueue(now, queue, (seats, wait()), true))
+    /// Puts a request that has just arrived into its queue. [`next`](Self::next) may dispatch it or others.
+    #[expect(clippy::needless_pass_by_value, reason = "a turn is used once")]
+    pub fn wait(&mut self, now: Duration, turn: Turn, item: T) -> Place {
+        let Turn { queue: number, seats, coming } = turn;
+        let (id, progress) = (self.arrivals, self.progress);
+        let queue = self.queues.entry(number).or_insert_with(|| Queue::new(progress));
+        queue.line(coming).push_back(Waiter { id, arrived: progress, seats, item });
+        queue.waiting_seats += seats;
+        queue.bound();
+        self.totals.waiting += 1;
+        self.totals.waiting_seats += seats;
+        self.note_demand(now);
+        Place { queue: number, id, coming }
     }
 
     /// Dispatches the next request, if there are enough seats for it.
@@ -364,7 +393,7 @@ impl<T> Queues<T> {
         self.pass(now);
         let Entry::Occupied(mut entry) = self.queues.entry(place.queue) else { return None };
         let queue = entry.get_mut();
-        let waiting = if place.is_returning { &mut queue.returning } else { &mut queue.waiting };
+        let waiting = queue.line(place.coming);
         let index = waiting.binary_search_by_key(&place.id, |waiter| waiter.id).ok()?;
         let Waiter { seats, item, .. } = waiting.remove(index)?;
         queue.waiting_seats -= seats;
@@ -423,19 +452,6 @@ impl<T> Queues<T> {
         }
         self.note_demand(now);
         Seat { queue: number, seats, begun: now }
-    }
-
-    fn enqueue(&mut self, now: Duration, number: u32, (seats, item): (usize, T), is_returning: bool) -> Place {
-        let (id, progress) = (self.arrivals, self.progress);
-        let queue = self.queues.entry(number).or_insert_with(|| Queue::new(progress));
-        let waiting = if is_returning { &mut queue.returning } else { &mut queue.waiting };
-        waiting.push_back(Waiter { id, arrived: progress, seats, item });
-        queue.waiting_seats += seats;
-        queue.bound();
-        self.totals.waiting += 1;
-        self.totals.waiting_seats += seats;
-        self.note_demand(now);
-        Place { queue: number, id, is_returning }
     }
 
     fn note_demand(&mut self, now: Duration) {

@@ -3,6 +3,7 @@
 //! Only this module turns an [`ApiError`] into HTTP. The error itself has its text and status code. This module adds
 //! the encoding, `Retry-After` and `Vary`. The filters add `Audit-Id` and the default `Cache-Control`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -251,12 +252,9 @@ pub fn bound_warnings(headers: &mut HeaderMap) {
     if values.next().is_none_or(|first| first.len() <= Warnings::CHARACTERS_OF_EACH && values.next().is_none()) {
         return;
     }
-    let mut texts: Vec<String> = Vec::new();
-    for text in headers.get_all(WARNING).iter().map(warned) {
-        if !text.is_empty() && !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let mut seen = HashSet::new();
+    let told = headers.get_all(WARNING).iter().map(warned);
+    let texts: Vec<String> = told.filter(|text| !text.is_empty() && seen.insert(text.clone())).collect();
     let all: usize = texts.iter().map(|text| text.chars().count()).sum();
     let most_for_one = if all > Warnings::CHARACTERS_OF_ALL { Warnings::CHARACTERS_OF_EACH } else { usize::MAX };
     headers.remove(WARNING);

@@ -32,8 +32,8 @@ const FRONT_PROXIES: [u8; 11] = *b"front-proxy";
 const PARTS: usize = 16;
 /// Only administrators may use the last one in this many parts of a limit.
 const KEPT: usize = 8;
-/// Only nodes, controllers and administrators may use another one in this many parts. A user with write access to one
-/// namespace can create any number of service accounts, each with a share.
+/// Only nodes, controllers and administrators may use another one in this many parts. A user with write access to many
+/// namespaces can create accounts in each.
 const KEPT_FOR_CLUSTER: usize = 4;
 /// The number of locks for the counts of [`Shares`], which are divided by user.
 const SHARDS: usize = 16;
@@ -52,7 +52,7 @@ pub(crate) enum Level {
     Nodes,
     /// The cluster's own controllers: `system:kube-*`, and service accounts of `kube-system`.
     System,
-    /// All other service accounts. One account may have a pod on each node.
+    /// All other service accounts, those of one namespace together. Each may have a pod on each node.
     Accounts,
     /// All other users with credentials.
     Users,
@@ -104,7 +104,8 @@ impl Level {
     }
 }
 
-/// A user for the purpose of shares. Two names with the same hash share a count.
+/// A user for the purpose of shares, or all service accounts of a namespace ([`User::share_name`]). Two names with the
+/// same hash share a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
     /// A hash of the name.
@@ -116,7 +117,7 @@ pub(crate) struct Holder {
 impl Holder {
     /// The holder for a user.
     pub(crate) fn of(user: &User) -> Self {
-        Self { flow: HASH.hash_one(&user.name), level: Level::of(user) }
+        Self { flow: HASH.hash_one(user.share_name()), level: Level::of(user) }
     }
 
     /// The front proxies, whose connections carry the requests of many users.
@@ -244,6 +245,23 @@ mod tests {
         check("system:serviceaccount:default:default", &[], Level::Accounts);
         check("ann", &["system:authenticated"], Level::Users);
         check("system:anonymous", &["system:unauthenticated"], Level::Anonymous);
+    }
+
+    #[test]
+    fn the_accounts_of_a_namespace_have_one_share() {
+        let shares = Shares::new("watches", 64);
+        let take = |name: &str| shares.take(Holder::of(&user(name, &[])), 1);
+        let of_web: Vec<_> =
+            (0..16).map(|number| take(&format!("system:serviceaccount:web:a{number}")).unwrap()).collect();
+        let refused = take("system:serviceaccount:web:another").unwrap_err();
+        assert!(refused.to_string().contains("has 16 of the 16"), "{refused}");
+        for other in
+            ["system:serviceaccount:webs:a", "system:serviceaccount:web", "web", "system:serviceaccount:kube-system:a"]
+        {
+            assert!(take(other).is_ok(), "{other}");
+        }
+        drop(of_web);
+        assert!(take("system:serviceaccount:web:another").is_ok());
     }
 
     #[test]

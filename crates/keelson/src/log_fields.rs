@@ -10,6 +10,8 @@ use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
 
+/// The most bytes of a value. Errors may quote documents of other servers.
+const VALUE_BYTES: usize = 16 << 10;
 /// The message of a log line, the only field that is written without its name.
 const MESSAGE: &str = "message";
 
@@ -43,7 +45,7 @@ impl Line<'_> {
             (_, true) => write!(self.writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m")?,
             (_, false) => write!(self.writer, "{name}=")?,
         }
-        write!(Escaping(&mut self.writer), "{value:?}")
+        write!(Escaping { to: &mut self.writer, left: VALUE_BYTES }, "{value:?}")
     }
 }
 
@@ -63,18 +65,27 @@ impl Visit for Line<'_> {
     }
 }
 
-/// A writer that escapes control characters and characters that reorder text.
-struct Escaping<'w, W>(&'w mut W);
+/// A writer that escapes control characters and characters that reorder text, and ends after a number of bytes.
+struct Escaping<'w, W> {
+    to: &'w mut W,
+    left: usize,
+}
 
 impl<W: Write> Write for Escaping<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut rest = text;
+        if self.left == 0 {
+            return Ok(());
+        }
+        let is_cut = text.len() > self.left;
+        let mut rest = &text[..text.floor_char_boundary(self.left)];
+        self.left = if is_cut { 0 } else { self.left - text.len() };
         while let Some((at, found)) = rest.char_indices().find(|(_, c)| is_escaped(*c)) {
-            self.0.write_str(&rest[..at])?;
-            write!(self.0, "{}", found.escape_default())?;
+            self.to.write_str(&rest[..at])?;
+            write!(self.to, "{}", found.escape_default())?;
             rest = &rest[at + found.len_utf8()..];
         }
-        self.0.write_str(rest)
+        self.to.write_str(rest)?;
+        if is_cut { self.to.write_str("...") } else { Ok(()) }
     }
 }
 
@@ -125,6 +136,13 @@ mod tests {
         let escaped = r"a\u{1b}[2J\nWARN forged\r\u{9b}31m\u{202e}\u{7f}é";
         assert!(line.contains(&format!(" shown={escaped} ")), "{line:?}");
         assert_eq!(line.matches("forged").count(), 4, "{line:?}");
+    }
+
+    #[test]
+    fn a_value_of_any_length_is_a_short_line() {
+        let sent = "é".repeat(1 << 20);
+        let line = logged(false, || tracing::warn!(debugged = sent, shown = %sent, behind = 1, "{sent}"));
+        assert!(line.len() < 4 * VALUE_BYTES && line.ends_with("... behind=1\n"), "{}", line.len());
     }
 
     #[test]

@@ -13,7 +13,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, bail, ensure};
 use keelson_server::{
     AdmissionConfiguration, AdmissionPlugins, Config, Diagnostics, Profiler, Proxy, RegistryConfig, RunningServer,
-    Server, ServiceRanges, SpanLayer, StoreConfig, Switches, TokenKeyFiles, Traces, TracingConfiguration, catalogue,
+    STACK_BYTES, Server, ServiceRanges, SpanLayer, StoreConfig, Switches, TokenKeyFiles, Traces, TracingConfiguration,
+    catalogue,
 };
 use tempfile::TempDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -55,6 +56,7 @@ pub(crate) fn run_noting(mut args: Serve, notes: &[String]) -> anyhow::Result<()
         tracing::info!("{note}");
     }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.thread_stack_size(STACK_BYTES);
     if let Some(threads) = args.threads {
         runtime.worker_threads(threads.into());
     }

@@ -52,7 +52,7 @@ pub use presented::ClientCertificate;
 pub use proxy::Proxy;
 pub use remote_service::{PEER_PROXIED, REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER, RemoteService};
 pub use repeat::Effect;
-pub use response_status::{call_with_retries, failure_text, value_of};
+pub use response_status::{call_with_retries, cut, failure_text, status_of, value_of};
 pub use rest_client::{Call, RestClient, RestRequest, RestResponse};
 pub use retry::RetryWaits;
 pub use review::ReviewKind;

@@ -15,6 +15,10 @@ use crate::rest_client::{Call, RestClient, RestResponse};
 
 /// The most retries on a peer's request.
 const AGAIN: usize = 10;
+/// The most bytes of a body that is parsed as a `Status`. It is parsed on the thread that reads it.
+const STATUS_BYTES: usize = 256 << 10;
+/// The most bytes of a failure's text.
+const TEXT_BYTES: usize = 16 << 10;
 
 /// Makes a call, and retries it if the peer responds that it is busy and states a delay. All attempts share the call's
 /// time limit.
@@ -43,7 +47,7 @@ pub async fn call_with_retries(client: &RestClient, call: &Call) -> Result<RestR
 /// The shortest wait before a retry.
 const LEAST_WAIT: Duration = Duration::from_millis(10);
 
-/// The failure in a response; `None` for a success.
+/// The failure in a response, of limited length; `None` for a success.
 pub fn failure_text(answer: &RestResponse) -> Option<String> {
     if (200..=206).contains(&answer.status) {
         return answer.body.is_empty().then(|| {
@@ -53,13 +57,25 @@ pub fn failure_text(answer: &RestResponse) -> Option<String> {
     stated(&answer.body).or_else(|| Some(generic(answer)))
 }
 
-/// The message of a `Status` that reports a failure.
-fn stated(body: &[u8]) -> Option<String> {
+/// The `Status` in a body; `None` for another body, and for one that is too large to be one.
+pub fn status_of(body: &[u8]) -> Option<Value> {
+    if body.len() > STATUS_BYTES {
+        return None;
+    }
     let status = json::parse(body).ok()?.value;
     let is = |field: &str, expected: &str| status[field].as_str().unwrap_or(expected) == expected;
-    let is_status = is("kind", "Status") && is("apiVersion", "v1");
-    let failed = status.is_object() && is_status && status["status"] == "Failure";
-    failed.then(|| status["message"].as_str().unwrap_or_default().to_owned())
+    (status.is_object() && is("kind", "Status") && is("apiVersion", "v1")).then_some(status)
+}
+
+/// The message of a `Status` that reports a failure.
+fn stated(body: &[u8]) -> Option<String> {
+    let status = status_of(body).filter(|status| status["status"] == "Failure")?;
+    Some(cut(status["message"].as_str().unwrap_or_default(), TEXT_BYTES).to_owned())
+}
+
+/// The start of a text of another server, of at most this many bytes.
+pub fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
 }
 
 /// The generic text for a code.
@@ -68,8 +84,7 @@ fn generic(answer: &RestResponse) -> String {
     let media = answer.content_type.split(';').next().unwrap_or_default().trim();
     let shown = if media.starts_with("text/") && !answer.body.trim_ascii().is_empty() {
         let text = String::from_utf8_lossy(&answer.body);
-        let text = text.trim();
-        text[..text.floor_char_boundary(SHOWN_BYTES)].to_owned()
+        cut(text.trim(), SHOWN_BYTES).to_owned()
     } else {
         "unknown".to_owned()
     };

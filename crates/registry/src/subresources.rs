@@ -7,6 +7,7 @@ mod budget;
 mod endpoints;
 mod eviction;
 mod legacy_token;
+mod reading;
 mod remote;
 pub(crate) mod scale;
 mod scale_rules;

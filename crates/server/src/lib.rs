@@ -64,6 +64,7 @@ pub use keelson_http::version::{Build, GIT_VERSION as KUBERNETES_VERSION};
 pub use keelson_outbound::{Proxy, ServiceRoute, ServiceRoutes};
 pub use keelson_registry::{AddressRange, PartialRights, PortRange, RegistryConfig, ServiceRanges};
 pub use keelson_storage::copy::CopyProgress;
+pub use keelson_supervision::STACK_BYTES;
 pub use keelson_telemetry::SpanLayer;
 pub use node_access::{KUBELET_ADDRESS_TYPES, NodeOptions};
 pub use server::{RunningServer, Server};

@@ -110,6 +110,7 @@ async fn a_running_server_reports_rows_that_are_gone_and_shows_no_deletions() {
             store.verify().await,
             store.compact(newest).await,
             store.range(everything(None, None)).await.map(drop),
+            store.get(&key("0100")).await.map(drop),
         ] {
             assert!(matches!(outcome, Err(StoreError::Corrupt(_))), "{what}: {outcome:?}");
         }

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -49,8 +49,8 @@ struct Controls {
     answers_to_lose: Mutex<(String, usize)>,
     /// Keys whose next event the tails omit.
     swallowed: Mutex<HashSet<StoreKey>>,
-    /// True if the engine reports that rows of its history are gone.
-    lossy: AtomicBool,
+    /// The number of checks until the engine reports that rows of its history are gone. Absent for a sound engine.
+    sound_checks: Mutex<Option<usize>>,
     /// The injected panics.
     panics: Mutex<HashSet<Panic>>,
     /// The key whose deletions wait, and true while a deletion waits.
@@ -78,7 +78,7 @@ impl FaultyStore {
             tails: watch::Sender::default(),
             answers_to_lose: Mutex::default(),
             swallowed: Mutex::default(),
-            lossy: AtomicBool::new(false),
+            sound_checks: Mutex::default(),
             panics: Mutex::default(),
             held: watch::Sender::default(),
             revision_reads: AtomicU64::new(0),
@@ -115,7 +115,12 @@ impl FaultyStore {
 
     /// Sets whether the engine reports that rows of its history are gone.
     pub fn lose_rows(&self, lossy: bool) {
-        self.controls.lossy.store(lossy, Ordering::SeqCst);
+        *self.controls.sound_checks.lock() = lossy.then_some(0);
+    }
+
+    /// Lets the engine report that rows of its history are gone, after this many further checks.
+    pub fn lose_rows_after(&self, checks: usize) {
+        *self.controls.sound_checks.lock() = Some(checks);
     }
 
     /// Commits that delete this key wait from now on, until [`let_go`](Self::let_go).
@@ -292,8 +297,9 @@ impl Store for FaultyStore {
     }
 
     async fn verify(&self) -> Result<(), StoreError> {
-        if self.controls.lossy.load(Ordering::SeqCst) {
-            return Err(StoreError::Corrupt("rows of the history are gone".to_owned()));
+        if let Some(sound) = &mut *self.controls.sound_checks.lock() {
+            *sound =
+                sound.checked_sub(1).ok_or_else(|| StoreError::Corrupt("rows of the history are gone".to_owned()))?;
         }
         self.call(self.inner.verify()).await
     }

@@ -46,6 +46,10 @@ pub use serving::Serving;
 pub use turns::{Turns, TurnsByOwner};
 pub use watchdog::HeldThread;
 
+/// The stack of each thread that runs requests. Readers and writers of objects recurse to the maximum depth of a
+/// document, which takes more than the usual 2 MiB in unoptimized builds. Only used pages take memory.
+pub const STACK_BYTES: usize = 8 << 20;
+
 /// Returns the result of a task.
 ///
 /// Never returns for a cancelled task, since the server is then being torn down.

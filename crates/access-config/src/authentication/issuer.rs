@@ -13,7 +13,7 @@ use http::header::{ACCEPT, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 use keelson_codec::json;
 use keelson_outbound::{
-    ClientConfig, Destination, Effect, EgressNetwork, Outbound, RestClient, RestRequest, failure_text,
+    ClientConfig, Destination, Effect, EgressNetwork, Outbound, RestClient, RestRequest, cut, failure_text,
 };
 use keelson_supervision::{RepeatLog, warn_repeated};
 use tokio::sync::{Mutex, Semaphore};
@@ -34,6 +34,8 @@ const SPACING: Duration = Duration::from_secs(1);
 const FETCH_TIME: Duration = Duration::from_secs(10);
 /// The largest size of a document in bytes.
 const MOST_BYTES: usize = 1024 * 1024;
+/// The most bytes of a logged error. It may quote the issuer's documents.
+const ERROR_BYTES: usize = 4096;
 /// The largest number of tokens that wait for unknown keys at the same time.
 const WAITING: usize = 256;
 
@@ -126,7 +128,8 @@ impl IssuerKeys {
         let url = self.issuer.url.as_str();
         let mut again = FIRST_AGAIN;
         loop {
-            let wait = match (self.is_known(), self.discover().await) {
+            let discovered = self.discover().await.map_err(|why| cut(&why, ERROR_BYTES).to_owned());
+            let wait = match (self.is_known(), discovered) {
                 (false, Ok(keys)) => {
                     tracing::info!(issuer = url, keys, "an issuer of tokens is known");
                     REFRESH

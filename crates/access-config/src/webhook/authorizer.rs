@@ -17,7 +17,7 @@ use keelson_meta::Random;
 use keelson_meta::field_selector::{FieldOperator, FieldSelector};
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::label_selector::{LabelSelector, Operator};
-use keelson_outbound::Outbound;
+use keelson_outbound::{Outbound, cut};
 use keelson_supervision::error_repeated;
 
 use super::MatchConditions;
@@ -31,6 +31,8 @@ const KEPT: usize = 8192;
 /// The total length of names in bytes, above which responses are not cached. Otherwise clients could fill the memory
 /// with long names.
 const MOST_NAMED: usize = 10_000;
+/// The longest reason of a response in bytes; the rest is cut off. Refusals and the audit log show it.
+const REASON_BYTES: usize = 4096;
 
 /// The upper bounds of the duration buckets, in seconds: upstream's.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -242,7 +244,7 @@ impl WebhookAuthorizer {
         let answer = answer?;
         let status = &answer["status"];
         let is = |field: &str| status[field].as_bool() == Some(true);
-        let stated = status["reason"].as_str().unwrap_or_default();
+        let stated = cut(status["reason"].as_str().unwrap_or_default(), REASON_BYTES);
         let (decision, reason) = match (is("denied"), is("allowed")) {
             (true, true) => {
                 let why = "webhook subject access review returned both allow and deny response";

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use keelson_access::{ForeignTokens, TokenAnswer, User};
 use keelson_meta::Random;
 use keelson_meta::json::{Value, json};
-use keelson_outbound::Outbound;
+use keelson_outbound::{ByteBudget, ByteReservation, Outbound, cut};
 
 use super::client::{ReviewClient, ReviewVersion};
 use super::token_cache::TOKEN_CACHE;
@@ -26,6 +26,13 @@ const TIME: Duration = Duration::from_secs(30);
 const KEPT: usize = 4096;
 /// The longest token that is sent to the webhook, in bytes.
 const MOST_BYTES: usize = 64 * 1024;
+/// The longest accepted error of a response, in bytes; the rest is cut off.
+const ERROR_BYTES: usize = 4096;
+/// The largest accepted user, in bytes: as much as the header fields of a request can hold.
+const USER_BYTES: usize = 256 * 1024;
+/// The bytes of a cached user that need no reservation, and the bytes of all larger cached users.
+const SMALL_USER_BYTES: usize = 4096;
+const LARGE_USERS_BYTES: usize = 64 * 1024 * 1024;
 
 /// A webhook that authenticates tokens.
 #[derive(Debug)]
@@ -35,7 +42,9 @@ pub struct WebhookTokens {
     keep: Duration,
     /// The audiences of this server. A response without audiences applies to them.
     own: Vec<String>,
-    kept: Answers<TokenAnswer>,
+    kept: Answers<(TokenAnswer, Option<Arc<ByteReservation>>)>,
+    /// The budget for large cached users.
+    large: ByteBudget,
 }
 
 impl WebhookTokens {
@@ -52,7 +61,7 @@ impl WebhookTokens {
         random: Arc<dyn Random>,
     ) -> Result<Self, ConfigurationError> {
         let client = ReviewClient::of_file(file, TIME, outbound, random)?;
-        Ok(Self { client, version, keep, own, kept: Answers::new(KEPT) })
+        Ok(Self { client, version, keep, own, kept: Answers::new(KEPT), large: ByteBudget::new(LARGE_USERS_BYTES) })
     }
 
     /// Reloads the files with the webhook's address after changes. Never returns.
@@ -78,10 +87,39 @@ impl WebhookTokens {
         }
         if status["authenticated"].as_bool() != Some(true) {
             let why = status["error"].as_str().unwrap_or_default();
-            return if why.is_empty() { Ok(None) } else { Err(why.to_owned()) };
+            return if why.is_empty() { Ok(None) } else { Err(cut(why, ERROR_BYTES).to_owned()) };
         }
-        Ok(Some((user(&status["user"]), Some(audiences))))
+        let user = user(&status["user"]);
+        let bytes = bytes_of(&user);
+        if bytes > USER_BYTES {
+            return Err(format!("the user in the webhook's answer has {bytes} bytes, over the limit of {USER_BYTES}"));
+        }
+        Ok(Some((user, Some(audiences))))
     }
+
+    /// The reservation for a response and the time for which it is cached: none for a large user without room.
+    fn room(&self, answer: &TokenAnswer) -> (Option<Arc<ByteReservation>>, Duration) {
+        let bytes = match answer {
+            Err(_) => return (None, Duration::ZERO),
+            Ok(None) => 0,
+            Ok(Some((user, _))) => bytes_of(user),
+        };
+        if bytes <= SMALL_USER_BYTES {
+            return (None, self.keep);
+        }
+        let held = self.large.hold(bytes).or_else(|_| {
+            self.kept.drop_expired();
+            self.large.hold(bytes)
+        });
+        held.map_or((None, Duration::ZERO), |held| (Some(Arc::new(held)), self.keep))
+    }
+}
+
+/// The bytes of a user's texts.
+fn bytes_of(user: &User) -> usize {
+    let groups: usize = user.groups.iter().map(String::len).sum();
+    let extra = user.extra.iter().map(|(key, values)| key.len() + values.iter().map(String::len).sum::<usize>());
+    user.name.len() + user.uid.as_ref().map_or(0, String::len) + groups + extra.sum::<usize>()
 }
 
 fn texts(list: &Value) -> Vec<String> {
@@ -111,10 +149,10 @@ impl ForeignTokens for WebhookTokens {
                 let _fetch = TOKEN_CACHE.begin();
                 let answer = self.ask(token, wanted).await;
                 TOKEN_CACHE.answered(answer.is_ok());
-                let keep = if answer.is_ok() { self.keep } else { Duration::ZERO };
-                (answer, keep)
+                let (room, keep) = self.room(&answer);
+                ((answer, room), keep)
             };
-            let answer = self.kept.get(asked, ask).await;
+            let (answer, _room) = self.kept.get(asked, ask).await;
             TOKEN_CACHE.note(!is_fetched.load(Ordering::Relaxed), begun.elapsed());
             answer
         })

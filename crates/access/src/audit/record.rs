@@ -20,6 +20,8 @@ use crate::user::User;
 
 /// The limit of a request's annotations in bytes, including names. Annotations beyond it are dropped.
 const ANNOTATION_BYTES: usize = 64 << 10;
+/// The limit of the number of a request's annotations. Annotations beyond it are dropped.
+const ANNOTATIONS: usize = 512;
 
 /// A shared handle to the record of a request. Clones share the record. The default is empty.
 #[derive(Clone, Default)]
@@ -78,7 +80,10 @@ impl AuditRecord {
         let (key, value) = (key.into(), value.into());
         let mut noted = noting.noted.lock();
         let is_taken = noted.decided.is_some() && matches!(&*key, event::DECISION | event::REASON);
-        if is_taken || noted.annotation_bytes() + key.len() + value.len() > ANNOTATION_BYTES {
+        if is_taken
+            || noted.annotations.len() >= ANNOTATIONS
+            || noted.annotation_bytes() + key.len() + value.len() > ANNOTATION_BYTES
+        {
             return;
         }
         event::put(&mut noted.annotations, key, value);

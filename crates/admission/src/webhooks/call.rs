@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use http::Method;
 use keelson_meta::go_format::quote;
 use keelson_meta::{ApiError, Object, Status};
-use keelson_outbound::{Call, CallError, call_with_retries, failure_text};
+use keelson_outbound::{Call, CallError, call_with_retries, cut, failure_text};
 use keelson_registry::AdmissionAttributes;
+use keelson_supervision::turns;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, debug_span};
 
@@ -23,6 +24,8 @@ use crate::shown::Shown;
 const RESPONSE_BYTES: usize = 8 << 20;
 /// Responses above this size in bytes are parsed on another thread, so that no other request waits.
 const LARGE_BYTES: usize = 256 << 10;
+/// The most bytes of an error text. It may quote the response.
+const FAULT_BYTES: usize = 16 << 10;
 
 /// A call of a webhook.
 pub(super) struct Invocation<'h> {
@@ -53,6 +56,10 @@ impl Webhooks {
         let begun = Instant::now();
         let span = self.span(invocation, attributes);
         let answered = self.ask(invocation, attributes, object).instrument(span.clone()).await;
+        let answered = answered.map_err(|fault| match fault {
+            CallFault::Calling(why) => CallFault::Calling(cut(&why, FAULT_BYTES).to_owned()),
+            other => other,
+        });
         if let Err(CallFault::Calling(why)) = &answered {
             span.record("error", why.as_str());
         }
@@ -130,8 +137,7 @@ impl Webhooks {
         let is_mutating = self.kind == super::WebhookKind::Mutating;
         let read = move |body: &[u8]| review::answer(version, &uid, is_mutating, body);
         let answer = if answer.body.len() > LARGE_BYTES {
-            let reading = tokio::task::spawn_blocking(move || read(&answer.body));
-            reading.await.map_err(|error| failed(error.to_string()))?
+            turns::blocking(move || read(&answer.body)).await
         } else {
             read(&answer.body)
         };
@@ -150,17 +156,16 @@ fn whole_seconds(time: Duration, attributes: &AdmissionAttributes<'_>) -> Durati
     time.min(left.max(Duration::from_secs(1)))
 }
 
-/// The status of a refusal. Like upstream, its code is never a success, whatever the webhook returns.
+/// The status of a refusal. Like upstream, its code is never a success, whatever the webhook returns, and it has the
+/// kind `Status`. Its list metadata is the server's: a continue token of a webhook would be one of this server.
 fn refusal(name: &str, result: Option<Status>) -> Status {
-    let mut status = result.unwrap_or_else(|| Status::failure(0, None, String::new()));
-    status.code = status.code.max(400);
-    status.status = keelson_meta::status::Outcome::Failure;
+    let server = || Status::failure(0, None, String::new());
+    let Status { message, reason, details, code, .. } = result.unwrap_or_else(server);
     let denied = format!("admission webhook {} denied the request", quote(name));
-    let reason = status.reason.as_deref().filter(|reason| !reason.is_empty());
-    status.message = match (status.message.as_str(), reason) {
+    let message = match (message.as_str(), reason.as_deref().filter(|reason| !reason.is_empty())) {
         ("", None) => format!("{denied} without explanation"),
         ("", Some(reason)) => format!("{denied}: {reason}"),
         (message, _) => format!("{denied}: {message}"),
     };
-    status
+    Status { message, reason, details, code: code.max(400), ..server() }
 }

@@ -8,10 +8,13 @@ use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 use keelson_patch::PatchError;
 use keelson_patch::json_patch::{Limits, Operations};
+use keelson_supervision::turns;
 
 use super::call::CallFault;
-use super::hook::Hook;
 use crate::told::told_of_patch;
+
+/// Patches above this size in bytes are applied on another thread.
+const LARGE_BYTES: usize = 64 << 10;
 
 /// The result of a patch.
 pub(super) enum Patched {
@@ -21,12 +24,20 @@ pub(super) enum Patched {
     Object(Object, Value),
 }
 
-/// Applies a patch of a type to an object; `None` if there is no object.
-pub(super) fn apply(
-    hook: &Hook,
-    (patch, of): &(Vec<u8>, String),
+/// Applies a patch of a type from the webhook `name` to an object; `None` if there is no object.
+pub(super) async fn apply(
+    name: &str,
+    (patch, of): (Vec<u8>, String),
     object: Option<Object>,
 ) -> Result<Patched, CallFault> {
+    if patch.len() <= LARGE_BYTES {
+        return apply_now(name, &patch, &of, object);
+    }
+    let name = name.to_owned();
+    turns::blocking(move || apply_now(&name, &patch, &of, object)).await
+}
+
+fn apply_now(name: &str, patch: &[u8], of: &str, object: Option<Object>) -> Result<Patched, CallFault> {
     let undecodable =
         |why: String| CallFault::Calling(format!("received undecodable patch in webhook response: {why}"));
     let patch = json::parse(patch).map_err(|error| undecodable(error.to_string()))?.value;
@@ -36,7 +47,7 @@ pub(super) fn apply(
     }
     let internal = |why: String| CallFault::Broken(ApiError::Internal(why));
     let Some(object) = object else {
-        let name = quote(&hook.name);
+        let name = quote(name);
         return Err(internal(format!(
             "admission webhook {name} attempted to modify the object, which is not supported for this operation"
         )));

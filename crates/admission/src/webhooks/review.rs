@@ -14,6 +14,12 @@ use super::hook::ReviewVersion;
 
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";
+/// The most warnings and audit annotations that are read of a response, and the most bytes of all its annotations.
+const WARNINGS: usize = 1000;
+const ANNOTATIONS: usize = 128;
+const ANNOTATION_BYTES: usize = 32 << 10;
+/// The most bytes of a decoded patch: as many as a client may send.
+const PATCH_BYTES: usize = 3 << 20;
 
 /// The response of a webhook.
 #[derive(Debug, Default)]
@@ -163,17 +169,28 @@ fn read(response: &Map, version: ReviewVersion) -> Result<Read, Fault> {
     };
     let warnings = match member("warnings") {
         Value::Null => Vec::new(),
-        Value::Array(texts) => texts.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Value::Array(texts) => texts.iter().filter_map(Value::as_str).take(WARNINGS).map(str::to_owned).collect(),
         other => return Err(unreadable(other, &path("warnings"), "[]string", version)),
     };
     let annotations = match member("auditAnnotations") {
         Value::Null => Vec::new(),
         Value::Object(said) => {
-            let texts = said.iter().filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())));
-            texts.collect()
+            let texts = said.iter().filter_map(|(key, value)| Some((key, value.as_str()?))).take(ANNOTATIONS);
+            let mut left = ANNOTATION_BYTES;
+            let kept = texts.filter(|(key, value)| match left.checked_sub(key.len() + value.len()) {
+                Some(rest) => {
+                    left = rest;
+                    true
+                }
+                None => false,
+            });
+            kept.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
         }
         other => return Err(unreadable(other, &path("auditAnnotations"), "map[string]string", version)),
     };
+    if let Some(patch) = patch.as_ref().filter(|patch| patch.len() > PATCH_BYTES) {
+        return Err(Fault::Wrong(format!("response.patch has {} bytes, over the limit of {PATCH_BYTES}", patch.len())));
+    }
     Ok(Read {
         answered: string("uid", "types.UID")?.unwrap_or_default(),
         answer: Answer { allowed, result, patch: None, warnings, annotations },

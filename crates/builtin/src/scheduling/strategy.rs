@@ -1,7 +1,8 @@
 //! Strategy of priority classes. A new pod gets the priority of the class that it names, or of the default class. There
 //! is only one default class.
 //!
-//! Classes are read from the cache. A class that another server has just created may be missing.
+//! Classes are read from the cache. Before a pod is refused, the cache catches up with the store, so that a class that
+//! another server has just created is found. A new default class of another server may be missing for a moment.
 
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};

@@ -83,7 +83,7 @@ pub trait ObjectsElsewhere: Send + Sync {
 }
 
 /// A kind on another server, in the version used for requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ResourceElsewhere {
     /// The group.
     pub group: String,

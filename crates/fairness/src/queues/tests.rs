@@ -30,9 +30,33 @@ fn flows(limits: Limits, count: usize) -> Vec<u64> {
     flows
 }
 
-fn seated<T: std::fmt::Debug>(arrival: Arrival, _: &Queues<T>) -> Seat {
-    match arrival {
-        Arrival::Seated(seat) => seat,
+/// The result of an arrival, with the place of a waiting request.
+#[derive(Debug)]
+enum Came {
+    Seated(Seat),
+    Waits(Place),
+    Refused(Refusal),
+}
+
+fn come<T>(level: &mut Queues<T>, now: Duration, flow: u64, seats: usize, item: T) -> Came {
+    came(level, now, (flow, seats), Coming::New, item)
+}
+
+fn come_back<T>(level: &mut Queues<T>, now: Duration, flow: u64, seats: usize, item: T) -> Came {
+    came(level, now, (flow, seats), Coming::Back, item)
+}
+
+fn came<T>(level: &mut Queues<T>, now: Duration, (flow, seats): (u64, usize), coming: Coming, item: T) -> Came {
+    match level.arrive(now, flow, seats, coming) {
+        Arrival::Seated(seat) => Came::Seated(seat),
+        Arrival::Waits(turn) => Came::Waits(level.wait(now, turn, item)),
+        Arrival::Refused(refusal) => Came::Refused(refusal),
+    }
+}
+
+fn seated<T: std::fmt::Debug>(came: Came, _: &Queues<T>) -> Seat {
+    match came {
+        Came::Seated(seat) => seat,
         other => panic!("{other:?}"),
     }
 }
@@ -40,9 +64,9 @@ fn seated<T: std::fmt::Debug>(arrival: Arrival, _: &Queues<T>) -> Seat {
 #[test]
 fn a_level_without_queues_refuses_and_a_lone_request_passes() {
     let mut level = Queues::new(Limits { seats: Some(0), queues: 0, hand_size: 1, queue_length: 0 }, at(0));
-    let first = level.arrive(at(0), 1, 5, || ());
+    let first = come(&mut level, at(0), 1, 5, ());
     let first = seated(first, &level);
-    assert!(matches!(level.arrive(at(0), 2, 1, || ()), Arrival::Refused(Refusal::NoSeat)));
+    assert!(matches!(come(&mut level, at(0), 2, 1, ()), Came::Refused(Refusal::NoSeat)));
     level.finish(at(1), &first);
     assert!(level.is_idle());
 }
@@ -51,7 +75,7 @@ fn a_level_without_queues_refuses_and_a_lone_request_passes() {
 fn an_exempt_level_has_no_limit() {
     let mut level = Queues::new(Limits { seats: None, queues: 0, hand_size: 1, queue_length: 0 }, at(0));
     for _ in 0..1_000 {
-        let _seat = seated(level.arrive(at(0), 1, 100, || ()), &level);
+        let _seat = seated(come(&mut level, at(0), 1, 100, ()), &level);
     }
     assert_eq!(level.end_period(at(0)).high, 100_000.0);
 }
@@ -60,11 +84,11 @@ fn an_exempt_level_has_no_limit() {
 fn a_flow_with_many_requests_does_not_keep_another_waiting() {
     let mut level = Queues::new(QUEUED, at(0));
     let flows = flows(QUEUED, 2);
-    let mut held: Vec<_> = (0..2).map(|_| seated(level.arrive(at(0), flows[0], 1, || ""), &level)).collect();
+    let mut held: Vec<_> = (0..2).map(|_| seated(come(&mut level, at(0), flows[0], 1, ""), &level)).collect();
     for _ in 0..10 {
-        assert!(matches!(level.arrive(at(0), flows[0], 1, || "many"), Arrival::Waits(_)));
+        assert!(matches!(come(&mut level, at(0), flows[0], 1, "many"), Came::Waits(_)));
     }
-    assert!(matches!(level.arrive(at(1), flows[1], 1, || "few"), Arrival::Waits(_)));
+    assert!(matches!(come(&mut level, at(1), flows[1], 1, "few"), Came::Waits(_)));
     level.finish(at(30), &held.pop().unwrap());
     assert_eq!(level.next(at(30)).unwrap().item, "few");
     assert!(level.next(at(30)).is_none(), "there is no further seat");
@@ -74,20 +98,20 @@ fn a_flow_with_many_requests_does_not_keep_another_waiting() {
 fn a_full_queue_refuses() {
     let limits = Limits { seats: Some(1), queues: 1, hand_size: 1, queue_length: 2 };
     let mut level = Queues::new(limits, at(0));
-    let _held = seated(level.arrive(at(0), 1, 1, || 0), &level);
-    let arrivals: Vec<_> = (1..=3).map(|number| level.arrive(at(0), number, 1, || number)).collect();
-    assert!(matches!(arrivals[..], [Arrival::Waits(_), Arrival::Waits(_), Arrival::Refused(Refusal::QueueFull)]));
-    let again = level.return_to(at(0), 9, 1, || 9);
-    assert!(matches!(again, Arrival::Waits(_)), "an answer that goes on always finds a place");
+    let _held = seated(come(&mut level, at(0), 1, 1, 0), &level);
+    let arrivals: Vec<_> = (1..=3).map(|number| come(&mut level, at(0), number, 1, number)).collect();
+    assert!(matches!(arrivals[..], [Came::Waits(_), Came::Waits(_), Came::Refused(Refusal::QueueFull)]));
+    let again = come_back(&mut level, at(0), 9, 1, 9);
+    assert!(matches!(again, Came::Waits(_)), "an answer that goes on always finds a place");
 }
 
 #[test]
 fn what_had_seats_before_comes_before_the_other_requests_of_its_queue() {
     let limits = Limits { seats: Some(1), queues: 1, hand_size: 1, queue_length: 2 };
     let mut level = Queues::new(limits, at(0));
-    let held = seated(level.arrive(at(0), 1, 1, || ""), &level);
-    let _ = level.arrive(at(0), 2, 1, || "request");
-    let _ = level.return_to(at(0), 2, 1, || "answer");
+    let held = seated(come(&mut level, at(0), 1, 1, ""), &level);
+    let _ = come(&mut level, at(0), 2, 1, "request");
+    let _ = come_back(&mut level, at(0), 2, 1, "answer");
     level.finish(at(1), &held);
     assert_eq!(level.next(at(1)).unwrap().item, "answer");
 }
@@ -97,10 +121,10 @@ fn large_requests_leave_seats_to_small_ones() {
     let limits = Limits { seats: Some(8), queues: 16, hand_size: 2, queue_length: 10 };
     let mut level = Queues::new(limits, at(0));
     let flows = flows(limits, 2);
-    let large: Vec<_> = (0..2).map(|_| seated(level.arrive(at(0), flows[0], 3, || "large"), &level)).collect();
-    assert!(matches!(level.arrive(at(0), flows[0], 2, || "large"), Arrival::Waits(_)), "six of eight are taken");
-    let small = level.arrive(at(0), flows[1], 1, || "small");
-    assert!(matches!(small, Arrival::Waits(_)));
+    let large: Vec<_> = (0..2).map(|_| seated(come(&mut level, at(0), flows[0], 3, "large"), &level)).collect();
+    assert!(matches!(come(&mut level, at(0), flows[0], 2, "large"), Came::Waits(_)), "six of eight are taken");
+    let small = come(&mut level, at(0), flows[1], 1, "small");
+    assert!(matches!(small, Came::Waits(_)));
     assert_eq!(level.next(at(0)).unwrap().item, "small", "it passes what may not go on");
     assert!(level.next(at(0)).is_none());
     level.finish(at(9), &large[0]);
@@ -112,9 +136,9 @@ fn a_request_for_many_seats_is_not_overtaken_for_ever() {
     let limits = Limits { seats: Some(4), queues: 16, hand_size: 1, queue_length: 10 };
     let mut level = Queues::new(limits, at(0));
     let flows = flows(limits, 2);
-    let mut small: Vec<_> = (0..4).map(|_| seated(level.arrive(at(0), flows[0], 1, || "small"), &level)).collect();
-    let _ = level.arrive(at(0), flows[1], 3, || "large");
-    let _ = level.arrive(at(5), flows[0], 1, || "small");
+    let mut small: Vec<_> = (0..4).map(|_| seated(come(&mut level, at(0), flows[0], 1, "small"), &level)).collect();
+    let _ = come(&mut level, at(0), flows[1], 3, "large");
+    let _ = come(&mut level, at(5), flows[0], 1, "small");
     for time in [10, 11] {
         level.finish(at(time), &small.pop().unwrap());
         assert!(level.next(at(time)).is_none(), "the seats are kept for it");
@@ -143,10 +167,10 @@ fn seats_are_shared_equally_between_flows_whatever_they_ask_for() {
         }
         for flow in 0..3 {
             while waiting[flow] < wanted[flow] {
-                match level.arrive(at(now), flows[flow], 1, || flow) {
-                    Arrival::Seated(seat) => running.push((now + times[flow], flow, seat)),
-                    Arrival::Waits(_) => waiting[flow] += 1,
-                    Arrival::Refused(_) => unreachable!("there is a place"),
+                match come(&mut level, at(now), flows[flow], 1, flow) {
+                    Came::Seated(seat) => running.push((now + times[flow], flow, seat)),
+                    Came::Waits(_) => waiting[flow] += 1,
+                    Came::Refused(_) => unreachable!("there is a place"),
                 }
             }
         }
@@ -195,7 +219,7 @@ impl Model {
     fn dispatched(&mut self, number: usize, seat: Seat) {
         let at = self.places.iter().position(|(known, _)| *known == number).expect("it waited");
         let (_, place) = self.places.remove(at);
-        let came = self.came.get_mut(&(place.queue, place.is_returning)).expect("its queue is known");
+        let came = self.came.get_mut(&(place.queue, place.coming == Coming::Back)).expect("its queue is known");
         assert_eq!(came.remove(0), number, "first in, first out");
         self.seats.push((number, seat));
     }
@@ -231,20 +255,20 @@ proptest! {
                 Step::Arrive(flow, seats) | Step::Return(flow, seats) => {
                     let returns = matches!(step, Step::Return(..));
                     let arrival = match returns {
-                        true => level.return_to(now, flow, seats, || number),
-                        false => level.arrive(now, flow, seats, || number),
+                        true => come_back(&mut level, now, flow, seats, number),
+                        false => come(&mut level, now, flow, seats, number),
                     };
                     match arrival {
-                        Arrival::Seated(seat) => {
+                        Came::Seated(seat) => {
                             let limit = level.limits().seats.unwrap_or(usize::MAX);
                             prop_assert!(before.executing == 0 || level.totals().seats_in_use <= limit);
                             model.seats.push((number, seat));
                         }
-                        Arrival::Waits(place) => {
+                        Came::Waits(place) => {
                             model.places.push((number, place));
-                            model.came.entry((place.queue, place.is_returning)).or_default().push(number);
+                            model.came.entry((place.queue, place.coming == Coming::Back)).or_default().push(number);
                         }
-                        Arrival::Refused(_) => prop_assert!(!returns),
+                        Came::Refused(_) => prop_assert!(!returns),
                     }
                 }
                 Step::Finish(which) if !model.seats.is_empty() => {
@@ -255,7 +279,7 @@ proptest! {
                     let (number, place) = model.places.remove(which % model.places.len());
                     prop_assert_eq!(level.cancel(now, place), Some(number));
                     prop_assert_eq!(level.cancel(now, place), None);
-                    model.came.get_mut(&(place.queue, place.is_returning)).unwrap().retain(|known| *known != number);
+                    model.came.get_mut(&(place.queue, place.coming == Coming::Back)).unwrap().retain(|known| *known != number);
                 }
                 Step::Configure(seats, queues) => level.configure(limits(seats, queues), now),
                 Step::Finish(_) | Step::Cancel(_) => {}

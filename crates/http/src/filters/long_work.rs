@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use keelson_supervision::{TurnsByOwner, outcome, unwatched_thread};
+use keelson_supervision::{STACK_BYTES, TurnsByOwner, outcome, unwatched_thread};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -89,6 +89,7 @@ impl LongWork {
             let runtime = Builder::new_multi_thread()
                 .worker_threads(self.count)
                 .thread_name("long-work")
+                .thread_stack_size(STACK_BYTES)
                 // The watchdog ignores these threads, since their work may take long.
                 .on_thread_start(unwatched_thread)
                 .enable_all()

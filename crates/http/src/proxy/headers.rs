@@ -46,10 +46,9 @@ const KEPT_BACK: [HeaderName; 7] =
 
 /// The response fields that are forwarded, sorted: those that Kubernetes clients read, those of queries, and those that
 /// describe the body. Aggregated servers built with the library send those of queries too.
-const PASSED_BACK: [&str; 19] = [
+const PASSED_BACK: [&str; 18] = [
     "accept-ranges",
     "allow",
-    "audit-id",
     "content-encoding",
     "content-language",
     "content-length",
@@ -69,6 +68,8 @@ const PASSED_BACK: [&str; 19] = [
 ];
 /// The prefixes of further forwarded fields.
 const PASSED_BACK_PREFIXES: [&str; 2] = ["grpc-", "x-kubernetes-"];
+/// The prefix of fields that only this server sets: the flow of the request here.
+const OWN_PREFIX: &str = "x-kubernetes-pf-";
 /// The prefix of further fields that are forwarded from a peer.
 const PREFIX_OF_PEERS: &str = "keelson-";
 /// The fields of an upgrade response that are forwarded, sorted.
@@ -160,16 +161,16 @@ pub(super) fn keep_of_answer(headers: &mut HeaderMap, is_peer: bool) {
     }
     drop_of_connection(headers);
     keep_passed_back(headers, is_peer);
-    respond::bound_passed_warnings(headers);
 }
 
-/// Keeps the forwarded fields among a response's fields or trailers.
+/// Keeps the forwarded fields among a response's fields or trailers, and limits their warnings.
 pub(super) fn keep_passed_back(headers: &mut HeaderMap, is_peer: bool) {
     keep(headers, |name| {
         PASSED_BACK.binary_search(&name).is_ok()
-            || PASSED_BACK_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            || PASSED_BACK_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !name.starts_with(OWN_PREFIX)
             || is_peer && name.starts_with(PREFIX_OF_PEERS)
     });
+    respond::bound_passed_warnings(headers);
 }
 
 /// Keeps the forwarded fields of an upgrade response.
@@ -338,6 +339,7 @@ mod tests {
     fn of_an_answer_a_list_of_fields_passes() {
         assert!(PASSED_BACK.is_sorted() && PASSED_BACK_OF_UPGRADES.is_sorted(), "they are searched by halves");
         let fields = [
+            ("audit-id", "a"),
             ("cache-control", "max-age=31536000, immutable"),
             ("clear-site-data", "*"),
             ("etag", "e"),
@@ -355,6 +357,7 @@ mod tests {
             ("warning", "299 - w"),
             ("x-custom", "1"),
             ("x-frame-options", "DENY"),
+            ("x-kubernetes-other", "o"),
             ("x-kubernetes-pf-flowschema-uid", "u"),
             ("x-remote-user", "root"),
         ];
@@ -369,7 +372,7 @@ mod tests {
             "location: /a",
             "vary: accept",
             "warning: 299 - w",
-            "x-kubernetes-pf-flowschema-uid: u",
+            "x-kubernetes-other: o",
         ];
         check(false, &passed);
         check(true, &[&passed[..1], &["keelson-cluster: 1"], &passed[1..]].concat());

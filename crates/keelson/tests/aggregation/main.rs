@@ -14,6 +14,7 @@ mod example;
 mod front_proxy;
 mod garbage;
 mod gateway;
+mod hostile;
 mod lab;
 mod library;
 mod library_migrations;

@@ -220,3 +220,25 @@ async fn a_write_whose_answer_is_lost_is_whole() {
     other.get(&path).await.expect(404);
     raw.get(&path).await.expect(404);
 }
+
+/// The cache of the other server is behind. A miss there is no proof that a class does not exist.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_priority_class_that_another_server_has_just_made_is_known() {
+    let cluster = Cluster::start(Engine::memory()).await;
+    let (here, there) = (cluster.raw(0), cluster.raw(1));
+    cluster.servers[1].way.set_tails(Fault::Slow(Duration::from_millis(200)));
+    for number in 1..=5 {
+        let name = format!("class-{number}");
+        let class = json!({"metadata": {"name": name}, "value": number});
+        here.post("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await.expect(201);
+        let spec = json!({"priorityClassName": name, "containers": [{"name": "c", "image": "i"}]});
+        let pod = json!({"metadata": {"name": name}, "spec": spec});
+        let made = there.post("/api/v1/namespaces/default/pods", &pod).await.expect(201).json();
+        assert_eq!(made["spec"]["priority"], number);
+    }
+    let spec = json!({"priorityClassName": "none", "containers": [{"name": "c", "image": "i"}]});
+    let refused =
+        there.post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": "x"}, "spec": spec})).await;
+    let message = refused.expect(403).json()["message"].clone();
+    assert!(message.as_str().unwrap().ends_with("no PriorityClass with name none was found"), "{message}");
+}

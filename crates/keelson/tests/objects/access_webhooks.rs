@@ -19,13 +19,13 @@ use tempfile::TempDir;
 
 use super::certificates::{Authority, named};
 
-const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+pub(super) const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const OWN: &str = "https://kubernetes.default.svc.cluster.local";
 /// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The cache time in tests that do not wait for its end.
-const LONG: Duration = Duration::from_secs(3600);
+pub(super) const LONG: Duration = Duration::from_secs(3600);
 
 /// Runs the webhook, if this program was started as its process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -92,7 +92,7 @@ fn tokens(directory: &Path) -> PathBuf {
     file
 }
 
-async fn asks(server: &TestServer, token: &str, path: &str) -> (u16, String) {
+pub(super) async fn asks(server: &TestServer, token: &str, path: &str) -> (u16, String) {
     let answer = server.anonymous().get(path).header("authorization", format!("Bearer {token}")).await;
     (answer.status, answer.json()["message"].as_str().unwrap_or_default().to_owned())
 }
@@ -199,7 +199,7 @@ fn with_webhook(kubeconfig: &Path, lines: &str) -> String {
     )
 }
 
-struct Decided {
+pub(super) struct Decided {
     server: TestServer,
     admin: Raw,
     file: PathBuf,
@@ -207,7 +207,7 @@ struct Decided {
 }
 
 impl Decided {
-    async fn start(url: &str, ca_bundle: &str, lines: &str) -> Self {
+    pub(super) async fn start(url: &str, ca_bundle: &str, lines: &str) -> Self {
         let files = TempDir::new().unwrap();
         let hook = kubeconfig(files.path(), "hook", url, ca_bundle);
         let (file, listed) = (files.path().join("authorization.yaml"), tokens(files.path()));
@@ -250,7 +250,7 @@ impl Decided {
         }
     }
 
-    async fn get(&self, user: &str, path: &str) -> (u16, String) {
+    pub(super) async fn get(&self, user: &str, path: &str) -> (u16, String) {
         asks(&self.server, &format!("t-{user}"), path).await
     }
 
@@ -265,7 +265,8 @@ impl Decided {
     }
 }
 
-const KEPT: &str = "    timeout: 30s\n    authorizedTTL: 1h\n    unauthorizedTTL: 1h\n    failurePolicy: NoOpinion\n";
+pub(super) const KEPT: &str =
+    "    timeout: 30s\n    authorizedTTL: 1h\n    unauthorizedTTL: 1h\n    failurePolicy: NoOpinion\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_decides_before_others_and_is_told_what_is_selected() {

@@ -8,6 +8,7 @@ mod answers;
 mod constraints;
 mod credentials;
 mod custom_kinds;
+mod excess;
 mod order;
 mod parameters;
 mod policies;
@@ -33,7 +34,7 @@ pub(crate) struct Hooked {
     pub(crate) hook: HookServer,
     calls: Arc<Mutex<Vec<(String, Value)>>>,
     /// Stops when dropped.
-    _server: TestServer,
+    server: TestServer,
 }
 
 impl Hooked {
@@ -51,7 +52,12 @@ impl Hooked {
         let raw = server.raw();
         let namespace = json!({ "metadata": { "name": "hooked", "labels": { "hooks": "on" } } });
         raw.post("/api/v1/namespaces", &namespace).await.expect(201);
-        Self { raw, hook, calls, _server: server }
+        Self { raw, hook, calls, server }
+    }
+
+    /// Another client.
+    pub(crate) fn client(&self) -> Raw {
+        self.server.raw()
     }
 
     /// The requests to the webhook since the last call: the path without the query, and the request of the review.

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
+mod access_excess;
 mod access_metrics;
 mod access_webhooks;
 mod admission;

@@ -9,6 +9,7 @@ mod calls;
 mod columns;
 mod contributed;
 mod converted;
+mod depth;
 mod documented;
 mod generated;
 mod generated_forms;

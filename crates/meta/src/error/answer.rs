@@ -16,6 +16,8 @@ use crate::status::{Status, StatusCause, StatusDetails};
 const RETRY_REVISION_SECONDS: u32 = 1;
 /// `Retry-After` if all generated names were taken, in seconds.
 const RETRY_GENERATE_NAME_SECONDS: u32 = 1;
+/// The maximum size of a name or a reason in bytes: that of a URL, in which names arrive.
+const NAME_BYTES_MAX: usize = 64 * 1024;
 
 pub(super) fn failure(code: u16, reason: &str, message: String) -> Status {
     Status::failure(code, Some(reason), message)
@@ -136,16 +138,34 @@ pub(super) fn conflict(resource: &GroupResource, name: &str, kind: &ConflictKind
         .with_details(about(&subject, name))
 }
 
-/// Truncates texts over the limit.
+/// Truncates texts over the limit. A webhook chooses all texts of its refusal.
 pub(super) fn bound(status: &mut Status) {
-    if status.message.len() > TOLD_BYTES_MAX {
-        let end = status.message.floor_char_boundary(TOLD_BYTES_MAX);
-        let more = status.message.len() - end;
-        status.message.truncate(end);
-        status.message.push_str(&format!("..., and {more} bytes more"));
+    cut(&mut status.message, TOLD_BYTES_MAX);
+    status.reason.iter_mut().for_each(|reason| cut(reason, NAME_BYTES_MAX));
+    let Some(details) = &mut status.details else { return };
+    for name in [&mut details.name, &mut details.group, &mut details.kind, &mut details.uid] {
+        cut(name, NAME_BYTES_MAX);
     }
-    if let Some(details) = &mut status.details {
-        details.causes.truncate(TOLD_MAX);
+    details.causes.truncate(TOLD_MAX);
+    let mut left = TOLD_BYTES_MAX;
+    for cause in &mut details.causes {
+        for text in [&mut cause.reason, &mut cause.field, &mut cause.message] {
+            cut(text, left);
+            left = left.saturating_sub(text.len());
+        }
+    }
+}
+
+/// Truncates a text to this many bytes, and appends the number of the others. Nothing is left of a text without room.
+fn cut(text: &mut String, most: usize) {
+    if text.len() <= most {
+        return;
+    }
+    let end = text.floor_char_boundary(most);
+    let more = text.len() - end;
+    text.truncate(end);
+    if end > 0 {
+        text.push_str(&format!("..., and {more} bytes more"));
     }
 }
 
@@ -153,11 +173,11 @@ pub(super) fn bound(status: &mut Status) {
 /// and stored objects, and clients print them to terminals.
 pub(super) fn make_visible(status: &mut Status) {
     show(&mut status.message);
+    status.reason.iter_mut().for_each(show);
     let Some(details) = &mut status.details else { return };
-    [&mut details.name, &mut details.group, &mut details.kind].into_iter().for_each(show);
+    [&mut details.name, &mut details.group, &mut details.kind, &mut details.uid].into_iter().for_each(show);
     for cause in &mut details.causes {
-        show(&mut cause.message);
-        show(&mut cause.field);
+        [&mut cause.reason, &mut cause.message, &mut cause.field].into_iter().for_each(show);
     }
 }
 

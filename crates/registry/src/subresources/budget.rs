@@ -13,8 +13,8 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, GroupResource, Object, conditions};
-use tokio::task::yield_now;
 
+use super::reading::Reading;
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
 use crate::config::PartialRights;
@@ -26,8 +26,6 @@ use crate::write::{Live, Proposal, Proposed, WriteRequest, existing};
 
 /// The largest number of evictions that a budget's controller has not seen yet.
 const MAX_DISRUPTED_PODS: usize = 2000;
-/// The bytes of budgets that are read before the task yields: about a millisecond.
-const BYTES_AT_ONCE: usize = 64 * 1024;
 /// The `Retry-After` if the budget's controller has not caught up, in seconds.
 const RETRY_SECONDS: u32 = 10;
 
@@ -44,14 +42,9 @@ impl Registry {
             .items
             .into_entries()
             .await?;
-        let (mut found, mut bytes) = (None, 0);
+        let (mut found, mut reading) = (None, Reading::default());
         for entry in &entries {
-            bytes += entry.object.size();
-            if bytes > BYTES_AT_ONCE {
-                bytes = 0;
-                yield_now().await;
-            }
-            let budget = entry.object.decode(entry.revision);
+            let budget = reading.decode(entry).await;
             if guards(&budget, pod) && found.replace(budget).is_some() {
                 return Err(ApiError::Unclassified(
                     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."

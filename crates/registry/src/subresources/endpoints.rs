@@ -10,8 +10,9 @@ use std::sync::Arc;
 use keelson_cache::{Entry, IndexTerm, Snapshot};
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
-use keelson_meta::{ApiError, Object, Revision};
+use keelson_meta::{ApiError, Object};
 
+use super::reading::Reading;
 use crate::registry::Registry;
 use crate::target::Target;
 
@@ -23,6 +24,8 @@ const HOST_LABEL: &str = "kubernetes.io/hostname";
 const WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
 /// The largest number of endpoints of a service among which one is chosen.
 const ENDPOINTS: usize = 1000;
+/// The largest number of slices of a service that are read.
+const SLICES: usize = 1000;
 /// The schemes that a proxied name may begin with.
 const SCHEMES: [&str; 3] = ["", "http", "https"];
 
@@ -192,8 +195,9 @@ fn not_allowed() -> ApiError {
 }
 
 impl Registry {
-    /// A random endpoint of a service, among those with addresses of pods in the service's namespace.
-    pub(super) fn service_endpoint(
+    /// A random endpoint of a service, among those with addresses of pods in the service's namespace. Yields while it
+    /// reads many objects.
+    pub(super) async fn service_endpoint(
         &self,
         target: &Target,
         service: &Object,
@@ -211,40 +215,67 @@ impl Registry {
             Err(_) => asked.port.to_owned(),
         };
         let namespace = target.namespace.as_deref().unwrap_or_default();
+        let mut reading = Reading::default();
+        let found = self.endpoints_of(namespace, asked.name, &port_name, &mut reading).await?;
+        let pods = self.target("", "pods")?.collection()?.clone();
+        let first = usize::try_from(self.random.u64() % (found.len() as u64).max(1)).unwrap_or_default();
+        for Endpoint { pod, address, port } in found.iter().skip(first).chain(found.iter().take(first)) {
+            let Some(pod) = pod["name"].as_str().filter(|_| pod["namespace"] == *namespace) else { continue };
+            let Some(pod) = pods.get(&format!("{namespace}/{pod}")) else { continue };
+            if is_of_pod(&reading.decode(&pod).await, address) {
+                let host = address.clone();
+                return Ok(ProxiedEndpoint { is_tls: asked.is_tls(), host, port: *port, is_kubelet: false });
+            }
+        }
+        let name = if found.is_empty() { asked.name.to_owned() } else { asked_as(asked) };
+        Err(unavailable(format!("no endpoints available for service {}", quote(&name))))
+    }
+
+    /// The ready endpoints of a service at a port, at most [`ENDPOINTS`].
+    async fn endpoints_of(
+        &self,
+        namespace: &str,
+        service: &str,
+        port_name: &str,
+        reading: &mut Reading,
+    ) -> Result<Vec<Endpoint>, ApiError> {
         let collection = |group, plural| self.target(group, plural)?.collection().cloned();
-        let pods = collection("", "pods")?;
-        let is_of_pod = |named: &Value, address: &str| {
-            let pod = named["name"].as_str().filter(|_| named["namespace"] == *namespace)?;
-            let pod = pods.get(&format!("{namespace}/{pod}"))?.object.decode(Revision::ZERO);
-            let addresses = pod.get(&["status", "podIPs"]).and_then(Value::as_array)?;
-            let is_reachable = address.parse().is_ok_and(is_reachable);
-            (is_reachable && addresses.iter().any(|own| own["ip"] == *address)).then_some(())
-        };
         let slices = collection("discovery.k8s.io", "endpointslices")?.snapshot();
         let mut found = Vec::new();
-        for slice in service_slices(&slices, namespace, asked.name) {
-            let slice = slice.object.decode(Revision::ZERO);
-            let ready = ready_endpoints(&slice, &port_name).take(ENDPOINTS);
-            found.extend(
-                ready.map(|(endpoint, address, port)| (endpoint["targetRef"].clone(), address.to_owned(), port)),
-            );
+        for slice in service_slices(&slices, namespace, service).take(SLICES) {
+            let slice = reading.decode(slice).await;
+            let ready = ready_endpoints(&slice, port_name).take(ENDPOINTS - found.len());
+            found.extend(ready.map(|(endpoint, address, port)| Endpoint {
+                pod: endpoint["targetRef"].clone(),
+                address: address.to_owned(),
+                port,
+            }));
+            if found.len() == ENDPOINTS {
+                break;
+            }
         }
         if found.is_empty()
-            && let Some(older) = collection("", "endpoints")?.get(&format!("{namespace}/{}", asked.name))
+            && let Some(older) = collection("", "endpoints")?.get(&format!("{namespace}/{service}"))
         {
-            found = ready_addresses(&older.object.decode(Revision::ZERO), &port_name);
+            found = ready_addresses(&reading.decode(&older).await, port_name);
         }
-        found.truncate(ENDPOINTS);
-        let none = || {
-            let name = if found.is_empty() { asked.name.to_owned() } else { asked_as(asked) };
-            unavailable(format!("no endpoints available for service {}", quote(&name)))
-        };
-        let first = usize::try_from(self.random.u64() % (found.len() as u64).max(1)).unwrap_or_default();
-        let mut in_order = found.iter().skip(first).chain(found.iter().take(first));
-        let chosen = in_order.find(|(named, address, _)| is_of_pod(named, address).is_some());
-        let (host, port) = chosen.map(|(_, address, port)| (address.clone(), *port)).ok_or_else(none)?;
-        Ok(ProxiedEndpoint { is_tls: asked.is_tls(), host, port, is_kubelet: false })
+        Ok(found)
     }
+}
+
+/// A ready endpoint of a service.
+struct Endpoint {
+    /// The reference to its pod.
+    pod: Value,
+    address: String,
+    port: u16,
+}
+
+/// Returns true if an address is one of a pod's, and reachable.
+fn is_of_pod(pod: &Object, address: &str) -> bool {
+    let addresses = pod.get(&["status", "podIPs"]).and_then(Value::as_array);
+    address.parse().is_ok_and(is_reachable)
+        && addresses.is_some_and(|addresses| addresses.iter().any(|own| own["ip"] == *address))
 }
 
 /// The name in the form of the request.
@@ -257,13 +288,15 @@ fn asked_as(asked: &SchemeNamePort<'_>) -> String {
 }
 
 /// The ready addresses of a service's `Endpoints` at a port, each with the pod that it names. This is the older API.
-fn ready_addresses(endpoints: &Object, port_name: &str) -> Vec<(Value, String, u16)> {
+fn ready_addresses(endpoints: &Object, port_name: &str) -> Vec<Endpoint> {
     let subsets = endpoints.get(&["subsets"]).and_then(Value::as_array).into_iter().flatten();
     let found = subsets.flat_map(|subset| {
         let port = port_named(&subset["ports"], port_name);
         let addresses = subset["addresses"].as_array().into_iter().flatten();
-        addresses
-            .filter_map(move |address| Some((address["targetRef"].clone(), address["ip"].as_str()?.to_owned(), port?)))
+        addresses.filter_map(move |address| {
+            let (pod, ip) = (address["targetRef"].clone(), address["ip"].as_str()?.to_owned());
+            Some(Endpoint { pod, address: ip, port: port? })
+        })
     });
     found.take(ENDPOINTS).collect()
 }

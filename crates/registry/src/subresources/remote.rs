@@ -78,7 +78,7 @@ impl Registry {
                 let asked = SchemeNamePort::parse(name, "service")?;
                 let service = self.named(target, asked.name).await?;
                 nodes.ok_or_else(|| unreachable(&format!("requests to service \"{}\"", service.name())))?;
-                self.service_endpoint(target, &service, &asked).map(Remote::Proxied)
+                self.service_endpoint(target, &service, &asked).await.map(Remote::Proxied)
             }
             SubresourceHandler::Proxy => {
                 let asked = SchemeNamePort::parse(name, "node")?;

@@ -4,7 +4,7 @@
 //! so on, so that no user fills the store for all others. The bytes of a user count half after each hour, and deletions
 //! subtract bytes.
 //!
-//! Administrators and the server itself have no limit. Steps of deletions and leases have none either. A server that
+//! All service accounts of a namespace count as one user. Administrators and the server itself have no limit. Steps of deletions and leases have none either. A server that
 //! starts has counted nothing yet.
 
 use std::collections::HashMap;
@@ -86,7 +86,7 @@ impl Growth {
     /// # Errors
     /// 429 if the user has taken as much as is left.
     fn check(&self, user: &User, bytes: usize, free: u64, now: SystemTime) -> Result<(), ApiError> {
-        let taken = self.users.lock().get(&user.name).map_or(0, |recent| recent.at(now).bytes);
+        let taken = self.users.lock().get(user.share_name()).map_or(0, |recent| recent.at(now).bytes);
         if taken.saturating_add(bytes as u64) <= free || user.is_in(MASTERS) {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl Growth {
     /// Counts a write of a user that changes the size of an object from `before` to `after` bytes.
     fn note(&self, user: &User, before: usize, after: usize, now: SystemTime) {
         let mut users = self.users.lock();
-        if let Some(recent) = users.get_mut(&user.name) {
+        if let Some(recent) = users.get_mut(user.share_name()) {
             let Recent { bytes, since } = recent.at(now);
             let bytes = (bytes + after as u64).saturating_sub(before as u64);
             *recent = Recent { bytes, since };
@@ -112,7 +112,7 @@ impl Growth {
                 let median = *median;
                 users.retain(|_, recent| recent.at(now).bytes > median);
             }
-            users.insert(user.name.clone(), Recent { bytes: (after - before) as u64, since: now });
+            users.insert(user.share_name().to_owned(), Recent { bytes: (after - before) as u64, since: now });
         }
     }
 }
@@ -146,6 +146,9 @@ mod tests {
         add(&user("root", &[MASTERS]), start).unwrap();
         // 100 bytes are left. After three hours, fewer of the taken bytes count.
         assert!(add(&ann, start + 2 * HALF_LIFE).is_err());
+        let account = |name: &str| growth.check(&user(name, &[]), 60, 100, start);
+        growth.note(&user("system:serviceaccount:web:a", &[]), 0, 60, start);
+        assert!(account("system:serviceaccount:web:b").is_err() && account("system:serviceaccount:webs:a").is_ok());
         growth.note(&ann, 200, 0, start + 2 * HALF_LIFE);
         assert!(growth.check(&ann, 100, 100, start + 2 * HALF_LIFE).is_ok(), "what was deleted counts no more");
         assert!(growth.check(&bob, 50, 100, start + 3 * HALF_LIFE).is_ok());

@@ -114,6 +114,18 @@ impl Registry {
         self.accompany(passage.request.target, passage.live, after, passage.choices).await
     }
 
+    /// The admission of a new object by its kind. It changes nothing if it refuses the object. Another server may have
+    /// created the object that the refusal misses a moment ago, such as a priority class.
+    async fn admit_by_kind(&self, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
+        let admission = target.strategy().create;
+        match admission.admit(self, target, object) {
+            Err(ApiError::Refused { .. }) => {}
+            done => return done,
+        }
+        self.catch_up().await?;
+        admission.admit(self, target, object)
+    }
+
     async fn stages_of_new(
         &self,
         passage: &Passage<'_>,
@@ -130,7 +142,7 @@ impl Registry {
         self.provide_namespace(target, name_or_base(&object), caller).await?;
         let guards = self.guards(target, name_or_base(&object)).await?;
         refuse_where_nothing_is_new(target, &object)?;
-        is_changed |= target.strategy().create.admit(self, target, &mut object)?;
+        is_changed |= self.admit_by_kind(target, &mut object).await?;
         let reinvocation = Reinvocation::default();
         let asked = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
         let interest = self.admission().interest(&asked);

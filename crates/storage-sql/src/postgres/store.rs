@@ -176,6 +176,7 @@ impl Store for PostgresStore {
         if !is_storable(key) {
             return Ok(None);
         }
+        self.shared.loss.check()?;
         let asked = |session: Arc<Session>| self.shared.believed(async move { read::get(&session, key).await });
         Ok(self.shared.front.read(asked).await?.1)
     }

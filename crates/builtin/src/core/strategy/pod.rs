@@ -97,9 +97,10 @@ impl CreateStrategy for Pods {
     }
 
     fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
-        let tolerates_more = registry.does(InherentPlugin::DefaultTolerationSeconds) && tolerate_troubles(object);
+        // The priority may refuse the pod, so it comes first.
         let has_priority =
             registry.does(InherentPlugin::Priority) && scheduling::pod_priority(registry, target, object)?;
+        let tolerates_more = registry.does(InherentPlugin::DefaultTolerationSeconds) && tolerate_troubles(object);
         Ok(has_priority || tolerates_more)
     }
 

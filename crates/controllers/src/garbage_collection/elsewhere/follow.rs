@@ -2,7 +2,7 @@
 //!
 //! Each kind has its own task, so a server that hangs or misbehaves affects only its own kinds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,14 +78,18 @@ impl Elsewhere {
     ) -> (Vec<(NumberElsewhere, Arc<ResourceElsewhere>)>, Vec<NumberElsewhere>) {
         let mut wanted = servers.resources();
         let mut known = self.known.lock();
+        // A server may report any number of kinds.
+        let all: HashSet<&ResourceElsewhere> = wanted.iter().collect();
         let is_gone = |resource: &ResourceElsewhere| {
             let is_silent = servers.is_silent(&resource.group, &resource.version);
-            !is_silent && !wanted.contains(resource)
+            !is_silent && !all.contains(resource)
         };
         let gone: Vec<NumberElsewhere> =
             known.collections.iter().filter(|(_, it)| is_gone(&it.resource)).map(|(number, _)| *number).collect();
         gone.iter().for_each(|number| known.forget(*number));
-        wanted.retain(|wanted| !known.collections.values().any(|it| *it.resource == *wanted));
+        let followed: HashSet<Arc<ResourceElsewhere>> =
+            known.collections.values().map(|it| it.resource.clone()).collect();
+        wanted.retain(|wanted| !followed.contains(wanted));
         let room = MOST_KINDS.saturating_sub(known.collections.len());
         if wanted.len() > room {
             warn_repeated!(""; left_out = wanted.len() - room,

@@ -220,11 +220,11 @@ fn copies(state: &State, is_queued: bool, most: usize) -> Vec<RequestCopy> {
         about: executing.about.clone(),
         slot: executing.slot,
         flow: state.flow_name(executing.slot).to_owned(),
-        queue: is_queued.then_some(executing.queue),
+        queue: is_queued.then_some(executing.seat.queue()),
         place: None,
-        seats: executing.seats,
+        seats: executing.seat.seats(),
         arrived: executing.arrived,
-        begun: Some(executing.begun),
+        begun: Some(executing.seat.begun()),
     });
     waiting.chain(executing).take(most).collect()
 }

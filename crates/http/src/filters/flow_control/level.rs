@@ -10,7 +10,8 @@ use hashbrown::HashMap;
 use http::{Method, Uri};
 use keelson_access::User;
 use keelson_fairness::{
-    Arrival, LevelDemand, LevelKind, LevelSeats, Limits, Place, PriorityLevel, Queues, Refusal, RetryAfter, Seat,
+    Arrival, Coming, LevelDemand, LevelKind, LevelSeats, Limits, Place, PriorityLevel, Queues, Refusal, RetryAfter,
+    Seat,
 };
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
@@ -69,11 +70,12 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(super) struct Executing {
     pub(super) about: About,
+    /// The slot of its flow schema.
     pub(super) slot: usize,
+    flow: u64,
+    holder: Holder,
     pub(super) arrived: Duration,
-    pub(super) begun: Duration,
-    pub(super) queue: u32,
-    pub(super) seats: usize,
+    pub(super) seat: Seat,
 }
 
 /// A request as the debug tables show it. Cloning its fields allocates nothing.
@@ -101,10 +103,7 @@ pub(in crate::filters) struct Asked {
 #[derive(Debug)]
 pub(crate) struct Seats {
     level: Arc<Level>,
-    asked_slot: usize,
-    flow: u64,
-    holder: Holder,
-    seat: Seat,
+    /// The slot among the level's requests with seats.
     place: usize,
     waited: Duration,
 }
@@ -117,9 +116,11 @@ impl Seats {
 
     /// The level, and the arguments to take the same seats again.
     pub(super) fn origin(&self) -> (Arc<Level>, Asked) {
-        let about = self.level.lock().executing[self.place].as_ref().map(|executing| executing.about.clone());
-        let about = about.expect("a request with seats has a place");
-        let (slot, flow, seats, holder) = (self.asked_slot, self.flow, self.seat.seats(), self.holder);
+        let state = self.level.lock();
+        let executing =
+            state.executing[self.place].as_ref().expect("a request has its place until its seats are dropped");
+        let Executing { slot, flow, holder, .. } = *executing;
+        let (seats, about) = (executing.seat.seats(), executing.about.clone());
         (self.level.clone(), Asked { slot, flow, seats, holder, about })
     }
 }
@@ -129,16 +130,14 @@ impl Drop for Seats {
         {
             let mut state = self.level.lock();
             let now = self.level.now();
-            state.queues.finish(now, &self.seat);
-            let ended = state.executing[self.place].take();
+            let Some(Executing { about, slot, seat, .. }) = state.executing[self.place].take() else { return };
             state.free.push(self.place);
-            let numbers = state.numbers(self.asked_slot);
+            state.queues.finish(now, &seat);
+            let numbers = state.numbers(slot);
             numbers.executing -= 1;
-            numbers.executing_seats -= self.seat.seats() as u64;
-            let held = now.saturating_sub(self.seat.begun()).as_secs_f64();
-            let is_watch = ended.is_some_and(|ended| ended.about.is_watch);
-            let times = if is_watch { &mut numbers.watches } else { &mut numbers.executions };
-            times.note(held);
+            numbers.executing_seats -= seat.seats() as u64;
+            let times = if about.is_watch { &mut numbers.watches } else { &mut numbers.executions };
+            times.note(now.saturating_sub(seat.begun()).as_secs_f64());
             if state.queues.totals().waiting == 0 {
                 return;
             }
@@ -239,7 +238,7 @@ impl Level {
     /// # Errors
     /// The seconds after which the client may try again.
     pub(in crate::filters) async fn take(self: &Arc<Self>, asked: Asked, patience: Duration) -> Result<Seats, u32> {
-        self.wait(asked, patience, false).await
+        self.wait(asked, patience, Coming::New).await
     }
 
     /// Takes seats again for a response that had them before.
@@ -247,14 +246,14 @@ impl Level {
     /// # Errors
     /// As [`take`](Self::take).
     pub(super) async fn take_again(self: &Arc<Self>, asked: Asked, patience: Duration) -> Result<Seats, u32> {
-        self.wait(asked, patience, true).await
+        self.wait(asked, patience, Coming::Back).await
     }
 
-    async fn wait(self: &Arc<Self>, asked: Asked, patience: Duration, is_returning: bool) -> Result<Seats, u32> {
+    async fn wait(self: &Arc<Self>, asked: Asked, patience: Duration, coming: Coming) -> Result<Seats, u32> {
         let slot = asked.slot;
         let (place, mut granted) = {
             let mut state = self.lock();
-            match self.arrive(&mut state, asked, is_returning) {
+            match self.arrive(&mut state, asked, coming) {
                 Arrived::Seated(seats) => return Ok(seats),
                 Arrived::Refused(seconds) => return Err(seconds),
                 Arrived::Waits(place, granted) => (place, granted),
@@ -282,28 +281,19 @@ impl Level {
         }
     }
 
-    fn arrive(self: &Arc<Self>, state: &mut State, mut asked: Asked, is_returning: bool) -> Arrived {
+    fn arrive(self: &Arc<Self>, state: &mut State, mut asked: Asked, coming: Coming) -> Arrived {
         let now = self.now();
-        let most = match state.spec.kind {
-            LevelKind::Exempt => usize::MAX,
-            _ if is_returning => usize::MAX,
-            LevelKind::Reject | LevelKind::Queue(_) => state.seats.nominal.div_ceil(REQUEST_PART).max(1),
+        let most = match (state.spec.kind, coming) {
+            (LevelKind::Exempt, _) | (_, Coming::Back) => usize::MAX,
+            (LevelKind::Reject | LevelKind::Queue(_), Coming::New) => state.seats.nominal.div_ceil(REQUEST_PART).max(1),
         };
         asked.seats = asked.seats.clamp(1, most);
-        let (slot, flow, seats, holder) = (asked.slot, asked.flow, asked.seats, asked.holder);
-        let mut unplaced = Some(asked);
-        let mut granted = None;
-        let wait = || {
-            let (grant, receiver) = oneshot::channel();
-            granted = Some(receiver);
-            Waiting { grant, asked: unplaced.take().expect("it arrives once"), arrived: now }
-        };
-        let arrival = match is_returning {
-            true => state.queues.return_to(now, flow, seats, wait),
-            false => state.queues.arrive(now, flow, seats, wait),
-        };
-        match (arrival, unplaced, granted) {
-            (Arrival::Waits(place), _, Some(granted)) => {
+        let (slot, seats) = (asked.slot, asked.seats);
+        match state.queues.arrive(now, asked.flow, seats, coming) {
+            Arrival::Seated(seat) => Arrived::Seated(self.seated(state, asked, seat, now)),
+            Arrival::Waits(turn) => {
+                let (grant, granted) = oneshot::channel();
+                let place = state.queues.wait(now, turn, Waiting { grant, asked, arrived: now });
                 let length = state.queues.length_at(place);
                 let numbers = state.numbers(slot);
                 numbers.waiting += 1;
@@ -311,10 +301,7 @@ impl Level {
                 numbers.queue_lengths.note(length as f64);
                 Arrived::Waits(place, granted)
             }
-            (Arrival::Seated(seat), Some(asked), _) => {
-                Arrived::Seated(self.seated(state, (slot, flow, holder), seat, (asked.about, now)))
-            }
-            (Arrival::Refused(refusal), ..) => {
+            Arrival::Refused(refusal) => {
                 let why = match refusal {
                     Refusal::NoSeat => Rejection::NoSeat,
                     Refusal::QueueFull => Rejection::QueueFull,
@@ -322,25 +309,18 @@ impl Level {
                 state.numbers(slot).reject(why, Duration::ZERO);
                 Arrived::Refused(state.retry.refuse(now.as_secs()))
             }
-            _ => unreachable!("a request is seated, or waits, or is refused"),
         }
     }
 
-    fn seated(
-        self: &Arc<Self>,
-        state: &mut State,
-        (slot, flow, holder): (usize, u64, Holder),
-        seat: Seat,
-        (about, arrived): (About, Duration),
-    ) -> Seats {
-        let (seats, begun) = (seat.seats(), seat.begun());
+    fn seated(self: &Arc<Self>, state: &mut State, asked: Asked, seat: Seat, arrived: Duration) -> Seats {
+        let Asked { slot, flow, holder, about, .. } = asked;
         let numbers = state.numbers(slot);
         numbers.executing += 1;
-        numbers.executing_seats += seats as u64;
+        numbers.executing_seats += seat.seats() as u64;
         numbers.dispatched += 1;
-        numbers.costs.note(seats as f64);
-        numbers.waits.note(begun.saturating_sub(arrived).as_secs_f64());
-        let executing = Executing { about, slot, arrived, begun, queue: seat.queue(), seats };
+        numbers.costs.note(seat.seats() as f64);
+        numbers.waits.note(seat.begun().saturating_sub(arrived).as_secs_f64());
+        let executing = Executing { about, slot, flow, holder, arrived, seat };
         let place = match state.free.pop() {
             Some(place) => {
                 state.executing[place] = Some(executing);
@@ -351,7 +331,7 @@ impl Level {
                 state.executing.len() - 1
             }
         };
-        Seats { level: self.clone(), asked_slot: slot, flow, holder, seat, place, waited: Duration::ZERO }
+        Seats { level: self.clone(), place, waited: Duration::ZERO }
     }
 
     /// Gives seats to waiting requests while there are enough.
@@ -365,8 +345,7 @@ impl Level {
                 let numbers = state.numbers(asked.slot);
                 numbers.waiting -= 1;
                 numbers.waiting_seats -= dispatch.seat.seats() as u64;
-                let of = (asked.slot, asked.flow, asked.holder);
-                grants.push((grant, self.seated(&mut state, of, dispatch.seat, (asked.about, arrived))));
+                grants.push((grant, self.seated(&mut state, asked, dispatch.seat, arrived)));
             }
         }
         for (grant, seats) in grants {

@@ -148,6 +148,53 @@ async fn options_say_which_pod_is_meant_and_how_it_goes() {
     assert_eq!(lab.get("pods/a").await["metadata"]["deletionGracePeriodSeconds"], 5);
 }
 
+/// Otherwise a user could use up the budgets of others with evictions of pods that do not exist.
+#[tokio::test]
+async fn an_eviction_that_deletes_nothing_takes_no_place() {
+    let lab = Lab::start().await;
+    lab.running("a", true).await;
+    lab.budget("guard", json!({"minAvailable": 1}), counted(1)).await;
+    let version = json!({"preconditions": {"resourceVersion": "1"}});
+    for options in [json!({"preconditions": {"uid": "another"}}), version, json!({"dryRun": ["All"]})] {
+        let code = if options["dryRun"].is_null() { 409 } else { 201 };
+        assert_eq!(lab.evict("a", options).await.status, code);
+    }
+    for options in [json!({"dryRun": ["Some"]}), json!({"gracePeriodSeconds": "x"})] {
+        let refused = lab.evict("a", options).await;
+        assert!((400..500).contains(&refused.status), "{}", refused.text());
+    }
+    assert_eq!(lab.evict("b", json!(null)).await.status, 404);
+    let budget = lab.raw.get(format!("{BUDGETS}/guard")).await.expect(200).json();
+    assert_eq!(budget["status"], counted(1));
+    check_done(&lab.evict("a", json!(null)).await);
+}
+
+/// A budget whose selector cannot be read guards no pod, and does not keep others from guarding theirs.
+#[tokio::test]
+async fn budgets_of_any_number_and_selector_leave_the_guarding_one_in_force() {
+    let lab = Lab::start().await;
+    lab.running("a", true).await;
+    for number in 0..300 {
+        let other = json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web", "x"]}]});
+        let budget = json!({"metadata": {"name": format!("other-{number}")}, "spec": {"selector": other}});
+        lab.raw.post(BUDGETS, &budget).await.expect(201);
+    }
+    for broken in [
+        json!({"matchExpressions": [{"key": "app", "operator": "In"}]}),
+        json!({"matchExpressions": [{"key": "app", "operator": "Odd", "values": ["web"]}]}),
+        json!({"matchLabels": {"app": "not a label/"}}),
+    ] {
+        let budget = json!({"metadata": {"name": "broken"}, "spec": {"selector": broken}});
+        lab.raw.post(BUDGETS, &budget).await.expect(422);
+    }
+    // A budget without a selector guards nothing.
+    lab.raw.post(BUDGETS, &json!({"metadata": {"name": "none"}, "spec": {"minAvailable": 1}})).await.expect(201);
+    lab.budget("guard", json!({"minAvailable": 1}), counted(0)).await;
+    check(&lab.evict("a", json!(null)).await, 429, "TooManyRequests", VIOLATED);
+    lab.raw.delete(format!("{BUDGETS}/guard")).await.expect(200);
+    check_done(&lab.evict("a", json!(null)).await);
+}
+
 #[tokio::test]
 async fn a_budget_never_lets_two_take_the_same_place() {
     let lab = Lab::start().await;

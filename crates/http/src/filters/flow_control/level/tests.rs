@@ -104,7 +104,7 @@ async fn seats_that_were_sent_to_a_request_which_has_gone_go_back() {
 async fn a_request_takes_a_part_of_the_seats_at_most() {
     let level = Level::of_seats(40, 10);
     let large = take(&level, 1, 1_000).await.unwrap();
-    assert_eq!(large.seat.seats(), 10);
+    assert_eq!(large.origin().1.seats, 10);
 }
 
 #[tokio::test]
