@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 use self::announcement::Announcement;
-use crate::args::{FeatureGate, Joined as _, LogFormat, Output, Serve};
+use crate::args::{Joined as _, LogFormat, Output, Serve};
 use crate::descriptors;
 use crate::log_fields::EscapedFields;
 use crate::memory;
@@ -38,6 +38,9 @@ const LAST_GRACE: Duration = Duration::from_secs(10);
 /// The time that idle clients have to close their connections to an ephemeral server. They run on this machine, and
 /// their test has ended.
 const EPHEMERAL_PARTING: Duration = Duration::from_millis(30);
+
+/// The gate of chunked lists.
+const CHUNKING: &str = "APIListChunking";
 
 /// The smallest number of renewals within a lease.
 const RENEWALS_IN_A_LEASE: u32 = 3;
@@ -197,6 +200,7 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
         skip_unreadable: args.skip_unreadable,
         ..RegistryConfig::default()
     };
+    read_gates(args, &mut registry).context("reading --feature-gates")?;
     for setting in &args.index {
         registry.index(setting).map_err(anyhow::Error::msg).context("reading --index")?;
     }
@@ -215,14 +219,23 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
         ServiceRanges::new(args.service_cluster_ip_range.clone().joined(), args.service_node_port_range)
             .map_err(anyhow::Error::msg)
             .context("reading --service-cluster-ip-range")?;
-    for (gate, on) in &args.feature_gates.clone().joined() {
-        match gate {
-            FeatureGate::ApiListChunking => registry.chunking = *on,
-            FeatureGate::StorageVersionApi => registry.storage_version_api = *on,
-            FeatureGate::KmsV1 => {}
-        }
-    }
     Ok(registry)
+}
+
+/// Sets the emulated release and the feature gates. `APIListChunking` is a gate of this server alone, since upstream has
+/// removed it.
+fn read_gates(args: &Serve, registry: &mut RegistryConfig) -> anyhow::Result<()> {
+    registry.emulate(args.emulated_version.unwrap_or_default());
+    let (own, gates): (Vec<_>, Vec<_>) =
+        args.feature_gates.clone().joined().into_iter().partition(|(name, _)| name == CHUNKING);
+    if let Some((_, on)) = own.last() {
+        registry.chunking = *on;
+    }
+    for warning in registry.gates.set(&gates)? {
+        tracing::warn!("{warning}");
+    }
+    registry.storage_version_api = registry.gates.is_on("StorageVersionAPI");
+    Ok(())
 }
 
 fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
@@ -298,7 +311,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.pki.front_proxy = args.front_proxy.into_options();
     config.nodes = args.nodes.into_options();
     config.audit = args.audit.into_config();
-    config.encryption = args.encryption.into_config(&args.feature_gates.joined());
+    config.encryption = args.encryption.into_config(&config.registry.gates);
     Ok(config)
 }
 
