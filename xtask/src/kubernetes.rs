@@ -5,6 +5,7 @@
 
 mod enums;
 mod facts;
+mod features;
 mod go;
 mod messages;
 mod news;
@@ -34,6 +35,11 @@ pub(crate) fn kubernetes(workspace: &Workspace, from: &Path, release: &str, chec
     files.extend(facts.into_iter().map(|(name, text)| (schema.join("facts").join(name), text)));
     let table = protobuf.join("messages.txt");
     files.push((table.clone(), messages::write(&sources, &read(&table)?, release)?));
+    let gates = workspace.root.join("crates/meta/src/features.txt");
+    match features::write(from, &sources.folder(""), release)? {
+        Some(text) => files.push((gates, text)),
+        None => println!("the sources do not list the feature gates: crates/meta/src/features.txt stays as it is"),
+    }
     news::print(&sources, &served, numbers, &files)?;
     let mut differing = 0;
     for (path, text) in files {

@@ -36,8 +36,8 @@ pub(crate) struct BuiltinGroup {
     pub(crate) columns: fn(&str) -> Option<Printer>,
     /// The strategies of a resource, by its plural.
     pub(crate) strategies: fn(&str) -> &'static Strategies,
-    /// The fields of a resource whose features are disabled.
-    pub(crate) closed_fields: fn(&str) -> &'static [ClosedFields],
+    /// The fields of a resource that feature gates guard.
+    pub(crate) closed_fields: fn(&str) -> Vec<ClosedFields>,
     /// The rules for the metadata of a resource.
     pub(crate) metadata_rules: fn(&str) -> MetadataRules,
 }
@@ -54,7 +54,7 @@ impl BuiltinGroup {
             retired: &[],
             columns: |_| None,
             strategies: |_| &Strategies::ORDINARY,
-            closed_fields: |_| &[],
+            closed_fields: |_| Vec::new(),
             metadata_rules: |_| MetadataRules::DomainsForFinalizers,
         }
     }
@@ -99,7 +99,7 @@ impl BuiltinGroup {
         self
     }
 
-    pub(crate) const fn closed_fields(mut self, closed_fields: fn(&str) -> &'static [ClosedFields]) -> Self {
+    pub(crate) const fn closed_fields(mut self, closed_fields: fn(&str) -> Vec<ClosedFields>) -> Self {
         self.closed_fields = closed_fields;
         self
     }

@@ -63,7 +63,7 @@ pub fn contributions(config: &RegistryConfig) -> Vec<Contribution> {
                 .built_in()
                 .with_group_priority(group.priority)
                 .stored_as(config.storage_version(resource).cloned())
-                .each_version(|resource, version| completed(group, resource, version));
+                .each_version(|resource, version| completed(config, group, resource, version));
             let stored = contribution.storage_kind();
             contribution.stored_through(stored.map(|kind| leading_to(&kind)).unwrap_or_default())
         })
@@ -152,7 +152,7 @@ fn leading_to(kind: &GroupVersionKind) -> Vec<&'static dyn keelson_registry::Con
     leading.map(|conversion| -> &'static dyn keelson_registry::Conversion { conversion }).collect()
 }
 
-fn completed(group: &Group, resource: &Resource, version: KindVersion) -> KindVersion {
+fn completed(config: &RegistryConfig, group: &Group, resource: &Resource, version: KindVersion) -> KindVersion {
     let kind = version.kind().clone();
     let below = version.served().subresources.clone();
     let version = below.iter().fold(version, |version, subresource| {
@@ -181,15 +181,21 @@ fn completed(group: &Group, resource: &Resource, version: KindVersion) -> KindVe
         None => version,
     };
     match groups::group(&resource.group) {
-        Some(group) => with_strategies(group, resource, version),
+        Some(group) => with_strategies(config, group, resource, version),
         None => version,
     }
 }
 
-fn with_strategies(group: &BuiltinGroup, resource: &Resource, version: KindVersion) -> KindVersion {
+fn with_strategies(
+    config: &RegistryConfig,
+    group: &BuiltinGroup,
+    resource: &Resource,
+    version: KindVersion,
+) -> KindVersion {
+    let guarded = (group.closed_fields)(&resource.plural).into_iter();
     version
         .with_strategy((group.strategies)(&resource.plural))
-        .with_closed_fields((group.closed_fields)(&resource.plural))
+        .with_closed_fields(guarded.filter(|fields| fields.are_closed(&config.gates)).collect())
         .with_metadata_rules((group.metadata_rules)(&resource.plural))
 }
 

@@ -27,6 +27,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use keelson_meta::control_characters::acts;
+use keelson_meta::{Release, features};
 use keelson_server::{AddressRange, PartialRights, PortRange, ServiceRoute};
 
 use crate::build;
@@ -334,9 +335,14 @@ pub(crate) struct Serve {
     pub(crate) audit: audit::Audit,
     #[command(flatten)]
     pub(crate) encryption: encryption::Encryption,
-    /// Feature gates, such as APIListChunking=false. StorageVersionAPI is off with --ephemeral unless given here.
+    /// Feature gates of Kubernetes, such as ContainerStopSignals=true. AllAlpha and AllBeta stand for all of a stage. As by
+    /// kube-apiserver, unknown names and other values of locked gates are refused. Gates of features that this server lacks have no
+    /// effect. APIListChunking=false ignores limit and continue. StorageVersionAPI is off with --ephemeral unless given here.
     #[arg(long, env = "KEELSON_FEATURE_GATES", value_parser = feature_gates)]
-    pub(crate) feature_gates: Vec<List<(FeatureGate, bool)>>,
+    pub(crate) feature_gates: Vec<List<(String, bool)>>,
+    /// The release of Kubernetes to emulate: 1.36, or kube=1.36. Its group versions, fields, defaults and feature gates are served.
+    #[arg(long, env = "KEELSON_EMULATED_VERSION", value_parser = emulated_version)]
+    pub(crate) emulated_version: Option<Release>,
     /// Resources whose lists are never chunked, because continue tokens show names: secrets, or with its group
     /// roles.rbac.authorization.k8s.io. May be repeated.
     #[arg(long, env = "KEELSON_NO_CHUNKING", value_parser = list::<String>)]
@@ -428,20 +434,6 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FeatureGate {
-    /// Lists in chunks (KEP-365).
-    ApiListChunking,
-    /// Storage versions (KEP-2339).
-    StorageVersionApi,
-    /// The first version of key services for encryption, which upstream has deprecated.
-    KmsV1,
-    /// The page `/statusz` (KEP-4827).
-    ComponentStatusz,
-    /// The page `/flagz` (KEP-4828).
-    ComponentFlagz,
-}
-
 #[derive(Subcommand)]
 pub(crate) enum Storage {
     /// Write a consistent copy of the embedded store to a file, and its checksum to FILE.sha256. Works while a server is running on it.
@@ -530,23 +522,16 @@ fn identity_lease(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn feature_gates(text: &str) -> Result<List<(FeatureGate, bool)>, String> {
+fn feature_gates(text: &str) -> Result<List<(String, bool)>, String> {
     list_of(text, feature_gate)
 }
 
-fn feature_gate(text: &str) -> Result<(FeatureGate, bool), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not of the form Gate=true"))?;
-    let on = switch(value)?;
-    match name {
-        "KMSv1" => Ok((FeatureGate::KmsV1, on)),
-        "ComponentStatusz" => Ok((FeatureGate::ComponentStatusz, on)),
-        "ComponentFlagz" => Ok((FeatureGate::ComponentFlagz, on)),
-        "APIListChunking" => Ok((FeatureGate::ApiListChunking, on)),
-        "StorageVersionAPI" => Ok((FeatureGate::StorageVersionApi, on)),
-        _ => Err(format!(
-            "there is no feature gate {name:?}; there are: APIListChunking, ComponentFlagz, ComponentStatusz, KMSv1, StorageVersionAPI"
-        )),
-    }
+fn feature_gate(text: &str) -> Result<(String, bool), String> {
+    features::setting(text).map_err(|error| error.to_string())
+}
+
+fn emulated_version(text: &str) -> Result<Release, String> {
+    Release::emulated(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -626,7 +611,7 @@ mod tests {
 
     #[test]
     fn an_unknown_gate_names_those_there_are() {
-        assert_eq!(feature_gate("APIListChunking=false"), Ok((FeatureGate::ApiListChunking, false)));
-        assert!(feature_gate("Nope=true").unwrap_err().contains("APIListChunking"));
+        assert_eq!(feature_gate("APIListChunking=false"), Ok(("APIListChunking".to_owned(), false)));
+        assert_eq!(feature_gate("Nope").unwrap_err(), "missing bool value for Nope");
     }
 }

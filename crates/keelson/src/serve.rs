@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::announcement::Announcement;
-use crate::args::{FeatureGate, Joined as _, Output, Serve};
+use crate::args::{Joined as _, Output, Serve};
 use crate::descriptors;
 use crate::log::{self, Verbosity};
 use crate::memory;
@@ -38,6 +38,11 @@ pub(crate) const LAST_GRACE: Duration = Duration::from_secs(10);
 /// The time that idle clients have to close their connections to an ephemeral server. They run on this machine, and
 /// their test has ended.
 const EPHEMERAL_PARTING: Duration = Duration::from_millis(30);
+
+/// The gate of chunked lists.
+const CHUNKING: &str = "APIListChunking";
+/// The gate of storage versions.
+const STORAGE_VERSIONS: &str = "StorageVersionAPI";
 
 /// The smallest number of renewals within a lease.
 const RENEWALS_IN_A_LEASE: u32 = 3;
@@ -201,6 +206,7 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
         skip_unreadable: args.skip_unreadable,
         ..RegistryConfig::default()
     };
+    read_gates(args, &mut registry).context("reading --feature-gates")?;
     for setting in &args.index {
         registry.index(setting).map_err(anyhow::Error::msg).context("reading --index")?;
     }
@@ -219,17 +225,26 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
         ServiceRanges::new(args.service_cluster_ip_range.clone().joined(), args.service_node_port_range)
             .map_err(anyhow::Error::msg)
             .context("reading --service-cluster-ip-range")?;
+    Ok(registry)
+}
+
+/// Sets the emulated release and the feature gates. `APIListChunking` is a gate of this server alone, since upstream has
+/// removed it.
+fn read_gates(args: &Serve, registry: &mut RegistryConfig) -> anyhow::Result<()> {
+    registry.emulate(args.emulated_version.unwrap_or_default());
+    let (own, gates): (Vec<_>, Vec<_>) =
+        args.feature_gates.clone().joined().into_iter().partition(|(name, _)| name == CHUNKING);
+    if let Some((_, on)) = own.last() {
+        registry.chunking = *on;
+    }
+    for warning in registry.gates.set(&gates)? {
+        tracing::warn!("{warning}");
+    }
     // The API coordinates servers on one store, which an ephemeral server never shares. Its about 100 writes would take a
     // quarter of the start.
-    registry.storage_version_api = !args.startup.ephemeral;
-    for (gate, on) in &args.feature_gates.clone().joined() {
-        match gate {
-            FeatureGate::ApiListChunking => registry.chunking = *on,
-            FeatureGate::StorageVersionApi => registry.storage_version_api = *on,
-            FeatureGate::KmsV1 | FeatureGate::ComponentStatusz | FeatureGate::ComponentFlagz => {}
-        }
-    }
-    Ok(registry)
+    let is_set = gates.iter().any(|(name, _)| name == STORAGE_VERSIONS);
+    registry.storage_version_api = registry.gates.is_on(STORAGE_VERSIONS) && (is_set || !args.startup.ephemeral);
+    Ok(())
 }
 
 fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
@@ -309,7 +324,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.pki.front_proxy = args.front_proxy.into_options();
     config.nodes = args.nodes.into_options();
     config.audit = args.audit.into_config();
-    config.encryption = args.encryption.into_config(&args.feature_gates.joined());
+    config.encryption = args.encryption.into_config(&config.registry.gates);
     Ok(config)
 }
 
@@ -323,13 +338,13 @@ fn traces(args: &Serve) -> anyhow::Result<Option<(SpanLayer, Traces)>> {
 /// The sources of pages for diagnosis that the flags enable.
 fn diagnostics(args: &mut Serve, verbosity: Verbosity) -> Diagnostics {
     let gates = args.feature_gates.clone().joined();
-    let is_on = |asked: FeatureGate| gates.iter().rfind(|(gate, _)| *gate == asked).is_none_or(|(_, on)| *on);
+    let is_on = |name: &str| gates.iter().rfind(|(gate, _)| gate == name).is_none_or(|(_, on)| *on);
     let profiling = args.diagnosis.profiling;
     let profiler = || Arc::new(ProcessProfiler) as Arc<dyn Profiler>;
     let flags = Arc::new(std::mem::take(&mut args.diagnosis.shown));
     Diagnostics {
-        flags: is_on(FeatureGate::ComponentFlagz).then_some(flags),
-        started: is_on(FeatureGate::ComponentStatusz).then(SystemTime::now),
+        flags: is_on("ComponentFlagz").then_some(flags),
+        started: is_on("ComponentStatusz").then(SystemTime::now),
         verbosity: profiling.then(|| Arc::new(verbosity) as _),
         profiler: profiling.then(profiler),
     }

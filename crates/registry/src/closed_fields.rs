@@ -1,12 +1,12 @@
-//! Fields of features that are off in this version of Kubernetes: they are decoded and then dropped without an error.
+//! Fields of features whose gates are off: they are decoded and then dropped without an error.
 //!
 //! Clients of a newer version can therefore write to this server. Such fields are not validated. An object that has
 //! one, from a server with the feature on, keeps it. The versions of a resource list the fields.
 
 use std::collections::BTreeSet;
 
-use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};
+use keelson_meta::{FeatureGates, Object};
 
 use crate::strategy::FieldPath;
 use crate::target::Target;
@@ -14,9 +14,11 @@ use crate::target::Target;
 /// The part of a path that matches each item of a list, or each value of a map.
 pub const EACH: &str = "*";
 
-/// Fields of a kind that are dropped.
+/// Fields of a kind that are dropped while a feature gate is off.
 #[derive(Clone, Copy, Debug)]
 pub struct ClosedFields {
+    /// The gate. Empty if the fields are always dropped.
+    gate: &'static str,
     /// The path that they are relative to.
     below: FieldPath,
     /// The paths of the fields, relative to `below`.
@@ -24,9 +26,14 @@ pub struct ClosedFields {
 }
 
 impl ClosedFields {
-    /// The fields at these paths relative to `below`.
-    pub const fn of(below: FieldPath, fields: &'static [FieldPath]) -> Self {
-        Self { below, fields }
+    /// The fields at these paths relative to `below`, which the gate guards.
+    pub const fn of(gate: &'static str, below: FieldPath, fields: &'static [FieldPath]) -> Self {
+        Self { gate, below, fields }
+    }
+
+    /// Returns true if the gate of the fields is off.
+    pub fn are_closed(&self, gates: &FeatureGates) -> bool {
+        !gates.is_on(self.gate)
     }
 }
 
@@ -39,17 +46,20 @@ pub(crate) fn drop_closed(target: &Target, current: Option<&Object>, object: &mu
     }
     let kept = current.map(|current| self::found(closed, &mut current.clone())).unwrap_or_default();
     look_at_all(closed, object, &mut |map, field| {
-        if !kept.contains(field) {
-            map.remove(field);
+        if !kept.contains(&field) {
+            map.remove(field.1);
         }
     });
 }
 
-/// The names of the fields that an object has.
-fn found(closed: &[ClosedFields], object: &mut Object) -> BTreeSet<&'static str> {
+/// A field as part of a feature: the gate and the name of the field.
+type Guarded = (&'static str, &'static str);
+
+/// The fields that an object has.
+fn found(closed: &[ClosedFields], object: &mut Object) -> BTreeSet<Guarded> {
     let mut found = BTreeSet::new();
     look_at_all(closed, object, &mut |map, field| {
-        if map.contains_key(field) {
+        if map.contains_key(field.1) {
             found.insert(field);
         }
     });
@@ -57,14 +67,14 @@ fn found(closed: &[ClosedFields], object: &mut Object) -> BTreeSet<&'static str>
 }
 
 /// A function on a field, given the object that contains it and its name there.
-type Look<'l> = &'l mut dyn FnMut(&mut Map, &'static str);
+type Look<'l> = &'l mut dyn FnMut(&mut Map, Guarded);
 
 fn look_at_all(closed: &[ClosedFields], object: &mut Object, look: Look<'_>) {
-    for ClosedFields { below, fields } in closed {
+    for ClosedFields { gate, below, fields } in closed {
         descend(&mut object.0, below, &mut |map| {
             fields.iter().for_each(|field| {
                 let Some((name, above)) = field.split_last() else { return };
-                descend(map, above, &mut |map| look(map, name));
+                descend(map, above, &mut |map| look(map, (gate, name)));
             });
         });
     }
@@ -101,6 +111,7 @@ mod tests {
     use crate::surface::tests::target_of;
 
     const CLOSED: &[ClosedFields] = &[ClosedFields::of(
+        "",
         &["spec"],
         &[
             &["schedulingGroup"],
@@ -112,7 +123,7 @@ mod tests {
     #[test]
     fn what_an_object_had_it_keeps_and_the_rest_is_dropped() {
         let check = |current: Option<Value>, sent: Value, expected: Value| {
-            let target = target_of("pods", |version| version.with_closed_fields(CLOSED));
+            let target = target_of("pods", |version| version.with_closed_fields(CLOSED.to_vec()));
             let pod = |spec: Value| Object::from_value(json!({ "spec": spec })).unwrap();
             let mut sent = pod(sent);
             drop_closed(&target, current.map(pod).as_ref(), &mut sent);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_access::TokenSeal;
-use keelson_meta::GroupResource;
+use keelson_meta::{FeatureGates, GroupResource, Release};
 use keelson_query::Path;
 use keelson_resources::{Catalogue, Resource, ResourceStorage, Text};
 
@@ -26,6 +26,9 @@ pub use service_ranges::{AddressRange, Family, PortRange, ServiceRanges, Subrang
 /// Settings of a [`crate::Registry`].
 #[derive(Clone, Debug)]
 pub struct RegistryConfig {
+    /// The feature gates, with the release of Kubernetes whose API the server has. [`RegistryConfig::emulate`] sets the
+    /// release.
+    pub gates: FeatureGates,
     /// True if lists are served in chunks: the feature gate `APIListChunking` of KEP-365. If false, `limit` and
     /// `continue` are ignored, and no response has a continue token.
     pub chunking: bool,
@@ -137,6 +140,16 @@ pub struct ListBounds {
 }
 
 impl RegistryConfig {
+    /// The release of Kubernetes whose API the server has.
+    pub fn release(&self) -> Release {
+        self.gates.release()
+    }
+
+    /// Sets the release, with its feature gates at their defaults.
+    pub fn emulate(&mut self, release: Release) {
+        self.gates = FeatureGates::of(release);
+    }
+
     /// Adds the indexes of a setting such as `pods=spec.nodeName,status.phase`.
     ///
     /// # Errors
@@ -195,6 +208,7 @@ impl RegistryConfig {
 impl Default for RegistryConfig {
     fn default() -> Self {
         Self {
+            gates: FeatureGates::default(),
             chunking: true,
             unchunked: HashSet::new(),
             partial_rights: PartialRights::default(),

@@ -348,15 +348,19 @@ pub(crate) fn server_info(server_id: &str) -> Sample {
     Sample { labels, ..sample("keelson_server_info", "The name and version of this server", MetricKind::Gauge, 1) }
 }
 
-/// The feature gates of kube-apiserver that are settings of this server too.
+/// The feature gates of kube-apiserver's release, and `APIListChunking`, which newer releases no longer have.
 pub(crate) fn feature_gates(config: &RegistryConfig) -> Vec<Sample> {
+    let all = config.gates.all().map(|(name, stage, is_on)| match name {
+        "StorageVersionAPI" => (name, stage.label(), config.storage_version_api),
+        _ => (name, stage.label(), is_on),
+    });
     // The gate of a stable feature has an empty stage.
-    let gates = [("APIListChunking", "", config.chunking), ("StorageVersionAPI", "ALPHA", config.storage_version_api)];
+    let gates = all.chain([("APIListChunking", "", config.chunking)]);
     let sample = |(name, stage, is_on): (&str, &str, bool)| Sample {
         labels: vec![("name", name.to_owned()), ("stage", stage.to_owned())],
         ..gauge("kubernetes_feature_enabled", "1 if a feature is on, by name and stage", u64::from(is_on))
     };
-    gates.into_iter().map(sample).collect()
+    gates.map(sample).collect()
 }
 
 /// The numbers of stored objects, with the metric names of older and of newer Kubernetes releases.

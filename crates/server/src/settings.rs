@@ -78,6 +78,8 @@ impl Settings {
             (PARTIAL_RIGHTS, registry.partial_rights.to_string()),
             ("limit-at-any-version", registry.limit_at_any_version.to_string()),
             ("skip-unreadable", registry.skip_unreadable.to_string()),
+            ("emulated-version", registry.release().to_string()),
+            ("feature-gates", registry.gates.to_string()),
             ("feature-gates/APIListChunking", registry.chunking.to_string()),
             ("feature-gates/StorageVersionAPI", registry.storage_version_api.to_string()),
             ("runtime-config/off", sorted(registry.unserved.iter().map(group_version).chain(single(registry, false)))),

@@ -11,7 +11,7 @@ use keelson_registry::Target;
 use keelson_registry::strategy::same_specification;
 use keelson_registry::strategy::{ClosedFields, CreateStrategy, FieldPath, Strategies, UpdateStrategy};
 
-use crate::core::strategy::{TEMPLATE, pod};
+use crate::core::strategy::{TEMPLATE, gated};
 use crate::strategy::inner;
 
 /// The strategies of a resource of the group.
@@ -23,15 +23,17 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The fields of a resource whose features are disabled.
-pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
+/// The fields of a resource that feature gates guard.
+pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
     match plural {
-        "daemonsets" | "deployments" | "replicasets" => const { &[pod::closed_fields(TEMPLATE)] },
+        "daemonsets" | "deployments" | "replicasets" => gated::of_pod_spec(TEMPLATE),
         "statefulsets" => {
             const ROLLING: FieldPath = &["spec", "updateStrategy", "rollingUpdate"];
-            const { &[pod::closed_fields(TEMPLATE), ClosedFields::of(ROLLING, &[&["maxUnavailable"]])] }
+            let mut fields = gated::of_pod_spec(TEMPLATE);
+            fields.push(ClosedFields::of("MaxUnavailableStatefulSet", ROLLING, &[&["maxUnavailable"]]));
+            fields
         }
-        _ => &[],
+        _ => Vec::new(),
     }
 }
 

@@ -8,7 +8,7 @@ use keelson_meta::options::DeleteOptions;
 use keelson_registry::Warnings;
 use keelson_registry::strategy::{ClosedFields, CreateStrategy, DeleteStrategy, Strategies};
 
-use crate::core::strategy::{TEMPLATE, pod};
+use crate::core::strategy::{TEMPLATE, gated};
 use crate::strategy::inner;
 
 /// The strategies of a resource of the group.
@@ -19,12 +19,12 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The fields of a resource whose features are disabled.
-pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
+/// The fields of a resource that feature gates guard.
+pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
     match plural {
-        "jobs" => const { &[pod::closed_fields(TEMPLATE)] },
-        "cronjobs" => const { &[pod::closed_fields(&["spec", "jobTemplate", "spec", "template", "spec"])] },
-        _ => &[],
+        "jobs" => gated::of_pod_spec(TEMPLATE),
+        "cronjobs" => gated::of_pod_spec(&["spec", "jobTemplate", "spec", "template", "spec"]),
+        _ => Vec::new(),
     }
 }
 

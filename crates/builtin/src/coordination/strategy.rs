@@ -3,7 +3,7 @@
 //! Servers find each other through these leases, so a server cannot publish its storage versions before it has one.
 
 use keelson_registry::Target;
-use keelson_registry::strategy::{ClosedFields, Strategies, WriteStrategy};
+use keelson_registry::strategy::{ClosedFields, FieldPath, Strategies, WriteStrategy};
 
 /// The strategies of a resource of the group.
 pub(crate) fn strategies(plural: &str) -> &'static Strategies {
@@ -13,11 +13,14 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The fields of a resource whose features are disabled.
-pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
+/// The fields of a resource that feature gates guard.
+pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
     match plural {
-        "leases" => const { &[ClosedFields::of(&["spec"], &[&["strategy"], &["preferredHolder"]])] },
-        _ => &[],
+        "leases" => {
+            const FIELDS: &[FieldPath] = &[&["strategy"], &["preferredHolder"]];
+            vec![ClosedFields::of("CoordinatedLeaderElection", &["spec"], FIELDS)]
+        }
+        _ => Vec::new(),
     }
 }
 

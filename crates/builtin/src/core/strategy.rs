@@ -3,6 +3,7 @@
 //! The steps are in one file for each family of kinds.
 
 mod config;
+pub(crate) mod gated;
 mod limits;
 mod namespaces;
 mod nodes;
@@ -72,16 +73,15 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The fields of a resource whose features are disabled.
-pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
+/// The fields of a resource that feature gates guard.
+pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
     match plural {
-        "pods" => const { &[pod::closed_fields(&["spec"]), ClosedFields::of(&["status"], pod::CLOSED_STATUS)] },
-        "podtemplates" => const { &[pod::closed_fields(&["template", "spec"])] },
-        "replicationcontrollers" => const { &[pod::closed_fields(TEMPLATE)] },
-        "nodes" => {
-            const { &[ClosedFields::of(&["spec"], &[&["configSource"]]), ClosedFields::of(&["status"], &[&["config"]])] }
-        }
-        _ => &[],
+        "pods" => gated::of_pods(),
+        "podtemplates" => gated::of_pod_spec(&["template", "spec"]),
+        "replicationcontrollers" => gated::of_pod_spec(TEMPLATE),
+        "nodes" => gated::of_nodes(),
+        "persistentvolumeclaims" => gated::of_claims(),
+        _ => Vec::new(),
     }
 }
 

@@ -36,15 +36,15 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The fields of a resource whose features are disabled.
-pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
+/// The fields of a resource that feature gates guard.
+pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
     match plural {
         "resourceslices" => {
             const ATTRIBUTES: FieldPath = &["spec", "devices", EACH, "attributes", EACH];
             const LISTS: &[FieldPath] = &[&["ints"], &["bools"], &["strings"], &["versions"]];
-            const { &[ClosedFields::of(ATTRIBUTES, LISTS)] }
+            vec![ClosedFields::of("DRAListTypeAttributes", ATTRIBUTES, LISTS)]
         }
-        _ => &[],
+        _ => Vec::new(),
     }
 }
 

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args as ClapArgs};
+use keelson_meta::FeatureGates;
 use keelson_server::EncryptionConfig;
 
-use super::FeatureGate;
 use super::kinds::switch;
 use super::tools::ResultForm;
 
@@ -33,8 +33,8 @@ pub(crate) struct Encryption {
 
 impl Encryption {
     /// The settings of a server with these feature gates.
-    pub(crate) fn into_config(self, gates: &[(FeatureGate, bool)]) -> EncryptionConfig {
-        let first_kms = gates.iter().rev().find(|(gate, _)| *gate == FeatureGate::KmsV1).is_some_and(|(_, on)| *on);
+    pub(crate) fn into_config(self, gates: &FeatureGates) -> EncryptionConfig {
+        let first_kms = gates.is_on("KMSv1");
         EncryptionConfig {
             file: self.encryption_provider_config,
             reloads: self.encryption_provider_config_automatic_reload,

@@ -131,7 +131,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("disable-http2-serving", Switch, Idle("clients choose between HTTP/1.1 and HTTP/2")),
     row("disabled-metrics", List, Idle(METRICS)),
     row("egress-selector-config-file", File, Same),
-    row("emulated-version", List, Idle(VERSIONS)),
+    row("emulated-version", List, Same),
     row("emulation-forward-compatible", Switch, Idle(VERSIONS)),
     row("enable-admission-plugins", List, Same),
     row("enable-aggregator-routing", Switch, Idle("services lead to their endpoints")),

@@ -6,6 +6,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use keelson_meta::features;
+
 use super::etcd::Stores;
 use super::flags::{Class, FLAGS, Form, Given};
 use crate::args::{Args, Command, Output, Serve, WatchedProcess};
@@ -42,8 +44,6 @@ const AUTHORIZATION_MODE: &str = "AlwaysAllow";
 const ETCD_PREFIX: &str = "/registry";
 /// The subdirectory of `--cert-dir` for the server's own files, if the store is etcd.
 const OWN_DIRECTORY: &str = "keelson";
-/// The feature gates that have an effect.
-const GATES: [&str; 5] = ["APIListChunking", "ComponentFlagz", "ComponentStatusz", "KMSv1", "StorageVersionAPI"];
 
 /// A parsed command line.
 pub(super) struct Line(Vec<Given>);
@@ -190,14 +190,10 @@ impl Line {
         // The default of kube-apiserver. A later gate on the line has precedence.
         add("feature-gates", "StorageVersionAPI=false");
         for gate in self.items(Own::FeatureGates) {
-            let Some((name, _)) = gate.split_once('=') else {
-                return Err(format!(
-                    "invalid argument {gate:?} for \"--feature-gates\" flag: missing bool value for {gate}"
-                ));
-            };
-            if GATES.contains(&name) {
-                add("feature-gates", gate);
+            if let Err(error) = features::setting(gate) {
+                return Err(format!("invalid argument {gate:?} for \"--feature-gates\" flag: {error}"));
             }
+            add("feature-gates", gate);
         }
         for Given { flag, value } in self.0.iter().filter(|given| matches!(given.flag.class, Class::Same)) {
             let last = self.0.iter().rfind(|given| given.flag.name == flag.name);
@@ -250,12 +246,6 @@ impl Line {
         for Given { flag, .. } in &self.0 {
             if let Class::Idle(why) = flag.class {
                 add(format!("--{} has no effect: {why}", flag.name));
-            }
-        }
-        for gate in self.items(Own::FeatureGates) {
-            let name = gate.split('=').next().unwrap_or_default();
-            if !GATES.contains(&name) {
-                add(format!("--feature-gates={gate} has no effect: features are as in the release whose API this is"));
             }
         }
         for issuer in self.items(Own::Issuer).iter().skip(1) {
@@ -322,9 +312,7 @@ impl Own {
             Self::EtcdServers => {
                 "The URLs of etcd. keelson's stand-in for etcd lends its data directory to a store of keelson's own."
             }
-            Self::FeatureGates => {
-                "Feature gates. APIListChunking, ComponentFlagz, ComponentStatusz, KMSv1 and StorageVersionAPI have an effect; others are logged."
-            }
+            Self::FeatureGates => "Feature gates, with the names and the rules of kube-apiserver.",
             Self::Help => "Show this text.",
             Self::Issuer => "The issuer of service account tokens; of several the first.",
             Self::LoggingFormat => "The form of the log: text or json.",
@@ -424,9 +412,12 @@ mod tests {
         assert!(serve("--enable-admission-plugins=A,B --authorization-webhook-cache-authorized-ttl=0").is_ok());
         assert_eq!(serve("--bind-address=::1").unwrap().serve.bind.to_string(), "[::1]:2001");
         assert_eq!(serve("--controllers=* --v=4").unwrap().serve.controllers.joined(), ["*"]);
-        let notes = serve("--feature-gates=A=true,APIListChunking=true --feature-gates=A=true").unwrap().notes;
-        assert_eq!(notes.iter().filter(|note| note.contains("feature-gates=A=true")).count(), 1);
-        assert!(!notes.iter().any(|note| note.contains("APIListChunking")));
+        let gates = serve("--feature-gates=WatchList=true,APIListChunking=false --feature-gates=KMSv1=1").unwrap();
+        let gates: Vec<_> = gates.serve.feature_gates.joined();
+        let expected = [("WatchList", true), ("APIListChunking", false), ("KMSv1", true)];
+        assert_eq!(gates, expected.map(|(name, on)| (name.to_owned(), on)));
+        let emulated = serve("--emulated-version=kube=1.36").unwrap().serve.emulated_version;
+        assert_eq!(emulated, Some(keelson_meta::Release::V1_36));
     }
 
     #[test]

@@ -48,6 +48,7 @@ mod pods;
 mod protobuf;
 mod quotas;
 mod read_for_users;
+mod releases;
 mod retired_versions;
 mod rights;
 mod rotation;

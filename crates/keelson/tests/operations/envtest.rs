@@ -293,7 +293,11 @@ async fn the_sequence_of_envtest_finds_a_bare_server() {
     environment.start_etcd().await;
     environment.write_certificates();
     environment
-        .start_server(&["--feature-gates=Some=true", "--max-requests-inflight=10", "--delete-collection-workers=2"])
+        .start_server(&[
+            "--feature-gates=ContainerStopSignals=true",
+            "--max-requests-inflight=10",
+            "--delete-collection-workers=2",
+        ])
         .await;
     let admin = environment.admin().await;
     for document in ["/api", "/apis"] {
@@ -336,7 +340,7 @@ async fn the_sequence_of_envtest_finds_a_bare_server() {
     );
 
     let log = environment.log();
-    for told in ["--allow-privileged", "--delete-collection-workers", "--feature-gates=Some=true"] {
+    for told in ["--allow-privileged", "--delete-collection-workers"] {
         assert_eq!(log.matches(&format!("{told} has no effect")).count(), 1, "{told}: {log}");
     }
     environment.stop().await;

@@ -61,6 +61,10 @@ async fn a_setting_that_names_nothing_is_refused() {
     for threads in ["0", "4097"] {
         check_refused(&["--threads", threads], &format!("{threads} is not in 1..=4096")).await;
     }
+    check_refused(&["--feature-gates", "Nope=true"], "unrecognized feature gate: Nope").await;
+    let locked = "cannot set feature gate DynamicResourceAllocation to false, feature is locked to true";
+    check_refused(&["--feature-gates=WatchList=true,DynamicResourceAllocation=false"], locked).await;
+    check_refused(&["--emulated-version=1.35"], "emulation version 1.35 is not between [1.36, ").await;
     check_refused(&["--server-id", ""], "a value is required for '--server-id").await;
     let versions = "reading --runtime-config: ";
     for (setting, why) in [

@@ -74,7 +74,7 @@ pub struct KindVersion {
     rules: &'static dyn Validator,
     canonical: Option<&'static dyn Conversion>,
     strategy: &'static Strategies,
-    closed_fields: &'static [ClosedFields],
+    closed_fields: Arc<[ClosedFields]>,
     metadata_rules: MetadataRules,
     printer: Printer,
     view: Arc<View>,
@@ -284,7 +284,7 @@ impl KindVersion {
             rules: &NoRules,
             canonical: None,
             strategy: &Strategies::ORDINARY,
-            closed_fields: &[],
+            closed_fields: Arc::default(),
             metadata_rules: MetadataRules::Plain,
             printer: Printer::generic(),
             view: Arc::new(View::renaming(&kind, std::iter::empty())),
@@ -347,8 +347,8 @@ impl KindVersion {
 
     /// Sets the fields of features that are off.
     #[must_use]
-    pub fn with_closed_fields(mut self, closed_fields: &'static [ClosedFields]) -> Self {
-        self.closed_fields = closed_fields;
+    pub fn with_closed_fields(mut self, closed_fields: Vec<ClosedFields>) -> Self {
+        self.closed_fields = closed_fields.into();
         self
     }
 
@@ -470,8 +470,8 @@ impl KindVersion {
     }
 
     /// The fields of features that are off, which are dropped.
-    pub(crate) fn closed_fields(&self) -> &'static [ClosedFields] {
-        self.closed_fields
+    pub(crate) fn closed_fields(&self) -> &[ClosedFields] {
+        &self.closed_fields
     }
 
     /// The rules for the metadata of its objects.

@@ -15,33 +15,10 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::pod_resources::quality_of_service;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::strategy::{
-    ClosedFields, Confined, CreateStrategy, DeleteStrategy, EACH, FieldPath, UpdateStrategy,
-};
+use keelson_registry::strategy::{Confined, CreateStrategy, DeleteStrategy, FieldPath, UpdateStrategy};
 use keelson_registry::{InherentPlugin, Registry, Target, Warnings, grace};
 
 use crate::scheduling::strategy as scheduling;
-
-/// The status fields of features that are disabled.
-pub(crate) const CLOSED_STATUS: &[FieldPath] = &[
-    &["nodeAllocatableResourceClaimStatuses"],
-    &["containerStatuses", EACH, "volumeMounts", EACH, "volumeStatus"],
-    &["initContainerStatuses", EACH, "volumeMounts", EACH, "volumeStatus"],
-    &["ephemeralContainerStatuses", EACH, "volumeMounts", EACH, "volumeStatus"],
-];
-
-/// The pod spec fields of features that are disabled; `below` is the path of the spec.
-pub(crate) const fn closed_fields(below: FieldPath) -> ClosedFields {
-    const FIELDS: &[FieldPath] = &[
-        &["schedulingGroup"],
-        &["containers", EACH, "lifecycle", "stopSignal"],
-        &["initContainers", EACH, "lifecycle", "stopSignal"],
-        &["ephemeralContainers", EACH, "lifecycle", "stopSignal"],
-        &["volumes", EACH, "projected", "sources", EACH, "clusterTrustBundle"],
-        &["volumes", EACH, "projected", "sources", EACH, "podCertificate"],
-    ];
-    ClosedFields::of(below, FIELDS)
-}
 
 /// The time for which a pod tolerates a node that is not ready or unreachable, in seconds.
 const TOLERATION_SECONDS: i64 = 300;
