@@ -9,10 +9,14 @@ use keelson_access::FileError;
 use keelson_meta::field_error::{self, FieldError};
 use keelson_meta::go_format::quote;
 
-use crate::document::{ConfigurationError, DocumentKind};
+use crate::document::{CONFIG_GROUP, ConfigurationError, DocumentKind};
 
-const KIND: DocumentKind =
-    DocumentKind { what: "tracing", kind: "TracingConfiguration", versions: &["v1", "v1beta1", "v1alpha1"] };
+const KIND: DocumentKind = DocumentKind {
+    what: "tracing",
+    kind: "TracingConfiguration",
+    groups: &[CONFIG_GROUP],
+    versions: &["v1", "v1beta1", "v1alpha1"],
+};
 /// The largest sampling rate.
 const MILLION: i64 = 1_000_000;
 /// The collector if the file names none.
@@ -146,7 +150,7 @@ mod tests {
         std::fs::write(file.path(), content).unwrap();
         let read = TracingConfiguration::load(file.path()).map_err(|error| error.to_string());
         let read = read.map(|read| (read.endpoint, read.sampling_rate_per_million));
-        assert_eq!(read.as_ref().map_err(String::as_str), expect.as_ref().map_err(|text| *text), "{content}");
+        assert_eq!(read, expect.map_err(str::to_owned), "{content}");
     }
 
     fn of(version: &str, rest: &str) -> String {

@@ -240,6 +240,7 @@ impl Outbound {
             ca_bundle: config.ca_bundle.clone(),
             insecure_skip_tls_verify: config.insecure_skip_tls_verify,
             as_front_proxy: false,
+            network: None,
             certificate: None,
         }))
     }

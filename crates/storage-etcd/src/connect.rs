@@ -207,7 +207,7 @@ mod tests {
         let none = Dial { turn: Arc::default(), made: Arc::default(), dial: None }
             .call(Uri::from_static("http://nowhere.invalid:1"))
             .await;
-        assert!(none.unwrap_err().to_string().starts_with("the name nowhere.invalid has no address: "));
+        assert!(none.err().unwrap().to_string().starts_with("the name nowhere.invalid has no address: "));
     }
 
     #[tokio::test]

@@ -97,7 +97,7 @@ const TLS: TypeRules = TypeRules::of(&[
     (
         "hosts",
         Check("each is a DNS subdomain, with or without a leading wildcard", |at, run| {
-            at.items().for_each(|host| name(&host, run))
+            at.items().for_each(|host| name(&host, run));
         }),
     ),
     ("secretName", Format(&DNS_SUBDOMAIN)),

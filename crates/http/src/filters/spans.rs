@@ -6,6 +6,7 @@
 use http::Method;
 use http::header::HeaderValue;
 use http::request::Parts;
+use http::uri::PathAndQuery;
 use keelson_access::User;
 use keelson_access::user::{MASTERS, MONITORING};
 use tracing::field::Empty;
@@ -36,7 +37,7 @@ pub(super) fn request(info: &RequestInfo, parts: &Parts, audit_id: &HeaderValue)
             code = Empty,
             error = Empty,
             method = parts.method.as_str(),
-            target = parts.uri.path_and_query().map(|target| target.as_str()),
+            target = parts.uri.path_and_query().map(PathAndQuery::as_str),
         )
     });
     keelson_telemetry::name(&span, || name(&parts.method, info));
@@ -73,17 +74,17 @@ fn shortened(audit_id: &HeaderValue) -> &str {
 mod tests {
     use super::*;
 
-    fn check(method: Method, target: &str, expect: &str) {
-        assert_eq!(name(&method, &RequestInfo::parse(&method, &target.parse().unwrap())), expect);
+    fn check(method: &Method, target: &str, expect: &str) {
+        assert_eq!(name(method, &RequestInfo::parse(method, &target.parse().unwrap())), expect);
     }
 
     #[test]
     fn spans_of_requests_are_named_as_upstream() {
-        check(Method::GET, "/healthz", "GET");
-        check(Method::GET, "/api/v1/pods?limit=1", "GET /api/v1/pods");
-        check(Method::POST, "/api/v1/namespaces/a/pods", "POST /api/v1/namespaces/{:namespace}/pods");
+        check(&Method::GET, "/healthz", "GET");
+        check(&Method::GET, "/api/v1/pods?limit=1", "GET /api/v1/pods");
+        check(&Method::POST, "/api/v1/namespaces/a/pods", "POST /api/v1/namespaces/{:namespace}/pods");
         check(
-            Method::PUT,
+            &Method::PUT,
             "/apis/apps/v1/namespaces/a/deployments/d/status",
             "PUT /apis/apps/v1/namespaces/{:namespace}/deployments/{:name}/status",
         );

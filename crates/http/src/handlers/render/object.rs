@@ -44,7 +44,7 @@ impl Renderer {
     ) -> Result<Response<ResponseBody>, ApiError> {
         let object = &*self.view.show(object).await?;
         let _encoding =
-            debug_span!("encoding", media = self.media().kind.content_type(), revision = revision.map(|it| it.get()))
+            debug_span!("encoding", media = self.media().kind.content_type(), revision = revision.map(Revision::get))
                 .entered();
         let Some(revision) = revision else { return self.answer_unborn(code, object, sent) };
         respond::object(code, Bytes::from(self.write(object, revision)?), self.media())
