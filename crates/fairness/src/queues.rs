@@ -181,6 +181,8 @@ pub struct Queues<T> {
     last: Duration,
     demand: Demand,
     arrivals: u64,
+    /// The virtual time and the virtual start of the last dispatch.
+    dispatched: (i128, i128),
 }
 
 impl<T> Queue<T> {
@@ -246,6 +248,7 @@ impl<T> Queues<T> {
             last: now,
             demand: Demand::new(now),
             arrivals: 0,
+            dispatched: (0, 0),
         }
     }
 
@@ -274,6 +277,23 @@ impl<T> Queues<T> {
     /// The virtual time, in seconds of seats.
     pub fn progress(&self) -> f64 {
         self.progress as f64 / 1e9
+    }
+
+    /// The virtual time at the last dispatch, and the virtual start of its request, in seconds of seats.
+    pub fn last_dispatch(&self) -> (f64, f64) {
+        let (progress, start) = self.dispatched;
+        (progress as f64 / 1e9, start as f64 / 1e9)
+    }
+
+    /// The smallest and the largest virtual start of a queue with waiting requests, in seconds of seats. `None` if no
+    /// request waits. `discounted` starts are less by the assumed work of executing requests.
+    pub fn start_bounds(&self, discounted: bool) -> Option<(f64, f64)> {
+        let waiting = self.queues.values().filter(|queue| queue.length() > 0);
+        let starts = waiting.map(|queue| queue.next_start - if discounted { work(queue.seats_in_use) } else { 0 });
+        let bounds = starts.fold(None, |bounds: Option<(i128, i128)>, start| {
+            Some(bounds.map_or((start, start), |(least, most)| (least.min(start), most.max(start))))
+        });
+        bounds.map(|(least, most)| (least as f64 / 1e9, most as f64 / 1e9))
     }
 
     /// Returns true if no request executes or waits.
@@ -443,6 +463,7 @@ impl<T> Queues<T> {
         let queue = self.queues.entry(number).or_insert_with(|| Queue::new(progress));
         queue.executing += 1;
         queue.seats_in_use += seats;
+        self.dispatched = (progress, queue.next_start);
         queue.next_start += work(seats);
         queue.bound();
         self.totals.executing += 1;

@@ -6,6 +6,7 @@
 mod collector;
 mod otlp;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use keelson_meta::Random;
 use keelson_supervision::warn_repeated;
 use keelson_telemetry::{Counts, FinishedSpan, FinishedSpans, SpanLayer};
 use parking_lot::Mutex;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -63,17 +65,20 @@ impl Traces {
         let collector = Collector::new(self.endpoint.clone());
         let resource = Resource::new(SERVICE, crate::KUBERNETES_VERSION, &server_id);
         let export = Export { collector, resource, counts: self.counts };
-        while let Some(batch) = stopping.run_until_cancelled(next(&mut spans)).await {
-            if stopping.run_until_cancelled(export.send(batch)).await.is_none() {
+        let mut batch = Vec::new();
+        while stopping.run_until_cancelled(fill(&mut batch, &mut spans)).await.is_some() {
+            let mut sending = pin!(export.send(std::mem::take(&mut batch)));
+            if stopping.run_until_cancelled(sending.as_mut()).await.is_none() {
+                let _: Result<(), Elapsed> = timeout(LAST_TIME, sending).await;
                 break;
             }
         }
-        let until = Instant::now() + LAST_TIME;
-        let mut left = Vec::new();
+        // A cancelled wait leaves its spans in the batch.
         while let Ok(span) = spans.try_recv() {
-            left.push(span);
+            batch.push(span);
         }
-        for batch in left.chunks(BATCH) {
+        let until = Instant::now() + LAST_TIME;
+        for batch in batch.chunks(BATCH) {
             let sent = timeout_at(until, export.collector.export(ExportRequest::new(&export.resource, batch.to_vec())));
             export.count(batch.len(), sent.await.is_ok_and(|sent| sent.is_ok()));
         }
@@ -102,21 +107,19 @@ impl Traces {
     }
 }
 
-/// The next spans, after the first of them has waited for others. Pends for ever if no more spans can come.
-async fn next(spans: &mut FinishedSpans) -> Vec<FinishedSpan> {
-    let mut batch = Vec::new();
-    if spans.recv_many(&mut batch, BATCH).await == 0 {
+/// Receives the next spans, after the first of them has waited for others. Pends for ever if no more spans can come.
+async fn fill(batch: &mut Vec<FinishedSpan>, spans: &mut FinishedSpans) {
+    if spans.recv_many(batch, BATCH).await == 0 {
         std::future::pending::<()>().await;
     }
     let until = Instant::now() + DELAY;
     while batch.len() < BATCH {
         let left = BATCH - batch.len();
-        match timeout_at(until, spans.recv_many(&mut batch, left)).await {
+        match timeout_at(until, spans.recv_many(batch, left)).await {
             Ok(1..) => {}
             Ok(0) | Err(_) => break,
         }
     }
-    batch
 }
 
 /// The connection to the collector.

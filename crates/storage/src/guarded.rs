@@ -61,6 +61,11 @@ impl<G> GuardedStore<G> {
         Self { meter: Some(meter), ..self }
     }
 
+    /// Creates the span of a request. Of several guards around a store, only the one with a meter has spans.
+    fn span(&self, make: impl FnOnce() -> Span) -> Span {
+        if self.meter.is_some() { make() } else { Span::none() }
+    }
+
     /// Counts a request.
     fn note(&self, operation: StoreOperation, key: &StoreKey, begun: Instant, failed: bool) {
         if let Some(meter) = &self.meter {
@@ -74,7 +79,7 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
         let counted = self.meter.as_ref().and_then(|_| StoreOperation::of(&transaction));
         let begun = Instant::now();
-        let span = commit_span(&transaction);
+        let span = self.span(|| commit_span(&transaction));
         let outcome = self.guard.commit(&*self.store, transaction).instrument(span.clone()).await;
         match &outcome {
             Ok(committed) => drop(committed.revisions.last().map(|newest| span.record("revision", newest.get()))),
@@ -90,14 +95,16 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
 
     async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
         let begun = Instant::now();
-        let outcome = self.store.get(key).instrument(debug_span!("store get", key = key.as_str())).await;
+        let span = self.span(|| debug_span!("store get", key = key.as_str()));
+        let outcome = self.store.get(key).instrument(span).await;
         self.note(StoreOperation::Get, key, begun, outcome.as_ref().is_err_and(is_fault));
         outcome
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
         let (begun, key) = (Instant::now(), request.from.clone());
-        let outcome = self.store.range(request).instrument(debug_span!("store list", key = key.as_str())).await;
+        let span = self.span(|| debug_span!("store list", key = key.as_str()));
+        let outcome = self.store.range(request).instrument(span).await;
         self.note(StoreOperation::List, &key, begun, outcome.as_ref().is_err_and(is_fault));
         outcome
     }
@@ -108,7 +115,8 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
 
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
         let (begun, key) = (Instant::now(), request.from.clone());
-        let outcome = self.store.count(request).instrument(debug_span!("store count", key = key.as_str())).await;
+        let span = self.span(|| debug_span!("store count", key = key.as_str()));
+        let outcome = self.store.count(request).instrument(span).await;
         self.note(StoreOperation::Count, &key, begun, outcome.as_ref().is_err_and(is_fault));
         outcome
     }

@@ -246,7 +246,7 @@ fn spans_of(request: &[u8]) -> Vec<CollectedSpan> {
     let mut spans = Vec::new();
     for (_, of_resource) in fields(request) {
         let of_resource = fields(of_resource.bytes());
-        let attributes = |number: u64, message: &[u8]| {
+        let attributes = |number: u64, message: &[u8]| -> BTreeMap<String, String> {
             fields(message)
                 .iter()
                 .filter(|(known, _)| *known == number)

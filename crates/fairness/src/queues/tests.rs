@@ -81,6 +81,24 @@ fn an_exempt_level_has_no_limit() {
 }
 
 #[test]
+fn virtual_starts_are_shown() {
+    let mut level = Queues::new(Limits { seats: Some(1), ..QUEUED }, at(0));
+    assert_eq!((level.last_dispatch(), level.start_bounds(false)), ((0.0, 0.0), None));
+    let [busy, other] = flows(QUEUED, 2)[..] else { panic!("there are two flows") };
+    let first = seated(level.arrive(at(0), busy, 1, || "first"), &level);
+    assert!(matches!(level.arrive(at(10), busy, 1, || "second"), Arrival::Waits(_)));
+    assert!(matches!(level.arrive(at(10), other, 1, || "third"), Arrival::Waits(_)));
+    // One queue had the only seat for 10 ms. Its first request is assumed to take 3 ms.
+    assert_eq!(level.start_bounds(false), Some((0.01, 0.01)));
+    assert_eq!(level.start_bounds(true).map(|(least, most)| (least < most, most)), Some((true, 0.01)));
+    level.finish(at(20), &first);
+    let second = level.next(at(20)).map(|dispatch| dispatch.item);
+    assert!(second.is_some());
+    let (progress, start) = level.last_dispatch();
+    assert!(progress >= start && start >= 0.01, "{progress} {start}");
+}
+
+#[test]
 fn a_flow_with_many_requests_does_not_keep_another_waiting() {
     let mut level = Queues::new(QUEUED, at(0));
     let flows = flows(QUEUED, 2);

@@ -134,7 +134,7 @@ async fn a_create_has_the_spans_of_its_way_with_their_parents() {
     assert_eq!(request.name, "POST /api/v1/namespaces/{:namespace}/configmaps");
     assert_eq!(
         attributes(request, &["verb", "resource", "namespace", "user", "http.response.status_code", "http.target"]),
-        ["create", "configmaps", "default", "admin", "201", MAPS]
+        ["create", "configmaps", "default", "keelson-admin", "201", MAPS]
     );
     assert_eq!((request.resource["service.name"].as_str(), &request.error), ("apiserver", &None));
     for name in ["authentication", "authorization", "flow control", "encoding"] {

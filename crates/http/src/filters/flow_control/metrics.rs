@@ -20,7 +20,7 @@ fn current(state: &State) -> f64 {
     state.queues.limits().seats.unwrap_or_else(|| state.queues.totals().seats_in_use) as f64
 }
 
-const OF_LEVELS: [LevelFamily; 10] = [
+const OF_LEVELS: [LevelFamily; 12] = [
     ("apiserver_flowcontrol_nominal_limit_seats", "Seats of the level by its share", |state| {
         state.seats.nominal as f64
     }),
@@ -58,6 +58,12 @@ const OF_LEVELS: [LevelFamily; 10] = [
     }),
     ("apiserver_flowcontrol_current_r", "Virtual time of the level, in seconds of seats for each queue", |state| {
         state.queues.progress()
+    }),
+    ("apiserver_flowcontrol_dispatch_r", "Virtual time of the level at its last dispatch", |state| {
+        state.queues.last_dispatch().0
+    }),
+    ("apiserver_flowcontrol_latest_s", "Virtual start of the request that was dispatched last", |state| {
+        state.queues.last_dispatch().1
     }),
 ];
 
@@ -134,7 +140,28 @@ pub(in crate::filters) fn samples(control: &FlowControl) -> Vec<Sample> {
         value: control.fair_fraction(),
     });
     samples.extend(waiting(control));
+    samples.extend(levels.iter().flat_map(|level| bounds(&level.name, &level.lock())));
     samples
+}
+
+/// The bounds of the virtual starts of the requests that wait in a level.
+fn bounds(level: &str, state: &State) -> Vec<Sample> {
+    let families = [
+        ("apiserver_flowcontrol_next_s_bounds", "Least and most virtual start of waiting requests, over queues", false),
+        (
+            "apiserver_flowcontrol_next_discounted_s_bounds",
+            "Least and most virtual start of waiting requests, over queues, less the work in progress",
+            true,
+        ),
+    ];
+    let of = |(name, help, discounted)| {
+        let (least, most) = state.queues.start_bounds(discounted)?;
+        Some([("min", least), ("max", most)].map(|(bound, value)| {
+            let labels = vec![("priority_level", level.to_owned()), ("bound", bound.to_owned())];
+            Sample { name, help, kind: MetricKind::Gauge, labels, value }
+        }))
+    };
+    families.into_iter().filter_map(of).flatten().collect()
 }
 
 /// The number of waiting requests, read-only and mutating.
