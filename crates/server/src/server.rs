@@ -284,7 +284,7 @@ impl Prepared {
             extensions: self.extensions.clone(),
             aggregator: self.aggregator.clone(),
             peers: peers.clone(),
-            flow: self.flow.applied(),
+            flow: self.flow.application(),
             fields: fields.clone(),
         };
         let reads = self.rights.reads();
