@@ -21,7 +21,7 @@ const STARTS: [&str; 11] = [
 ];
 
 /// Files that may start tasks by themselves, with the reason.
-const ALLOWED: [(&str, &str); 21] = [
+const ALLOWED: [(&str, &str); 22] = [
     ("crates/supervision/", "it is the supervisor"),
     ("crates/etcd-double/", "a program without supervision: its threads serve until the process ends"),
     ("crates/apiserver/src/mirrored_store.rs", "a write to a program's store, whose end and panics go to its caller"),
@@ -61,6 +61,7 @@ const ALLOWED: [(&str, &str); 21] = [
         "drives one connection; when it dies, the session is seen to be closed",
     ),
     ("crates/keelson/src/serve.rs", "ends the process"),
+    ("crates/keelson/src/interrupt.rs", "waits for signals in a command that is no server"),
     ("crates/keelson-test/", "for tests"),
     ("crates/testkit/", "for tests"),
     ("crates/bench/", "for measurements"),

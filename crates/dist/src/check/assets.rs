@@ -1,4 +1,6 @@
 //! The check of the archive for envtest: its programs start as envtest starts them, and its kubectl reaches them.
+//!
+//! The tests of the server follow the whole sequence of envtest. This check shows that the archive has the programs.
 
 use std::net::TcpListener;
 use std::path::Path;
