@@ -11,7 +11,8 @@ use crate::workspace::Workspace;
 use crate::{run, servers};
 
 /// The benchmarks of a single object: packages with an example each.
-const COSTS: [(&str, &str); 2] = [("keelson-registry", "costs"), ("keelson-cel", "expression")];
+const COSTS: [(&str, &str); 3] =
+    [("keelson-registry", "costs"), ("keelson-cel", "expression"), ("keelson-test", "fork")];
 
 pub(crate) fn bench(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     let (profile, args) = profile_of(args)?;

@@ -9,6 +9,7 @@ pub(crate) mod engines;
 mod heads;
 mod kinds;
 mod prose;
+mod published;
 mod sizes;
 mod stems;
 mod tasks;
@@ -43,6 +44,7 @@ impl Finding {
 
 pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
     let mut findings = edges::check(&workspace.members);
+    findings.extend(published::check(&workspace.members));
     findings.extend(engines::check(workspace)?);
     findings.extend(prose::exceptions());
     let mut sources = Vec::new();

@@ -23,6 +23,10 @@ pub(crate) struct Member {
     pub(crate) name: String,
     /// The workspace crates that it uses, in any kind of dependency.
     pub(crate) uses: Vec<Edge>,
+    /// True if a registry may have it.
+    pub(crate) is_published: bool,
+    /// True if its manifest has a description, which registries require.
+    pub(crate) is_described: bool,
 }
 
 /// One dependency of a member on another member.
@@ -30,6 +34,8 @@ pub(crate) struct Edge {
     pub(crate) on: String,
     /// True for `[dev-dependencies]`.
     pub(crate) dev: bool,
+    /// True if the dependency names a version beside the path.
+    pub(crate) has_version: bool,
 }
 
 /// An external crate.
@@ -83,10 +89,16 @@ fn built(root: &Path) -> Result<HashSet<(String, String)>> {
 
 fn member(package: &Value, names: &HashSet<String>) -> Member {
     let uses = array(&package["dependencies"])
-        .map(|d| Edge { on: text(&d["name"]), dev: d["kind"] == "dev" })
+        .map(|d| Edge { on: text(&d["name"]), dev: d["kind"] == "dev", has_version: d["req"] != "*" })
         .filter(|edge| names.contains(&edge.on))
         .collect();
-    Member { name: text(&package["name"]), uses }
+    Member {
+        name: text(&package["name"]),
+        uses,
+        // cargo lists the registries; null is any registry.
+        is_published: package["publish"].is_null(),
+        is_described: package["description"].is_string(),
+    }
 }
 
 fn package(package: &Value) -> Package {

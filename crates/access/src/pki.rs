@@ -68,6 +68,8 @@ pub struct PkiOptions {
     pub service_account: TokenKeyFiles,
     /// True to replace lost keys that a server has used. Otherwise their loss is an error.
     pub accept_loss: bool,
+    /// True to not wait until new keys are on the disk, for servers of tests. A crash of the machine may lose them.
+    pub no_fsync: bool,
 }
 
 /// The operator's settings for front proxies.
@@ -286,7 +288,9 @@ pub fn prepare(
         front_proxy,
         front_proxy_ca,
     };
-    Ok((pki, maker.unsaved.into_inner()))
+    let mut unsaved = maker.unsaved.into_inner();
+    unsaved.no_fsync = options.no_fsync;
+    Ok((pki, unsaved))
 }
 
 /// The serving certificate of an aggregated server, which signs no certificates for clients. File names are those of

@@ -36,6 +36,11 @@ impl Process {
         self.status("VmRSS:")
     }
 
+    /// The memory in use, in bytes, where memory that several processes share counts in parts (PSS).
+    pub(crate) fn own_memory(&self) -> Result<u64> {
+        kilobytes(&self.read("smaps_rollup")?, "Pss:")
+    }
+
     /// The peak memory since the last [`forget_peak`](Self::forget_peak), in bytes.
     pub(crate) fn peak_memory(&self) -> Result<u64> {
         self.status("VmHWM:")
@@ -47,17 +52,20 @@ impl Process {
     }
 
     fn status(&self, field: &str) -> Result<u64> {
-        let text = self.read("status")?;
-        let line = text.lines().find_map(|line| line.strip_prefix(field)).with_context(|| format!("no {field}"))?;
-        let kilobytes: u64 =
-            line.trim().trim_end_matches("kB").trim().parse().with_context(|| format!("odd {field}"))?;
-        Ok(kilobytes * 1024)
+        kilobytes(&self.read("status")?, field)
     }
 
     fn read(&self, file: &str) -> Result<String> {
         let path = self.directory.join(file);
         std::fs::read_to_string(&path).with_context(|| format!("cannot read {}; has the server ended?", path.display()))
     }
+}
+
+/// The number of bytes in a field of one of the kernel's files.
+fn kilobytes(text: &str, field: &str) -> Result<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).with_context(|| format!("no {field}"))?;
+    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().with_context(|| format!("odd {field}"))?;
+    Ok(kilobytes * 1024)
 }
 
 #[cfg(test)]
@@ -70,5 +78,6 @@ mod tests {
         process.cpu().unwrap();
         let peak = process.peak_memory().unwrap();
         assert!(peak > 0 && process.memory().unwrap() > 0);
+        assert!((1..=peak).contains(&process.own_memory().unwrap()));
     }
 }

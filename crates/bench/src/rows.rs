@@ -11,6 +11,7 @@ mod costs;
 mod custom;
 pub(crate) mod definitions;
 mod elsewhere;
+mod ephemeral;
 mod lists;
 mod memory;
 mod migration;
@@ -33,6 +34,7 @@ use added::Added;
 use admitted::Admitted;
 use custom::Custom;
 use definitions::Definitions;
+use ephemeral::Ephemeral;
 use lists::Form;
 use proxied::Proxied;
 use queries::{Asked, Beside};
@@ -45,6 +47,7 @@ pub(crate) const MOST_CONNECTIONS: usize = 6_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Start,
+    Ephemeral(Ephemeral),
     MemoryEmpty,
     Create,
     MemoryFilled,
@@ -93,9 +96,28 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 91] = [
+pub(crate) const ALL: [Row; 97] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
+    row("start-memory", "start to ready, in memory", Work::Ephemeral(Ephemeral::Start), Some(Quantity::millis(30))),
+    row(
+        "memory-ephemeral",
+        "memory, in memory, ready",
+        Work::Ephemeral(Ephemeral::Memory),
+        Some(Quantity::megabytes(20)),
+    ),
+    row(
+        "start-20",
+        "20 servers in memory side by side, until all are ready",
+        Work::Ephemeral(Ephemeral::SideBySide),
+        Some(Quantity::millis(500)),
+    ),
+    row(
+        "memory-20",
+        "memory of 20 servers in memory, shared pages counted once",
+        Work::Ephemeral(Ephemeral::SideBySideMemory),
+        Some(Quantity::megabytes(150)),
+    ),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(7_000.0))),
     row("memory-pods", "memory with the pods, at rest", Work::MemoryFilled, Some(Quantity::megabytes(600))),
     row("update", "update a pod, 32 in flight, durable", Work::Update, Some(Quantity::Rate(6_000.0))),
@@ -423,6 +445,18 @@ pub(crate) const ALL: [Row; 91] = [
         Work::Admitted(Admitted::Unasked),
         Some(Quantity::Ratio(0.97)),
     ),
+    row(
+        "fork",
+        "fork of a server in memory with 500 objects, until it is ready",
+        Work::Cost("fork"),
+        Some(Quantity::millis(5)),
+    ),
+    row(
+        "fork-stop",
+        "stop of a server in the process of a test, with an open watch",
+        Work::Cost("stop"),
+        Some(Quantity::millis(100)),
+    ),
     row("expression", "a simple policy expression on a pod", Work::Cost("expression"), Some(Quantity::micros(5))),
     row(
         "decision",
@@ -463,7 +497,7 @@ impl Rows {
         }
         let is_told = |row: &&Row| match row.work {
             Work::TwoServers(_) | Work::DefinedElsewhere => store.is_postgres(),
-            Work::Cost(_) => store.is_embedded(),
+            Work::Cost(_) | Work::Ephemeral(_) => store.is_embedded(),
             _ => true,
         };
         let is_named = |row: &&Row| names.iter().any(|name| row.name == name);
@@ -499,6 +533,7 @@ impl Row {
 async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
     match work {
         Work::Start => start::start(bench).await,
+        Work::Ephemeral(which) => ephemeral::figure(bench, which).await,
         Work::Restart => start::restart(bench).await,
         Work::RestartLoaded => start::restart_loaded(bench).await,
         Work::MemoryEmpty => memory::empty(bench).await,

@@ -20,7 +20,7 @@ use futures::stream::{self, StreamExt as _};
 use keelson_fairness::defaults;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
-use keelson_meta::{ApiError, Object, Revision};
+use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
 use keelson_supervision::{Backoff, Pace, info_repeated, warn_repeated};
 use tokio::sync::watch;
@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::authentication_info::AuthenticationPublication;
 use crate::client::{Client, SERVER_MANAGER};
 use crate::cluster_role_aggregation::ClusterRoleAggregation;
+use crate::flow_configuration::FlowApplication;
 use crate::flow_schema_status::FlowSchemaStatus;
 use crate::kubernetes_service::KubernetesService;
 use policy::Piece;
@@ -79,8 +80,8 @@ pub struct Bootstrap {
     service: Arc<KubernetesService>,
     aggregation: Option<Arc<ClusterRoleAggregation>>,
     api_services: Vec<Value>,
-    /// The revision up to which flow schemas and priority levels are in effect.
-    flow: Option<watch::Receiver<Revision>>,
+    /// The application of flow schemas and priority levels.
+    flow: Option<FlowApplication>,
     progress: Arc<Progress>,
 }
 
@@ -146,8 +147,8 @@ impl Bootstrap {
 
     /// Makes the flow control step wait until flow control uses the created objects.
     #[must_use]
-    pub fn with_flow(mut self, applied: watch::Receiver<Revision>) -> Self {
-        self.flow = Some(applied);
+    pub fn with_flow(mut self, application: FlowApplication) -> Self {
+        self.flow = Some(application);
         self
     }
 
@@ -227,10 +228,9 @@ impl Bootstrap {
 
     /// Waits until this server schedules requests by the cached objects of flow control, for `FLOW_PATIENCE` at most.
     async fn flow_applied(&self) {
-        let Some(mut applied) = self.flow.clone() else { return };
+        let Some(mut application) = self.flow.clone() else { return };
         let cached = self.client.registry().cache().watermark();
-        let in_effect = applied.wait_for(|applied| *applied >= cached);
-        if tokio::time::timeout(FLOW_PATIENCE, in_effect).await.is_err() {
+        if tokio::time::timeout(FLOW_PATIENCE, application.reaches(cached)).await.is_err() {
             tracing::debug!("flow schemas are not in effect yet");
         }
     }

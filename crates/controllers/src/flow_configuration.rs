@@ -14,7 +14,7 @@ use keelson_access::follow::{Follower, Index, decoded};
 use keelson_cache::{Cache, Entry};
 use keelson_fairness::{FlowSchema, PriorityLevel};
 use keelson_meta::Revision;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 /// The shortest time between two applications of the configuration.
@@ -27,6 +27,24 @@ pub struct FlowConfiguration {
     follower: Follower<FlowIndex>,
     cache: Arc<Cache>,
     applied: watch::Sender<Revision>,
+    /// Ends the pause after an application, for a caller that waits.
+    wanted: Arc<Notify>,
+}
+
+/// The application of flow control objects, for callers that wait for it.
+#[derive(Clone)]
+pub struct FlowApplication {
+    applied: watch::Receiver<Revision>,
+    wanted: Arc<Notify>,
+}
+
+impl FlowApplication {
+    /// Waits until the objects of a cache revision are in effect. Returns earlier if the server stops.
+    pub(crate) async fn reaches(&mut self, revision: Revision) {
+        // A permit stays until the next pause, so a call before the pause ends it too.
+        self.wanted.notify_one();
+        let _ = self.applied.wait_for(|applied| *applied >= revision).await;
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -90,12 +108,13 @@ impl FlowConfiguration {
     /// The cache does not hold one of the collections.
     pub fn new(cache: &Arc<Cache>, [schemas, levels]: [&str; 2]) -> Result<Self, NotCached> {
         let follower = Follower::new(cache.clone(), [(Kind::Schema, schemas), (Kind::Level, levels)])?;
-        Ok(Self { follower, cache: cache.clone(), applied: watch::Sender::new(Revision::ZERO) })
+        let applied = watch::Sender::new(Revision::ZERO);
+        Ok(Self { follower, cache: cache.clone(), applied, wanted: Arc::default() })
     }
 
-    /// The cache revision whose flow control objects have been applied.
-    pub fn applied(&self) -> watch::Receiver<Revision> {
-        self.applied.subscribe()
+    /// The application of the objects.
+    pub fn application(&self) -> FlowApplication {
+        FlowApplication { applied: self.applied.subscribe(), wanted: self.wanted.clone() }
     }
 
     /// Calls `apply` with the configuration now and after each change, until the server stops.
@@ -121,7 +140,11 @@ impl FlowConfiguration {
                     keelson_supervision::outcome(tokio::task::spawn_blocking(move || apply(schemas, levels))).await;
                 }
                 self.applied.send_replace(seen);
-                tokio::time::sleep(REST.max(begun.elapsed() * REST_TIMES)).await;
+                let rest = tokio::time::sleep(REST.max(begun.elapsed() * REST_TIMES));
+                tokio::select! {
+                    () = rest => {}
+                    () = self.wanted.notified() => {}
+                }
                 self.follower.changed().await;
             }
         };

@@ -35,7 +35,7 @@ pub use certificate_signing::CertificateSigning;
 pub use client::{Client, SERVER_MANAGER, Stored};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use conflicts::retry_conflicts;
-pub use flow_configuration::FlowConfiguration;
+pub use flow_configuration::{FlowApplication, FlowConfiguration};
 pub use flow_objects::FlowObjects;
 pub use flow_schema_status::FlowSchemaStatus;
 pub use follow::follow;

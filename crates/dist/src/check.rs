@@ -1,6 +1,8 @@
 //! Checks of packages in clean roots: installed as an administrator installs them, started as the user that they make, and asked by
 //! kubectl. A check without its tools on this machine is named as not run.
 
+mod assets;
+mod languages;
 mod roots;
 mod server;
 
@@ -32,6 +34,8 @@ struct Bench<'b> {
     /// The C library that the programs may need at most; `None` where they were built for that of this machine.
     promised: Option<Glibc>,
     roots: PathBuf,
+    /// The repository, for the tests of packages.
+    sources: &'b Path,
     kubectl: &'b Path,
 }
 
@@ -39,16 +43,26 @@ struct Bench<'b> {
 ///
 /// # Errors
 /// Without kubectl.
-pub(crate) fn all(release: &Release, library: Library, target: &Path, kubectl: Option<&Path>) -> Result<bool> {
+pub(crate) fn all(
+    release: &Release,
+    library: Library,
+    sources: &Path,
+    target: &Path,
+    kubectl: Option<&Path>,
+) -> Result<bool> {
     let out = &target.join("dist/packages");
     let kubectl = kubectl.context("--kubectl names the kubectl that sends the requests")?;
     let promised = (library == Library::Oldest).then_some(OLDEST);
-    let bench = Bench { release, promised, roots: target.join("dist/roots"), kubectl };
-    let checks: [(String, Check); 4] = [
+    let bench = Bench { release, promised, roots: target.join("dist/roots"), sources, kubectl };
+    let wheel = languages::wheel_in(&bench, out);
+    let checks: [(String, Check); 7] = [
         (format!("{}.tar.gz", release.stem()), tarball),
         (deb::file_name(release), debian),
         (rpm::file_name(release), fedora),
         (format!("{}.oci.tar", release.stem()), image),
+        (crate::envtest::file_name(release), assets::envtest),
+        (wheel.file_name().unwrap_or_default().to_string_lossy().into_owned(), languages::wheel),
+        (crate::languages::npm_name(release), languages::npm),
     ];
     let mut passed = true;
     for (name, check) in checks {

@@ -1,6 +1,7 @@
 //! The archive of programs that envtest starts, and the index by which `setup-envtest` finds it.
 //!
-//! `setup-envtest` unpacks regular files alone, each by its last name, so the second name of the server is a copy.
+//! `setup-envtest` unpacks regular files alone, each by its last name. A second name of the server would be a second copy
+//! of it, so `etcd` is a small program.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,6 +13,7 @@ use sha2::{Digest as _, Sha512};
 
 use crate::archive::{gzip, tar};
 use crate::files::Files;
+use crate::programs::Programs;
 use crate::release::{Release, debian_machine};
 use crate::run;
 
@@ -19,15 +21,15 @@ use crate::run;
 const DIRECTORY: &str = "controller-tools/envtest/";
 pub(crate) const INDEX: &str = "envtest-releases.yaml";
 
-/// The archive of the server under both names that envtest starts, and of this kubectl.
+/// The archive of the two programs that envtest starts, and of this kubectl. Without a program for etcd, a copy of the
+/// server replaces it.
 ///
 /// # Errors
 /// When a program can't be read.
-pub(crate) fn archive(release: &Release, program: &Path, kubectl: &Path) -> Result<Vec<u8>> {
+pub(crate) fn archive(release: &Release, programs: &Programs, kubectl: &Path) -> Result<Vec<u8>> {
     let mut files = Files::default();
-    files.copy("kube-apiserver", 0o755, program)?;
-    let etcd = files.get("kube-apiserver").context("the program was added")?.to_vec();
-    files.add("etcd", 0o755, etcd);
+    files.copy("kube-apiserver", 0o755, &programs.keelson)?;
+    files.copy("etcd", 0o755, programs.etcd.as_ref().unwrap_or(&programs.keelson))?;
     files.copy("kubectl", 0o755, kubectl)?;
     gzip(&tar(&files, DIRECTORY, release.seconds)?)
 }

@@ -72,11 +72,6 @@ impl Files {
         self.0.iter().map(|(path, file)| (path.as_str(), file))
     }
 
-    /// The bytes of one of them.
-    pub(crate) fn get(&self, path: &str) -> Option<&[u8]> {
-        self.0.get(path).map(File::bytes)
-    }
-
     /// All entries, and the directories above them that have none of their own, each before what is in it.
     pub(crate) fn with_directories(&self) -> Self {
         let mut all = self.clone();

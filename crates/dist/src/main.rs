@@ -12,6 +12,7 @@ mod deb;
 mod dependencies;
 mod envtest;
 mod files;
+mod languages;
 mod oci;
 mod programs;
 mod release;
@@ -86,6 +87,10 @@ enum Package {
     Sbom,
     /// The archive for envtest.
     Envtest,
+    /// The wheel for Python.
+    Wheel,
+    /// The package for npm.
+    Npm,
     /// Debug information.
     Debug,
 }
@@ -127,7 +132,7 @@ fn make(cli: &Cli) -> Result<bool> {
     if !cli.check {
         return Ok(true);
     }
-    check::all(&maker.release, library, &cli.target, cli.kubectl.as_deref())
+    check::all(&maker.release, library, root, &cli.target, cli.kubectl.as_deref())
 }
 
 struct Maker<'m> {
@@ -178,11 +183,17 @@ impl Maker<'_> {
             Package::Envtest => {
                 let kubectl = self.cli.kubectl.as_ref().context("--kubectl names the kubectl that is packed")?;
                 envtest::check_kubectl(release, kubectl)?;
-                let made = envtest::archive(release, &programs.keelson, kubectl)?;
+                let made = envtest::archive(release, programs, kubectl)?;
                 let index = envtest::index(release, &made, &self.cli.address);
                 self.write(&envtest::file_name(release), &made)?;
                 self.write(envtest::INDEX, format!("{index:#}\n").as_bytes())
             }
+            Package::Wheel => {
+                let path = languages::wheel(programs, root, &self.out)?;
+                announce(&path, std::fs::metadata(&path)?.len());
+                Ok(())
+            }
+            Package::Npm => self.write(&languages::npm_name(release), &languages::npm(release, programs, root)?),
             Package::Debug => {
                 let mut files = Files::default();
                 files.copy("keelson.debug", 0o644, &programs.debug)?;
@@ -202,7 +213,12 @@ impl Maker<'_> {
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.out.join(name);
         std::fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
-        println!("{:>9.1} MB  {}", bytes.len() as f64 / 1e6, path.display());
+        announce(&path, bytes.len() as u64);
         Ok(())
     }
+}
+
+/// Prints the size of a package.
+fn announce(path: &Path, bytes: u64) {
+    println!("{:>9.1} MB  {}", bytes as f64 / 1e6, path.display());
 }

@@ -15,11 +15,15 @@ use crate::symbols::{Glibc, OLDEST, needed};
 const ZIG: &str = "ziglang==0.17.1";
 const ZIGBUILD: &str = "cargo-zigbuild==0.24.1";
 const PROFILE: &str = "dist";
+/// cargo's arguments for the packages with the programs.
+const BUILT: [&str; 5] = ["-p", "keelson", "-p", "keelson-etcd-double", "--bins"];
 
 /// Programs that are ready to be packed.
 pub(crate) struct Programs {
     pub(crate) keelson: PathBuf,
     pub(crate) plugin: PathBuf,
+    /// The stand-in for etcd as a small program of its own. Programs that were built elsewhere may lack it.
+    pub(crate) etcd: Option<PathBuf>,
     /// Debug information of the server, for debuggers and `addr2line`.
     pub(crate) debug: PathBuf,
     /// The oldest C library that they run on.
@@ -46,7 +50,7 @@ impl Programs {
             Library::Own => {
                 let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
                 let mut command = Command::new(cargo);
-                command.current_dir(root).args(["build", "--locked", "--profile", PROFILE, "-p", "keelson", "--bins"]);
+                command.current_dir(root).args(["build", "--locked", "--profile", PROFILE]).args(BUILT);
                 run::shown(&mut command)?;
                 target.join(PROFILE)
             }
@@ -71,11 +75,20 @@ impl Programs {
         // The link to the debug information holds a checksum of it, so it is added when that is there.
         run::output(Command::new("objcopy").current_dir(stage).args(["--add-gnu-debuglink=keelson.debug", "keelson"]))?;
         objcopy(&strip, &built.join("kubectl-keelson"), &plugin)?;
-        let needs = needed(&keelson)?.max(needed(&plugin)?);
+        let mut needs = needed(&keelson)?.max(needed(&plugin)?);
+        let etcd = built.join("etcd");
+        let etcd = if etcd.exists() {
+            let stripped = stage.join("etcd");
+            objcopy(&["--strip-all"], &etcd, &stripped)?;
+            needs = needs.max(needed(&stripped)?);
+            Some(stripped)
+        } else {
+            None
+        };
         if library == Library::Oldest && needs > OLDEST {
             bail!("the programs need glibc {needs}, and packages are for {OLDEST}; --own-libc packs them all the same");
         }
-        Ok(Self { keelson, plugin, debug, needs })
+        Ok(Self { keelson, plugin, etcd, debug, needs })
     }
 }
 
@@ -84,7 +97,7 @@ fn build_for_oldest(root: &Path, target: &Path) -> Result<PathBuf> {
     let machine = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut command = Command::new(zig.join("bin/cargo-zigbuild"));
     command.current_dir(root).env("CARGO_ZIGBUILD_ZIG_PATH", zig.join("ziglang/zig"));
-    command.args(["zigbuild", "--locked", "--profile", PROFILE, "-p", "keelson", "--bins", "--target"]);
+    command.args(["zigbuild", "--locked", "--profile", PROFILE]).args(BUILT).arg("--target");
     run::shown(command.arg(format!("{machine}.{OLDEST}")))?;
     Ok(target.join(machine).join(PROFILE))
 }

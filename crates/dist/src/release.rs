@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 
@@ -36,7 +37,12 @@ impl Release {
         };
         let seconds = std::env::var("SOURCE_DATE_EPOCH").unwrap_or_else(|_| git("--format=%ct"));
         let commit = std::env::var("KEELSON_COMMIT").unwrap_or_else(|_| git("--format=%H"));
-        Ok(Self { version, kubernetes, commit, seconds: seconds.parse().unwrap_or_default() })
+        // Outside of a repository, such as in an unpacked archive of the sources. Debian refuses files of 1970.
+        let seconds = seconds.parse().unwrap_or_else(|_| {
+            eprintln!("there is no commit, so files have the current time; SOURCE_DATE_EPOCH sets another");
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+        });
+        Ok(Self { version, kubernetes, commit, seconds })
     }
 
     /// The stem of files that are for this machine: `keelson-0.1.0-linux-amd64`.

@@ -1,4 +1,6 @@
-//! Waits for a state of the server by repeated requests, for states that no response waits for.
+//! Waits for a state of the server by repeated requests.
+//!
+//! The server reaches some states after its response, such as a signed certificate.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -17,6 +17,11 @@ pub(crate) fn version() -> &'static str {
     &VERSION
 }
 
+/// The day of the commit; empty in debug builds.
+pub(crate) fn day() -> &'static str {
+    BUILD.date.split_once('T').map_or("", |(day, _)| day)
+}
+
 /// Puts the commit into the `/version` response of the servers in this process.
 pub(crate) fn publish() {
     BUILD.publish();

@@ -11,6 +11,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::args::Args;
+use crate::build;
 
 /// Prints the script that completes the command in a shell.
 ///
@@ -29,7 +30,24 @@ pub(crate) fn write_pages(directory: &Path) -> anyhow::Result<()> {
     clap_mangen::generate_to(Args::definition(), directory).with_context(writing)?;
     let mut page = Vec::new();
     Man::new(keelson_kubectl::definition().name("kubectl-keelson")).render(&mut page).context("writing a page")?;
-    std::fs::write(directory.join("kubectl-keelson.1"), page).with_context(writing)
+    std::fs::write(directory.join("kubectl-keelson.1"), page).with_context(writing)?;
+    for entry in std::fs::read_dir(directory).with_context(writing)? {
+        let path = entry.with_context(writing)?.path();
+        if path.extension().is_some_and(|extension| extension == "1") {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let page = std::fs::read_to_string(&path).with_context(writing)?;
+            std::fs::write(&path, titled(&page, &name)).with_context(writing)?;
+        }
+    }
+    Ok(())
+}
+
+/// The page with the title of its own command, the date of the build and the release, which clap writes as one text.
+fn titled(page: &str, name: &str) -> String {
+    let title =
+        format!(".TH {} 1 \"{}\" \"keelson {}\" keelson", name.to_uppercase(), build::day(), env!("CARGO_PKG_VERSION"));
+    let lines = page.lines().map(|line| if line.starts_with(".TH ") { title.as_str() } else { line });
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 fn completion(shell: Shell) -> Vec<u8> {
@@ -57,6 +75,8 @@ mod tests {
         let page = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
         assert!(page("keelson.1").contains(".SH NAME"));
         assert!(page("keelson-serve.1").contains("data\\-dir"));
+        let title = page("keelson-storage-backup.1").lines().find(|line| line.starts_with(".TH ")).unwrap().to_owned();
+        assert!(title.starts_with(".TH KEELSON-STORAGE-BACKUP 1 \"") && title.ends_with("\" keelson"), "{title}");
         assert!(page("kubectl-keelson.1").contains("kubectl"));
     }
 }

@@ -311,6 +311,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.identity_duration = args.identity_lease;
     config.allow_other_keys = args.allow_other_keys;
     config.pki.accept_loss = args.accept_loss;
+    config.pki.no_fsync = args.startup.ephemeral || args.startup.unsafe_no_fsync;
     config.pki.extra_names = args.tls_san.joined();
     // Clients of the advertised address need a certificate for it.
     let advertised = config.advertise_address.filter(|address| !address.is_unspecified());

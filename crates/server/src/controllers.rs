@@ -14,13 +14,13 @@ use keelson_aggregator::{
     AggregatedObjects, Aggregator, AutomaticServices, Availability, PeerServers, RemoteContents, builtin_services,
 };
 use keelson_controllers::{
-    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, FlowObjects,
-    FlowSchemaStatus, GarbageCollection, IdentityCollection, KubernetesService, Leadership, NamespaceDeletion,
-    NamespaceObjects, PodGarbageCollection, Progress, Publication, QuotaStatus, RegisteredServers,
+    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, FlowApplication,
+    FlowObjects, FlowSchemaStatus, GarbageCollection, IdentityCollection, KubernetesService, Leadership,
+    NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress, Publication, QuotaStatus, RegisteredServers,
     StorageVersionCollection, StorageVersionMigrator, StorageVersionPublication, storage_state_definition,
 };
 use keelson_extensions::Extensions;
-use keelson_meta::{ApiError, Revision};
+use keelson_meta::ApiError;
 use keelson_outbound::Outbound;
 use keelson_registry::Registry;
 use keelson_supervision::{Supervisor, TaskGroup};
@@ -93,8 +93,8 @@ pub(crate) struct ControllerParts {
     pub(crate) extensions: Arc<Extensions>,
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) peers: Option<Arc<PeerServers>>,
-    /// The revision up to which changes of flow schemas and priority levels are in effect.
-    pub(crate) flow: watch::Receiver<Revision>,
+    /// The application of flow schemas and priority levels.
+    pub(crate) flow: FlowApplication,
     /// The header fields that clients must not set, as published by the servers on the store.
     pub(crate) fields: Arc<PublishedFields>,
 }

@@ -286,7 +286,7 @@ impl Prepared {
             extensions: self.extensions.clone(),
             aggregator: self.aggregator.clone(),
             peers: peers.clone(),
-            flow: self.flow.applied(),
+            flow: self.flow.application(),
             fields: fields.clone(),
         };
         let reads = self.rights.reads();

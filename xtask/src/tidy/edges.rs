@@ -259,7 +259,8 @@ mod tests {
     use crate::workspace::{Edge, Member};
 
     fn member(name: &str, on: &str, dev: bool) -> Member {
-        Member { name: name.into(), uses: vec![Edge { on: on.into(), dev }] }
+        let uses = vec![Edge { on: on.into(), dev, has_version: false }];
+        Member { name: name.into(), uses, is_published: false, is_described: false }
     }
 
     #[test]

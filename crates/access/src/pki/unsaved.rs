@@ -18,6 +18,8 @@ pub struct Unsaved {
     directories: Vec<PathBuf>,
     /// The files in the order of writing.
     files: Vec<Made>,
+    /// True to write all files without waiting for the disk.
+    pub(super) no_fsync: bool,
 }
 
 /// A file to write.
@@ -41,7 +43,7 @@ pub struct Saved {
 impl Unsaved {
     /// Creates an empty transaction for a data directory.
     pub(super) fn below(data_dir: &Path, keys: &Path) -> Self {
-        Self { directories: vec![data_dir.to_owned(), keys.to_owned()], files: Vec::new() }
+        Self { directories: vec![data_dir.to_owned(), keys.to_owned()], ..Self::default() }
     }
 
     /// Adds a file to write, in place of any existing one.
@@ -114,7 +116,8 @@ impl Unsaved {
             }
         }
         for made in self.files {
-            match write(&made.path, &made.content, made.durability) {
+            let durability = if self.no_fsync { Durability::Replaceable } else { made.durability };
+            match write(&made.path, &made.content, durability) {
                 Ok(()) => saved.files.push(made),
                 // A server must be able to start with a full disk, so that objects can be deleted.
                 Err(PkiError::File { path, source })

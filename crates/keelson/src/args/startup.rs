@@ -32,7 +32,8 @@ pub(crate) struct Startup {
         value_parser = watched_process
     )]
     pub(crate) exit_with_parent: Option<WatchedProcess>,
-    /// Do not wait until data is on the disk. A crash of the machine may damage the embedded store; one of the server does not. For tests.
+    /// Do not wait until data is on the disk. A crash of the machine may damage the embedded store and lose new keys; one of the server
+    /// does not. For tests.
     #[arg(long, env = "KEELSON_UNSAFE_NO_FSYNC")]
     pub(crate) unsafe_no_fsync: bool,
 }
