@@ -25,5 +25,6 @@ mod startup;
 mod store_metrics;
 mod supervision;
 mod test_servers;
+mod upstream_flags;
 mod users;
 mod versions_command;

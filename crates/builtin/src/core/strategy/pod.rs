@@ -43,12 +43,10 @@ pub(crate) const fn closed_fields(below: FieldPath) -> ClosedFields {
     ClosedFields::of(below, FIELDS)
 }
 
-/// The time for which a pod tolerates a node that is not ready or unreachable, in seconds.
-const TOLERATION_SECONDS: i64 = 300;
 const TROUBLES: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 /// Adds a toleration for each of these taints that the pod does not tolerate. Returns true if it added one.
-fn tolerate_troubles(pod: &mut Object) -> bool {
+fn tolerate_troubles(registry: &Registry, pod: &mut Object) -> bool {
     let Some(spec) = pod.0.get_mut("spec").and_then(Value::as_object_mut) else { return false };
     let tolerations = spec.entry("tolerations").or_insert(Value::Null);
     if tolerations.is_null() {
@@ -56,10 +54,10 @@ fn tolerate_troubles(pod: &mut Object) -> bool {
     }
     let Some(tolerations) = tolerations.as_array_mut() else { return false };
     let stated = tolerations.len();
-    for trouble in TROUBLES {
+    for (trouble, seconds) in TROUBLES.into_iter().zip(registry.config().toleration_seconds) {
         if !tolerations.iter().any(|toleration| tolerates(toleration, trouble)) {
             tolerations.push(json!({
-                "key": trouble, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS,
+                "key": trouble, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds,
             }));
         }
     }
@@ -97,7 +95,7 @@ impl CreateStrategy for Pods {
     }
 
     fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
-        let tolerates_more = registry.does(InherentPlugin::DefaultTolerationSeconds) && tolerate_troubles(object);
+        let tolerates_more = registry.does(InherentPlugin::DefaultTolerationSeconds) && tolerate_troubles(registry, object);
         let has_priority =
             registry.does(InherentPlugin::Priority) && scheduling::pod_priority(registry, target, object)?;
         Ok(has_priority || tolerates_more)
@@ -119,7 +117,7 @@ impl UpdateStrategy for Pods {
     ) -> Result<bool, ApiError> {
         let tolerates_more = target.subresource.is_none()
             && registry.does(InherentPlugin::DefaultTolerationSeconds)
-            && tolerate_troubles(next);
+            && tolerate_troubles(registry, next);
         let keeps_priority = registry.does(InherentPlugin::Priority) && scheduling::keep_priority(current, next);
         Ok(keeps_priority || tolerates_more)
     }
