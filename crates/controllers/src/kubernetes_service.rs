@@ -45,12 +45,20 @@ pub struct KubernetesService {
     servers: Arc<RegisteredServers>,
     /// The port of this server.
     port: u16,
+    /// True if the service gets the addresses of servers.
+    publishes: bool,
 }
 
 impl KubernetesService {
     /// Creates the controller of a server on `port`.
     pub fn new(registry: Arc<Registry>, ranges: ServiceRanges, servers: Arc<RegisteredServers>, port: u16) -> Self {
-        Self { client: Client::of_upkeep(registry, SERVER_MANAGER), ranges, servers, port }
+        Self { client: Client::of_upkeep(registry, SERVER_MANAGER), ranges, servers, port, publishes: true }
+    }
+
+    /// Leaves the addresses of the service to others, or not.
+    #[must_use]
+    pub fn publishing(self, publishes: bool) -> Self {
+        Self { publishes, ..self }
     }
 
     /// Runs until the server stops, then removes its address.
@@ -153,6 +161,9 @@ impl KubernetesService {
     }
 
     async fn lead_to(&self, servers: Addresses) -> Result<(), ApiError> {
+        if !self.publishes {
+            return Ok(());
+        }
         let target = self.client.collection("", "v1", "endpoints", Some(NAMESPACE))?;
         let current = self.client.get(&target, NAME).await?;
         let stated = current.as_ref().map(|stored| stated(&stored.object)).unwrap_or_default();

@@ -32,7 +32,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::header::{CACHE_CONTROL, HeaderValue};
+use http::header::{CACHE_CONTROL, HeaderValue, STRICT_TRANSPORT_SECURITY};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response};
 use hyper::body::Body as _;
@@ -153,6 +153,8 @@ pub struct Pipeline {
     /// The users' shares of requests to kubelets, pods and services.
     node_sessions: Arc<Shares>,
     slow_bodies: Arc<Shares>,
+    /// The header `Strict-Transport-Security` of responses.
+    transport_security: Option<HeaderValue>,
     query_watches: TurnsByOwner,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
@@ -206,6 +208,7 @@ impl Pipeline {
             watches_elsewhere,
             node_sessions,
             slow_bodies,
+            transport_security: None,
             query_watches: TurnsByOwner::new(processors / QUERY_WATCH_PART),
             metrics,
             clock,
@@ -251,6 +254,13 @@ impl Pipeline {
     #[must_use]
     pub fn with_console(mut self, console: Option<OpenPages>) -> Self {
         self.console = console;
+        self
+    }
+
+    /// Sends this header `Strict-Transport-Security` with each response.
+    #[must_use]
+    pub fn with_transport_security(mut self, directives: Option<HeaderValue>) -> Self {
+        self.transport_security = directives;
         self
     }
 
@@ -356,7 +366,10 @@ impl Pipeline {
         }
         let seats = if is_small(&response) { (holds.share, None) } else { holds.into_seats(passed_on.is_some()) };
         let response = if is_head { response.map(|_| empty()) } else { holding(response, observation, seats) };
-        let response = browsers::confined(response);
+        let mut response = browsers::confined(response);
+        if let Some(directives) = &self.transport_security {
+            response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, directives.clone());
+        }
         if passed_on.is_some_and(|passed_on| passed_on.as_it_is) {
             return response;
         }

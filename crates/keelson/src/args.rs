@@ -5,6 +5,7 @@
 
 mod access;
 mod audit;
+mod config_file;
 mod diagnosis;
 mod encryption;
 mod flow;
@@ -17,6 +18,7 @@ mod reference;
 mod startup;
 mod store;
 mod tools;
+mod upstream;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -61,7 +63,9 @@ impl Args {
     /// # Errors
     /// When it is invalid, or requests help or the version.
     pub(crate) fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
-        Self::of(Self::definition(), line)
+        let definition = Self::definition();
+        let line = config_file::with_file(line.into_iter().map(Into::into).collect(), &definition)?;
+        Self::of(definition, line)
     }
 
     fn of(
@@ -225,6 +229,9 @@ pub(crate) struct UserCreate {
 /// Settings of the server.
 #[derive(ClapArgs)]
 pub(crate) struct Serve {
+    /// A YAML file with flags as fields, such as `bind: 127.0.0.1:6443`. Flags and variables win over it.
+    #[arg(long, env = "KEELSON_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
     /// The address to listen on, for HTTP/1.1 and HTTP/2 over TLS; :6443 is every IPv4 address of the host.
     #[arg(
         long,
@@ -297,6 +304,8 @@ pub(crate) struct Serve {
     pub(crate) front_proxy: front_proxy::FrontProxy,
     #[command(flatten)]
     pub(crate) nodes: nodes::Nodes,
+    #[command(flatten)]
+    pub(crate) upstream: upstream::Upstream,
     /// A file of bearer tokens, one a line: token,user,uid,"group1,group2". It is read again when it changes.
     #[arg(long, env = "KEELSON_TOKEN_AUTH_FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,

@@ -295,6 +295,9 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     if args.proxy_from_environment {
         config.proxy = Proxy::from_environment().map_err(anyhow::Error::msg).context("reading HTTPS_PROXY")?;
     }
+    if let Some(file) = &args.config {
+        tracing::info!(file = %file.display(), "flags of a file are in effect");
+    }
     if let Some(file) = &args.egress_selector_config_file {
         config.egress =
             keelson_server::read_egress(file, &config.random).context("reading --egress-selector-config-file")?;
@@ -324,6 +327,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     };
     config.pki.front_proxy = args.front_proxy.into_options();
     config.nodes = args.nodes.into_options();
+    args.upstream.read_into(&mut config)?;
     config.audit = args.audit.into_config();
     config.encryption = args.encryption.into_config(&config.registry.gates);
     Ok(config)

@@ -69,6 +69,9 @@ pub struct RegistryConfig {
     pub limited_resources: Vec<LimitedResource>,
     /// The disabled admission plugins, among those that are built into the stages of a write.
     pub left_out: Vec<InherentPlugin>,
+    /// The seconds for which a pod tolerates a node that is not ready, and one that is unreachable, unless it states
+    /// others.
+    pub toleration_seconds: [i64; 2],
     /// True if lists omit objects that cannot be read. If false, such a list fails.
     pub skip_unreadable: bool,
     /// The paths that are always indexed, by resource (`pods`, `deployments.apps`). Queries find objects by an index
@@ -225,6 +228,7 @@ impl Default for RegistryConfig {
             provides_namespaces: false,
             limited_resources: Vec::new(),
             left_out: Vec::new(),
+            toleration_seconds: [300; 2],
             skip_unreadable: false,
             indexes: BTreeMap::new(),
             search_from: SEARCH_FROM,

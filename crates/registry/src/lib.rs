@@ -83,7 +83,7 @@ pub use registry::{BuiltinKinds, Registry, is_too_large, store_error};
 pub use selection::Selection;
 pub use subresources::{
     KubeletEndpoint, NodeAddresses, ProxiedEndpoint, Remote, SERVICE_NAME_LABEL, ServiceAccountTokens, TokenFault,
-    WarnedUser, is_reachable, ready_endpoints, service_port_name, service_slices,
+    TokenTimes, WarnedUser, is_reachable, ready_endpoints, service_port_name, service_slices,
 };
 pub use surface::{
     CollectionId, Contribution, DefinedBy, KindVersion, Passage, ServedResource, StoredCollection, Surface,

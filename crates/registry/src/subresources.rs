@@ -32,7 +32,7 @@ pub use endpoints::{
 pub use remote::Remote;
 pub(crate) use scale_rules::faults as scale_faults;
 pub(crate) use token::user_info;
-pub use token::{ServiceAccountTokens, TokenFault, WarnedUser};
+pub use token::{ServiceAccountTokens, TokenFault, TokenTimes, WarnedUser};
 
 /// The part of a sent object that the target's endpoint can change, if it is not just the status or everything else.
 /// Also returns true if the result differs from the sent object. Both are in the version of the request.

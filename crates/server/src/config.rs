@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::BASE32_NOPAD;
+use http::HeaderValue;
 use keelson_access::pki::{Pki, PkiOptions};
 use keelson_access::token::DEFAULT_ISSUER;
 use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind};
@@ -22,7 +23,7 @@ use keelson_http::listener::Limits;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
 use keelson_outbound::{Egress, Outbound, Proxy, ServiceRoutes};
-use keelson_registry::RegistryConfig;
+use keelson_registry::{RegistryConfig, TokenTimes};
 use keelson_resources::{Catalogue, UnknownResource};
 use keelson_storage::bounded;
 use sha2::{Digest as _, Sha256};
@@ -79,6 +80,14 @@ pub struct Config {
     pub made_pki: Option<Pki>,
     /// The time that a node may be missing before its pods are deleted.
     pub node_quarantine: Duration,
+    /// The value of the header `Strict-Transport-Security` of responses.
+    pub transport_security: Option<HeaderValue>,
+    /// The limits of lifetimes of service account tokens.
+    pub token_times: TokenTimes,
+    /// The time after its last write at which an event is deleted. `None` keeps events.
+    pub event_ttl: Option<Duration>,
+    /// True if the service `kubernetes` gets the addresses of servers.
+    pub publishes_endpoints: bool,
     /// The issuer of service account tokens: a URL, which is also their audience.
     pub service_account_issuer: String,
     /// A file of tokens with their users: `token,user,uid,"group1,group2"`.
@@ -175,6 +184,10 @@ impl Default for Config {
             pki: PkiOptions::default(),
             made_pki: None,
             node_quarantine: QUARANTINE,
+            transport_security: None,
+            token_times: TokenTimes::default(),
+            event_ttl: None,
+            publishes_endpoints: true,
             service_account_issuer: DEFAULT_ISSUER.to_owned(),
             token_file: None,
             token_key_file: None,

@@ -14,10 +14,11 @@ use keelson_aggregator::{
     AggregatedObjects, Aggregator, AutomaticServices, Availability, PeerServers, RemoteContents, builtin_services,
 };
 use keelson_controllers::{
-    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, FlowApplication,
-    FlowObjects, FlowSchemaStatus, GarbageCollection, IdentityCollection, KubernetesService, Leadership,
-    NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress, Publication, QuotaStatus, RegisteredServers,
-    StorageVersionCollection, StorageVersionMigrator, StorageVersionPublication, storage_state_definition,
+    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, EventExpiry,
+    FlowApplication, FlowObjects, FlowSchemaStatus, GarbageCollection, IdentityCollection, KubernetesService,
+    Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress, Publication, QuotaStatus,
+    RegisteredServers, StorageVersionCollection, StorageVersionMigrator, StorageVersionPublication,
+    storage_state_definition,
 };
 use keelson_extensions::Extensions;
 use keelson_meta::ApiError;
@@ -128,7 +129,10 @@ pub(crate) fn spawn(
     let Membership { addr, holder, servers } = place;
     let ControllerParts { aggregation, publication, extensions, aggregator, peers, flow, fields } = parts;
     let ranges = config.registry.service_ranges.clone();
-    let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port()));
+    let service = Arc::new(
+        KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port())
+            .publishing(config.publishes_endpoints),
+    );
     let published = move |headers: &RequestHeaders| fields.publish(headers);
     let authentication = Arc::new(AuthenticationPublication::new(registry.clone(), keys.authentication(), published));
     let bootstrap = Bootstrap::new(registry.clone(), authentication.clone(), service.clone(), aggregation.clone())
@@ -264,6 +268,9 @@ impl Controllers {
         }
         if on(Controller::ValidatingPolicyStatus) {
             running.spawn(Controller::ValidatingPolicyStatus.name(), PolicyStatus::new(registry())?.run(stopping()));
+        }
+        if let Some(time) = self.config.event_ttl {
+            running.spawn("event-expiry", EventExpiry::new(registry(), time)?.run(stopping()));
         }
         if on(Controller::PodGarbageCollector) {
             let collector = PodGarbageCollection::new(registry(), self.config.node_quarantine)?;

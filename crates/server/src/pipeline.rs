@@ -133,6 +133,7 @@ impl PipelineParts {
             .with_anonymous(foreign.takes_anonymous(config))
             .with_console(config.console.then_some(console::answer as OpenPages))
             .with_auditor(auditor)
+            .with_transport_security(config.transport_security.clone())
     }
 }
 

@@ -52,6 +52,7 @@ impl Tokens {
         let all = ServiceAccountTokens::new(registry.clone(), issuer)
             .with_listed(rights.listed_tokens())
             .with_bootstrap_tokens(config.bootstrap_tokens)
+            .with_times(config.token_times)
             .with_foreign(foreign.all());
         Ok(Self { all: Arc::new(all), foreign, authorizers })
     }

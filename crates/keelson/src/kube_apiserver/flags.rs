@@ -124,8 +124,8 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("coordinated-leadership-retry-period", Duration, Idle("leaders are not elected by the server")),
     row("cors-allowed-origins", List, Idle("pages of other origins may not read answers")),
     row("debug-socket-path", Text, Idle(PROFILING)),
-    row("default-not-ready-toleration-seconds", Number, Idle("DefaultTolerationSeconds has its default of 300")),
-    row("default-unreachable-toleration-seconds", Number, Idle("DefaultTolerationSeconds has its default of 300")),
+    row("default-not-ready-toleration-seconds", Number, Same),
+    row("default-unreachable-toleration-seconds", Number, Same),
     row("delete-collection-workers", Number, Idle(LIMITS)),
     row("disable-admission-plugins", List, Same),
     row("disable-http2-serving", Switch, Idle("clients choose between HTTP/1.1 and HTTP/2")),
@@ -141,7 +141,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("enable-priority-and-fairness", Switch, Same),
     row("encryption-provider-config", File, Same),
     row("encryption-provider-config-automatic-reload", Switch, Same),
-    row("endpoint-reconciler-type", Text, Idle("endpoints of the server follow its lease")),
+    row("endpoint-reconciler-type", Text, Same),
     own("etcd-cafile", Text, Own::EtcdCaFile),
     own("etcd-certfile", Text, Own::EtcdCertFile),
     row("etcd-compaction-interval", Duration, Idle(ETCD)),
@@ -153,7 +153,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("etcd-readycheck-timeout", Duration, Idle(ETCD)),
     own("etcd-servers", List, Own::EtcdServers),
     row("etcd-servers-overrides", List, Only(&[""], "all resources are in one store")),
-    row("event-ttl", Duration, Idle("events are kept until they are deleted")),
+    row("event-ttl", Duration, Same),
     row("external-hostname", Text, Idle("documents name the address of the server")),
     own("feature-gates", List, Own::FeatureGates),
     row("goaway-chance", Number, Idle(LIMITS)),
@@ -166,7 +166,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("kubelet-timeout", Duration, Idle(KUBELET)),
     row("kubernetes-service-node-port", Number, Idle("the service kubernetes has no node port")),
     row("lease-reuse-duration-seconds", Number, Idle(ETCD)),
-    row("livez-grace-period", Duration, Idle("/livez is right from the start")),
+    row("livez-grace-period", Duration, Idle("/livez succeeds from the start")),
     row("log-flush-frequency", Duration, Idle(LOG)),
     row("log-json-info-buffer-size", Text, Idle(LOG)),
     row("log-json-split-stream", Switch, Idle(LOG)),
@@ -177,7 +177,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("max-mutating-requests-inflight", Number, Same),
     row("max-requests-inflight", Number, Same),
     row("min-compatibility-version", List, Idle(VERSIONS)),
-    row("min-request-timeout", Number, Idle(LIMITS)),
+    row("min-request-timeout", Number, Same),
     row("oidc-ca-file", File, Same),
     row("oidc-client-id", Text, Same),
     row("oidc-groups-claim", Text, Same),
@@ -206,12 +206,12 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("runtime-config-emulation-forward-compatible", Switch, Idle(VERSIONS)),
     own("secure-port", Number, Own::SecurePort),
     row("send-retry-after-while-not-ready-once", Switch, Idle("the server listens when it can answer")),
-    row("service-account-extend-token-expiration", Switch, Idle("tokens last as long as was asked for")),
+    row("service-account-extend-token-expiration", Switch, Same),
     own("service-account-issuer", List, Own::Issuer),
     row("service-account-jwks-uri", Text, Idle("the keys of tokens are served at /openid/v1/jwks")),
     row("service-account-key-file", List, Same),
     row("service-account-lookup", Switch, Only(&["true"], "deleted accounts have no valid tokens")),
-    row("service-account-max-token-expiration", Duration, Only(&["0", "0s"], "tokens may last longer")),
+    row("service-account-max-token-expiration", Duration, Same),
     row(
         "service-account-signing-endpoint",
         Text,
@@ -227,7 +227,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("storage-backend", Text, Only(&["", "etcd3"], "there is no other backend than etcd3")),
     row("storage-initialization-timeout", Duration, Idle(ETCD)),
     row("storage-media-type", Text, Idle("the server chooses the encoding of stored objects")),
-    row("strict-transport-security-directives", List, Idle("no such header is sent")),
+    row("strict-transport-security-directives", List, Same),
     own("tls-cert-file", Text, Own::TlsCertFile),
     row("tls-cipher-suites", List, Idle("only suites without known weaknesses are served")),
     row("tls-curve-preferences", List, Idle("only curves without known weaknesses are served")),
@@ -296,6 +296,24 @@ mod tests {
     use super::*;
     use crate::args::Args;
 
+    const HEAD: &str = "\
+# Flags of kube-apiserver
+
+Generated from the table of flags by `cargo xtask docs --write`. A test fails when the page differs from it.
+
+The program `kube-apiserver`, a link to `keelson`, and `keelson kube-apiserver` take these flags of kube-apiserver 1.36 and 1.37.
+Other flags fail with kube-apiserver's text. The log names each accepted flag without effect once.
+
+| class | meaning |
+|---|---|
+| works | the flag has kube-apiserver's effect |
+| accepted | the flag has no effect, for this reason |
+| limited | these values change nothing, and others are refused |
+
+| flag | class | note |
+|---|---|---|
+";
+
     fn read_line(line: &str) -> Result<Vec<(&'static str, String)>, String> {
         let given = read(line.split_whitespace().map(str::to_owned))?;
         Ok(given.into_iter().map(|given| (given.flag.name, given.value)).collect())
@@ -314,6 +332,36 @@ mod tests {
         for flag in FLAGS.iter().filter(|flag| matches!(flag.class, Same)) {
             assert!(known.contains(flag.name), "--{}", flag.name);
         }
+    }
+
+    /// The page `docs/reference/kube-apiserver-flags.md`. `KEELSON_UPDATE=1` writes it anew.
+    #[test]
+    fn the_reference_lists_each_flag_with_its_class() {
+        use std::fmt::Write as _;
+
+        let mut text = HEAD.to_owned();
+        for flag in FLAGS.iter().filter(|flag| flag.name != "controllers") {
+            let (class, note) = match flag.class {
+                Same => ("works", "as described for `keelson serve`".to_owned()),
+                Class::Own(_) => ("works", "translated".to_owned()),
+                Idle(why) => ("accepted", why.to_owned()),
+                Only(values, why) => {
+                    let values: Vec<String> =
+                        values.iter().filter(|value| !value.is_empty()).map(|value| format!("`{value}`")).collect();
+                    let only =
+                        if values.is_empty() { "refused".to_owned() } else { format!("only {}", values.join(", ")) };
+                    ("limited", format!("{only}: {why}"))
+                }
+            };
+            writeln!(text, "| `--{}` | {class} | {note} |", flag.name).unwrap();
+        }
+        let file =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/kube-apiserver-flags.md");
+        if std::env::var_os("KEELSON_UPDATE").is_some() {
+            std::fs::write(&file, &text).unwrap();
+        }
+        let written = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(written == text, "docs/reference/kube-apiserver-flags.md differs: KEELSON_UPDATE=1 writes it anew");
     }
 
     #[test]

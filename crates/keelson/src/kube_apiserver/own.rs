@@ -41,6 +41,7 @@ const SECURE_PORT: &str = "6443";
 const CERT_DIR: &str = "/var/run/kubernetes";
 const SERVICE_RANGE: &str = "10.0.0.0/24";
 const AUTHORIZATION_MODE: &str = "AlwaysAllow";
+const EVENT_TTL: &str = "1h";
 const ETCD_PREFIX: &str = "/registry";
 /// The subdirectory of `--cert-dir` for the server's own files, if the store is etcd.
 const OWN_DIRECTORY: &str = "keelson";
@@ -166,6 +167,10 @@ impl Line {
         let modes = if modes.is_empty() { AUTHORIZATION_MODE } else { &modes };
         if !has_config || self.has(Own::AuthorizationMode) {
             add("authorization-mode", modes);
+        }
+        // kube-apiserver's default. keelson serve keeps events.
+        if !self.0.iter().any(|given| given.flag.name == "event-ttl") {
+            add("event-ttl", EVENT_TTL);
         }
         // Unauthenticated clients never get all rights unless a flag requests it.
         if modes.contains(AUTHORIZATION_MODE) && !has_config {

@@ -122,3 +122,37 @@ async fn ports_are_forwarded_over_both_protocols() {
     }
     lab.without_connections().await;
 }
+
+/// Runs kubectl in a pseudo-terminal of this size, by the program `script`. Returns its output.
+async fn in_terminal(lab: &Lab, size: (u16, u16), spdy: bool) -> Option<String> {
+    let kubectl = std::env::var("KEELSON_TEST_KUBECTL").expect("the path of kubectl");
+    let line = format!(
+        "stty cols {} rows {}; exec {kubectl} --kubeconfig {} -n lab exec -it p -- size",
+        size.0,
+        size.1,
+        lab.server.kubeconfig().display(),
+    );
+    let home = tempfile::TempDir::new().unwrap();
+    let mut script = tokio::process::Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).env("HOME", home.path()).env("TERM", "xterm").kill_on_drop(true);
+    if spdy {
+        script.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false");
+    }
+    script.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    // A machine without the program has no pseudo-terminal for this test.
+    let mut running = script.spawn().ok()?;
+    let _stdin = running.stdin.take();
+    let done = tokio::time::timeout(super::PATIENCE, running.wait_with_output()).await.expect("kubectl ends");
+    Some(String::from_utf8(done.unwrap().stdout).unwrap())
+}
+
+#[tokio::test]
+async fn a_terminal_has_its_size_in_the_pod() {
+    let lab = lab().await;
+    for (size, spdy) in [((91, 37), false), ((133, 44), true)] {
+        let Some(text) = in_terminal(&lab, size, spdy).await else { return };
+        assert!(text.contains(&format!("{}x{}", size.0, size.1)), "{text}");
+    }
+    let targets = lab.kubelet.requests().into_iter().map(|request| request.target);
+    assert!(targets.into_iter().all(|target| target.contains("tty=") && target.contains("command=size")));
+}

@@ -27,5 +27,6 @@ mod store_metrics;
 mod supervision;
 mod test_servers;
 mod traces;
+mod upstream_flags;
 mod users;
 mod versions_command;

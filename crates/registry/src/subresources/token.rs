@@ -36,8 +36,24 @@ pub struct ServiceAccountTokens {
     issuer: Arc<TokenIssuer>,
     listed: Option<Arc<StaticTokens>>,
     takes_bootstrap_tokens: bool,
+    times: TokenTimes,
     /// The authenticators of other tokens, in their order.
     foreign: Vec<Arc<dyn ForeignTokens>>,
+}
+
+/// The limits of lifetimes of issued tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenTimes {
+    /// The longest lifetime in seconds. Longer requests are shortened.
+    pub longest: Option<i64>,
+    /// True if the tokens of kubelets for pods last a year, with a warning after the requested time.
+    pub extends: bool,
+}
+
+impl Default for TokenTimes {
+    fn default() -> Self {
+        Self { longest: None, extends: true }
+    }
 }
 
 /// The reason why a token is not accepted.
@@ -71,7 +87,14 @@ pub type WarnedUser = ((User, Vec<String>), Option<&'static str>);
 impl ServiceAccountTokens {
     /// Tokens for the accounts in a registry, from an issuer.
     pub fn new(registry: Arc<Registry>, issuer: Arc<TokenIssuer>) -> Self {
-        Self { registry, issuer, listed: None, takes_bootstrap_tokens: false, foreign: Vec::new() }
+        Self {
+            registry,
+            issuer,
+            listed: None,
+            takes_bootstrap_tokens: false,
+            times: TokenTimes::default(),
+            foreign: Vec::new(),
+        }
     }
 
     /// Adds the tokens of a file.
@@ -84,6 +107,12 @@ impl ServiceAccountTokens {
     #[must_use]
     pub fn with_bootstrap_tokens(self, takes_bootstrap_tokens: bool) -> Self {
         Self { takes_bootstrap_tokens, ..self }
+    }
+
+    /// Sets the limits of lifetimes.
+    #[must_use]
+    pub fn with_times(self, times: TokenTimes) -> Self {
+        Self { times, ..self }
     }
 
     /// Adds authenticators for other tokens.
@@ -132,9 +161,17 @@ impl ServiceAccountTokens {
             check_time(wanted)
         };
         self.registry.admit_completed(target, caller, &mut request, complete).await?;
+        if let Some(longest) = self.times.longest.filter(|longest| wanted > *longest) {
+            let warning = format!("requested expiration of {wanted} seconds shortened to {longest} seconds");
+            caller.warnings().add(warning);
+            wanted = longest;
+            if let Some(Value::Object(spec)) = request.0.get_mut("spec") {
+                spec.insert("expirationSeconds", json!(longest));
+            }
+        }
         let bound = self.bound_object(&request, namespace, name).await?;
         let for_this_server = audiences.iter().all(|audience| audience == self.issuer.name());
-        let extended = bound.pod.is_some() && wanted == TRANSITION_SECONDS && for_this_server;
+        let extended = self.times.extends && bound.pod.is_some() && wanted == TRANSITION_SECONDS && for_this_server;
         let begin = seconds(now);
         let claims = Claims {
             audiences,

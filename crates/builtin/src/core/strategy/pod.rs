@@ -20,12 +20,10 @@ use keelson_registry::{InherentPlugin, Registry, Target, Warnings, grace};
 
 use crate::scheduling::strategy as scheduling;
 
-/// The time for which a pod tolerates a node that is not ready or unreachable, in seconds.
-const TOLERATION_SECONDS: i64 = 300;
 const TROUBLES: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 /// Adds a toleration for each of these taints that the pod does not tolerate. Returns true if it added one.
-fn tolerate_troubles(pod: &mut Object) -> bool {
+fn tolerate_troubles(registry: &Registry, pod: &mut Object) -> bool {
     let Some(spec) = pod.0.get_mut("spec").and_then(Value::as_object_mut) else { return false };
     let tolerations = spec.entry("tolerations").or_insert(Value::Null);
     if tolerations.is_null() {
@@ -33,10 +31,10 @@ fn tolerate_troubles(pod: &mut Object) -> bool {
     }
     let Some(tolerations) = tolerations.as_array_mut() else { return false };
     let stated = tolerations.len();
-    for trouble in TROUBLES {
+    for (trouble, seconds) in TROUBLES.into_iter().zip(registry.config().toleration_seconds) {
         if !tolerations.iter().any(|toleration| tolerates(toleration, trouble)) {
             tolerations.push(json!({
-                "key": trouble, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS,
+                "key": trouble, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds,
             }));
         }
     }
@@ -77,7 +75,8 @@ impl CreateStrategy for Pods {
         // The priority may refuse the pod, so it comes first.
         let has_priority =
             registry.does(InherentPlugin::Priority) && scheduling::pod_priority(registry, target, object)?;
-        let tolerates_more = registry.does(InherentPlugin::DefaultTolerationSeconds) && tolerate_troubles(object);
+        let tolerates_more =
+            registry.does(InherentPlugin::DefaultTolerationSeconds) && tolerate_troubles(registry, object);
         Ok(has_priority || tolerates_more)
     }
 
@@ -97,7 +96,7 @@ impl UpdateStrategy for Pods {
     ) -> Result<bool, ApiError> {
         let tolerates_more = target.subresource.is_none()
             && registry.does(InherentPlugin::DefaultTolerationSeconds)
-            && tolerate_troubles(next);
+            && tolerate_troubles(registry, next);
         let keeps_priority = registry.does(InherentPlugin::Priority) && scheduling::keep_priority(current, next);
         Ok(keeps_priority || tolerates_more)
     }
