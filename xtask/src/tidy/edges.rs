@@ -176,6 +176,7 @@ const ALLOWED: [(&str, &[&str]); 42] = [
             "codec",
             "resources",
             "storage",
+            "storage-sql",
             "cache",
             "access",
             "registry",
