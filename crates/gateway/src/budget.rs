@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 /// The requests a second.
-const A_SECOND: u32 = 100;
+const A_SECOND: u32 = 400;
 /// The number of requests that need not wait after a pause.
-const BURST: u32 = 200;
+const BURST: u32 = 400;
 
 /// A leaky bucket: each request takes a slot, and slots are `1 / A_SECOND` apart after the burst.
 #[derive(Debug)]

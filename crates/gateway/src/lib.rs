@@ -9,12 +9,14 @@
 //! Invariants:
 //! - A revision in a response is the source's revision. A client may list here and watch at the source, and back.
 //! - A request is answered from the mirror only after the source has allowed it for its caller.
-//! - The gateway's own credentials are used for lists, watches, discovery and reviews only, never for a caller's
-//!   request.
+//! - The gateway's own credentials are used for lists, watches, discovery and reviews only. A caller's request gets them
+//!   only together with the caller's name, if the operator lets the gateway impersonate users of client certificates.
 //! - A source that is away or slow delays a read for a limited time. The response then says how old it is.
 
 mod budget;
 mod contribution;
+mod copy;
+mod credentials;
 mod discovery;
 mod lines;
 mod mirror;
@@ -24,6 +26,7 @@ mod progress;
 mod reads;
 mod server;
 mod settings;
+mod site;
 mod source;
 mod tail;
 mod upstream_store;

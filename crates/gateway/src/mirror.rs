@@ -16,6 +16,7 @@ use keelson_resources::Collection;
 use keelson_storage::Store;
 use keelson_supervision::Supervisor;
 
+use crate::copy::{ResourceCopy, SourceCopy};
 use crate::discovery::Served;
 use crate::objects::MirroredKind;
 use crate::progress::Progress;
@@ -24,6 +25,11 @@ use crate::upstream_store::UpstreamStore;
 
 /// The longest time that a read waits for the revision that its request names.
 const REVISION_WAIT: Duration = Duration::from_secs(3);
+
+/// The limit of a resource's history in bytes.
+const HISTORY_BYTES: u64 = 64 << 20;
+/// The limit of a resource's kept query views in bytes.
+const VIEW_BYTES: u64 = 64 << 20;
 
 /// The parts that all mirrors share.
 #[derive(Clone)]
@@ -34,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) supervisor: Supervisor,
     pub(crate) registry: RegistryConfig,
+    /// The durable copy of the mirrors.
+    pub(crate) copy: SourceCopy,
 }
 
 /// A mirrored resource.
@@ -44,6 +52,7 @@ pub(crate) struct Mirror {
     pub(crate) definition: Option<(String, i64)>,
     pub(crate) progress: Arc<Progress>,
     prefix: String,
+    copy: Arc<ResourceCopy>,
     cache: Arc<Cache>,
     registry: Arc<Registry>,
     handlers: ResourceHandlers,
@@ -75,7 +84,8 @@ impl Mirror {
         let mirrored =
             MirroredKind { kind, namespaced: served.namespaced, path: served.path(), prefix: prefix.clone() };
         let progress = Arc::new(Progress::new());
-        let (fed, read) = UpstreamStore::views(shared.source.clone(), mirrored, progress.clone());
+        let copy = Arc::new(shared.copy.resource(&served, &prefix));
+        let (fed, read) = UpstreamStore::views(shared.source.clone(), mirrored, progress.clone(), copy.clone());
         let spec = CollectionSpec {
             prefix: prefix.clone(),
             fields: layout.paths.iter().map(|path| FieldPath::parse(path)).collect(),
@@ -84,15 +94,26 @@ impl Mirror {
             complete: None,
             typed_items: !crate::contribution::is_builtin(&served),
         };
-        let config = CacheConfig { supervisor: shared.supervisor.clone(), ..CacheConfig::new(shared.clock.clone()) };
-        let cache = Cache::start(Arc::new(fed), vec![spec], config).await.map_err(|error| error.to_string())?;
+        let config = CacheConfig {
+            supervisor: shared.supervisor.clone(),
+            history_bytes: HISTORY_BYTES,
+            view_bytes: VIEW_BYTES,
+            ..CacheConfig::new(shared.clock.clone())
+        };
+        let cache = match Cache::start(Arc::new(fed), vec![spec], config).await {
+            Ok(cache) => cache,
+            Err(error) => {
+                copy.stop(false).await;
+                return Err(error.to_string());
+            }
+        };
         let config = RegistryConfig { revision_wait: REVISION_WAIT, ..shared.registry.clone() };
         let store: Arc<dyn Store> = Arc::new(read);
         let kinds = Arc::new(Only(contribution.clone()));
         let registry = Registry::new(kinds, store, cache.clone(), shared.clock.clone(), shared.random.clone(), config);
         let registry = Arc::new(registry.with_authorizer(shared.authorizer.clone()));
         let handlers = ResourceHandlers::new(registry.clone());
-        Ok(Self { served, contribution, definition, progress, prefix, cache, registry, handlers })
+        Ok(Self { served, contribution, definition, progress, prefix, copy, cache, registry, handlers })
     }
 
     /// The handlers of its reads.
@@ -112,9 +133,15 @@ impl Mirror {
         Some(Target { namespace: target.namespace.clone(), name: target.name.clone(), ..own })
     }
 
+    /// Completes the durable copy.
+    pub(crate) async fn complete_copy(&self) {
+        self.copy.stop(false).await;
+    }
+
     /// Ends its watches. Reads in progress end with the last state.
     pub(crate) async fn close(&self) {
         self.cache.remove(std::slice::from_ref(&self.prefix)).await;
+        self.copy.stop(self.progress.is_restored()).await;
     }
 }
 

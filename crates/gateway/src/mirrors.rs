@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures::StreamExt as _;
+use futures::future::join_all;
 use futures::stream;
 use keelson_meta::{Object, Revision};
 use keelson_registry::Surface;
@@ -77,9 +78,20 @@ impl Mirrors {
         self.serving.load().surface.clone()
     }
 
+    /// The name of the source.
+    pub(crate) fn source(&self) -> &str {
+        &self.shared.source.name
+    }
+
     /// Returns true once each resource of the source was loaded, or could not be loaded.
     pub(crate) fn is_loaded(&self) -> bool {
         self.is_loaded.load(Ordering::Relaxed)
+    }
+
+    /// Completes the durable copies of all mirrors, before the gateway ends.
+    pub(crate) async fn complete_copies(&self) {
+        let mirrors = self.serving.load().mirrors.clone();
+        join_all(mirrors.values().map(|mirror| mirror.complete_copy())).await;
     }
 
     /// Follows the source. Never returns.
@@ -103,12 +115,16 @@ impl Mirrors {
     }
 
     async fn look(&self, discovery: &mut Discovery, attempts: &mut HashMap<String, Attempts>) -> Result<(), String> {
+        if self.serving.load().mirrors.is_empty() {
+            // ORDER: before a mirror reads its copy.
+            self.shared.copy.check_cluster(&self.shared.source).await?;
+        }
         if discovery.read(&self.shared.source).await.map_err(|fault| fault.to_string())? {
             self.shared.source.read_version().await.map_err(|fault| fault.to_string())?;
         }
         let mut wanted = discovery.resources();
         wanted.retain(|served| !self.not_mirrored.contains(&served.name()));
-        self.drop_gone(&wanted).await;
+        self.drop_gone(&wanted).await?;
         // The definitions come first, since the columns of custom resources are in them.
         let is_definitions = |served: &Served| (&*served.group, &*served.plural) == DEFINITIONS;
         let (definitions, others): (Vec<_>, Vec<_>) = wanted.into_iter().partition(is_definitions);
@@ -119,7 +135,7 @@ impl Mirrors {
     }
 
     /// Stops mirrors whose resource is gone or has changed, or whose source went back to an earlier state.
-    async fn drop_gone(&self, wanted: &[Served]) {
+    async fn drop_gone(&self, wanted: &[Served]) -> Result<(), String> {
         let wanted: HashSet<(&str, &str, &str, &str, bool)> = wanted.iter().map(identity).collect();
         let mut kept = self.serving.load().mirrors.clone();
         let mut dropped = Vec::new();
@@ -134,14 +150,16 @@ impl Mirrors {
             is_kept
         });
         if dropped.is_empty() {
-            return;
+            return Ok(());
         }
         // ORDER: requests no longer find a mirror before its watches end.
         self.serving.store(Arc::new(Serving::of(kept)));
+        let is_restored = dropped.iter().any(|mirror| mirror.progress.is_restored());
         for mirror in dropped {
             tracing::info!(source = self.shared.source.name, resource = mirror.served.name(), "a mirror was dropped");
             mirror.close().await;
         }
+        if is_restored { self.shared.copy.check_cluster(&self.shared.source).await } else { Ok(()) }
     }
 
     /// Loads the resources that have no mirror yet.

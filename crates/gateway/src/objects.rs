@@ -1,6 +1,6 @@
 //! Objects of the source as stored values: the bytes, key and revision that a cache reads from a store.
 //!
-//! The source is not trusted to send what the API promises: an object of another kind, without a name, or with a name
+//! The source is not trusted to send what the API promises. An object of another kind, without a name, or with a name
 //! that would change its key, is a fault.
 
 use keelson_codec::StoredObject;

@@ -3,7 +3,7 @@
 //! The tail writes it, and reads wait for it. It also has the revision that reads wait for, so that the tail can ask the
 //! source for a bookmark.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use keelson_meta::Revision;
@@ -23,6 +23,8 @@ pub(crate) struct Progress {
     wanted: watch::Sender<Revision>,
     /// True while a watch at the source is open.
     watching: AtomicBool,
+    /// The source no longer has the events after revisions up to this one.
+    expired: AtomicU64,
     /// The source has gone back to an earlier state.
     restored: watch::Sender<bool>,
     contact: Mutex<Contact>,
@@ -58,6 +60,7 @@ impl Progress {
             reached: watch::Sender::new(Revision::ZERO),
             wanted: watch::Sender::new(Revision::ZERO),
             watching: AtomicBool::new(false),
+            expired: AtomicU64::new(0),
             restored: watch::Sender::new(false),
             contact: Mutex::new(Contact { confirmed: (Instant::now(), SystemTime::now()), away: None }),
         }
@@ -106,6 +109,16 @@ impl Progress {
         if is_open {
             self.contact.lock().away = None;
         }
+    }
+
+    /// Records that the source no longer has the events after a revision. Some sources report that only in the watch.
+    pub(crate) fn set_expired(&self, revision: Revision) {
+        self.expired.fetch_max(revision.get(), Ordering::Relaxed);
+    }
+
+    /// Returns true if the source no longer has the events after a revision.
+    pub(crate) fn is_expired(&self, revision: Revision) -> bool {
+        revision.get() <= self.expired.load(Ordering::Relaxed)
     }
 
     /// Records that the state was complete at a time.

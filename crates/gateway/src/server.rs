@@ -1,51 +1,55 @@
 //! The composition of a gateway: starts its parts in order, and stops them in reverse.
 //!
-//! The order is source, mirrors, port. A source that is away at the start delays nothing: its requests are passed
+//! The order is port, sources, requests. A source that is away at the start delays nothing: its requests are passed
 //! through until it is back.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use keelson_access::{PkiOptions, PublishedAuthorities, pki};
-use keelson_apiserver::Delegation;
+use futures::future::{BoxFuture, Either, join_all, ready};
+use http::{Response, Uri};
+use keelson_access::{
+    Attributes, Authorizer, Deciding, Decision, PkiOptions, PublishedAuthorities, SharedText, User, Verdict, pki,
+};
 use keelson_http::Pipeline;
+use keelson_http::body::ResponseBody;
 use keelson_http::filters::FlowLimits;
-use keelson_http::health::{Health, HealthChecks};
 use keelson_http::listener::{self, Limits, TlsSettings};
 use keelson_http::metrics::Metrics;
-use keelson_http::pages::{Documentation, Pages};
-use keelson_http::proxy::PassThrough;
+use keelson_http::pages::Pages;
+use keelson_http::respond;
 use keelson_http::router::Router;
-use keelson_http::version::GIT_VERSION;
+use keelson_http::service::{ApiRequest, ApiService};
+use keelson_meta::SystemClock;
 use keelson_meta::random::SystemRandom;
-use keelson_meta::{Clock, Random, SystemClock};
-use keelson_openapi::SharedDefinitions;
-use keelson_outbound::{ClientConfig, Destination, Outbound, Services};
-use keelson_registry::{RegistryConfig, Surface};
-use keelson_schema::Schemas;
-use keelson_supervision::{Failure, Serving, Supervisor, TaskGroup, warn_repeated};
+use keelson_registry::{Surface, Target};
+use keelson_supervision::{Failure, Serving, Supervisor, TaskGroup};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::mirror::Shared;
 use crate::mirrors::Mirrors;
-use crate::reads::{MirroredReads, is_passed};
 use crate::settings::GatewaySettings;
-use crate::source::Source;
+use crate::site::{Common, Site, health, no_documentation};
 
 /// The time limit of running requests at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
-/// The interval between attempts to read the authorities of client certificates.
-const AUTHORITIES_AGAIN: Duration = Duration::from_secs(30);
+/// The time for the last writes to the copies of mirrors at shutdown.
+const COPY_TIME: Duration = Duration::from_secs(10);
+/// The health checks of the gateway.
+const HEALTH_PATHS: [&str; 3] = ["/livez", "/readyz", "/healthz"];
+/// The path above the paths of each of several sources.
+const CLUSTERS: &str = "/clusters/";
 
 /// The reason why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The kubeconfig of a source can't be used.
-    #[error("the kubeconfig of the source {name}: {why}")]
+    /// There is no source, or two have the same name.
+    #[error("{0}")]
+    Sources(String),
+    /// The kubeconfig of a source, or the copy of its mirrors, can't be used.
+    #[error("the source {name}: {why}")]
     Source {
         /// The name of the source.
         name: String,
@@ -70,32 +74,20 @@ pub struct RunningGateway {
     addr: SocketAddr,
     ca_pem: String,
     serving: Serving,
-    mirrors: Arc<Mirrors>,
-}
-
-/// The gateway calls no services of a cluster.
-#[derive(Debug)]
-struct NoServices;
-
-impl Services for NoServices {
-    fn addresses(&self, namespace: &str, name: &str, _: u16) -> Result<Vec<(String, u16)>, String> {
-        Err(format!("the gateway calls no services, such as {namespace}/{name}"))
-    }
+    mirrors: Vec<Arc<Mirrors>>,
 }
 
 impl RunningGateway {
     /// Starts a gateway.
     ///
     /// # Errors
-    /// The kubeconfig, the certificate or the port can't be used. A source that does not answer is no error.
+    /// A kubeconfig, the certificate or the port can't be used. A source that does not answer is no error.
     pub async fn start(settings: GatewaySettings) -> Result<Self, StartError> {
-        let (clock, random): (Arc<dyn Clock>, Arc<dyn Random>) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+        check_names(&settings)?;
         let certificates = |error: &dyn std::fmt::Display| StartError::Certificates(error.to_string());
         let options = PkiOptions { extra_names: settings.extra_names.clone(), ..PkiOptions::default() };
-        let pki = pki::serving(Some(&settings.data_dir), &options, &*clock, &*random)
+        let pki = pki::serving(Some(&settings.data_dir), &options, &SystemClock, &SystemRandom)
             .map_err(|error| certificates(&error))?;
-        let unusable = |why: String| StartError::Source { name: settings.source.name.clone(), why };
-        let (source, config) = Source::open(&settings.source).await.map_err(unusable)?;
         let authorities = Arc::new(PublishedAuthorities::default());
         let tls = authorities.server_config(&pki.pair).map_err(|error| certificates(&error))?;
         let listening = |why| StartError::Listen { address: settings.bind, why };
@@ -105,30 +97,28 @@ impl RunningGateway {
         let supervisor = Supervisor::default();
         let stopping = CancellationToken::new();
         let background = TaskGroup::new(&supervisor, &stopping);
-        let source = Arc::new(source);
-        let delegation = Delegation::new(source.client().clone());
-        let shared = Shared {
-            source,
-            clock: clock.clone(),
-            random: random.clone(),
-            authorizer: delegation.authorizer(),
-            supervisor: supervisor.clone(),
-            registry: RegistryConfig::default(),
+        supervisor.watch_threads(&stopping);
+        let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+        let data_dir = settings.data_dir.clone();
+        let common = Common { addr, data_dir, clock, random, background: background.clone() };
+        let mut sites = Vec::with_capacity(settings.sources.len());
+        for source in &settings.sources {
+            // A connection has one verified certificate, so several sources can't each verify it.
+            let own = if settings.sources.len() == 1 { authorities.clone() } else { Arc::default() };
+            let site = Site::start(source, &common, own).await;
+            let site = site.map_err(|why| StartError::Source { name: source.name.clone(), why })?;
+            sites.push((source.name.clone(), site));
+        }
+        let mirrors: Vec<_> = sites.iter().map(|(_, site)| site.mirrors.clone()).collect();
+        let pipeline = match sites.len() {
+            1 => sites.remove(0).1.pipeline.with_console(settings.console),
+            _ => front(sites, &mirrors, &common),
         };
-        let mirrors = Mirrors::new(shared.clone(), settings.source.not_mirrored.clone());
-        let passing = pass_through(&config, random.clone(), &mirrors, &background).map_err(unusable)?;
-        background.spawn("mirrors", until(&stopping, mirrors.clone().follow()));
-        background.spawn("authorities", until(&stopping, follow(delegation.clone(), authorities.clone())));
-        let pipeline = pipeline(&mirrors, addr, (clock, random), &background)
-            .with_certificates(authorities)
-            .with_tokens(delegation.tokens())
-            .with_authorizer(shared.authorizer)
-            .with_console(settings.console)
-            .with_pass_through(passing);
         let limits = Limits { drain: SHUTDOWN_GRACE, ..Limits::default() };
         let listener = listener::serve(port, TlsSettings::new(tls), Arc::new(pipeline), limits);
         let serving = Serving::start(stopping, background, listener);
-        tracing::info!(%addr, source = settings.source.name, "the gateway is ready");
+        let names: Vec<_> = settings.sources.iter().map(|source| source.name.as_str()).collect();
+        tracing::info!(%addr, sources = names.join(","), "the gateway is ready");
         Ok(Self { addr, ca_pem: pki.ca_pem, serving, mirrors })
     }
 
@@ -142,9 +132,9 @@ impl RunningGateway {
         &self.ca_pem
     }
 
-    /// Returns true once each resource of the source was loaded, or could not be loaded.
+    /// Returns true once each resource of each source was loaded, or could not be loaded.
     pub fn is_loaded(&self) -> bool {
-        self.mirrors.is_loaded()
+        self.mirrors.iter().all(|mirrors| mirrors.is_loaded())
     }
 
     /// Waits until an essential task has died, and returns its failure. The gateway must be shut down then.
@@ -156,6 +146,10 @@ impl RunningGateway {
     pub async fn shutdown(mut self) {
         self.serving.answered().await;
         self.serving.ended().await;
+        let copies = join_all(self.mirrors.iter().map(|mirrors| mirrors.complete_copies()));
+        if tokio::time::timeout(COPY_TIME, copies).await.is_err() {
+            tracing::warn!("the copies of the mirrors are not complete; the next start continues from earlier states");
+        }
     }
 }
 
@@ -165,74 +159,89 @@ impl std::fmt::Debug for RunningGateway {
     }
 }
 
-/// The filters and handlers of requests.
-fn pipeline(
-    mirrors: &Arc<Mirrors>,
-    addr: SocketAddr,
-    (clock, random): (Arc<dyn Clock>, Arc<dyn Random>),
-    background: &TaskGroup,
-) -> Pipeline {
-    let metrics = Arc::new(Metrics::new());
-    metrics.edge().watched_by(background.supervisor());
-    background.supervisor().watch_threads(background.stopping());
-    let loaded = mirrors.clone();
-    let is_loaded = move || if loaded.is_loaded() { Ok(()) } else { Err("the mirrors are being loaded".to_owned()) };
-    let well = HealthChecks::new().add_runtime(background.supervisor().clone()).add("mirrors", is_loaded);
-    let live = HealthChecks::new().add_tasks(background.supervisor().clone());
-    let health = Health::new(live, well, background.stopping().clone());
-    let pages = Pages::new(health, metrics.clone(), addr.to_string());
-    let surfaces = mirrors.clone();
-    metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
-    // Documents of resources are the source's own.
-    let definitions = SharedDefinitions::new(Schemas::builtin(), &[], GIT_VERSION);
-    let (documentation, nothing) = (Arc::new(Documentation::new(definitions, ())), Arc::new(Surface::default()));
-    let documents = move |_| Box::pin(documentation.clone().of(nothing.clone())) as _;
-    let (surfaces, reads) = (mirrors.clone(), Arc::new(MirroredReads::new(mirrors.clone())));
-    let router = Router::new(move || surfaces.surface(), documents, pages, reads);
-    Pipeline::new(router, metrics, clock, random, background.stopping().clone(), FlowLimits::default())
-}
-
-/// The way of other requests to the source.
-fn pass_through(
-    config: &kube::Config,
-    random: Arc<dyn Random>,
-    mirrors: &Arc<Mirrors>,
-    background: &TaskGroup,
-) -> Result<PassThrough, String> {
-    let outbound = Outbound::new(Arc::new(NoServices), random, None);
-    let ca_bundle = config.root_cert.iter().flatten().map(|der| pem(der)).collect::<String>().into_bytes();
-    let destination = ClientConfig {
-        insecure_skip_tls_verify: config.accept_invalid_certs,
-        ..ClientConfig::new(Destination::Url(config.cluster_url.to_string()), ca_bundle)
-    };
-    let upstream = outbound.upstream_without_identity(&destination, config.tls_server_name.as_deref())?;
-    let mirrors = mirrors.clone();
-    let rule = move |info: &_, parts: &_| is_passed(&mirrors, info, parts);
-    Ok(PassThrough::new(upstream, config.cluster_url.path(), background.clone(), rule))
-}
-
-/// A certificate in PEM.
-fn pem(der: &[u8]) -> String {
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", BASE64.encode(der))
-}
-
-/// Follows the source's authorities of client certificates.
-async fn follow(delegation: Delegation, authorities: Arc<PublishedAuthorities>) {
-    loop {
-        if let Err(error) = delegation.clone().follow_authorities(authorities.clone()).await {
-            warn_repeated!(""; %error, "client certificates are not accepted, since the source's authorities can't be read");
-        }
-        tokio::time::sleep(AUTHORITIES_AGAIN).await;
+fn check_names(settings: &GatewaySettings) -> Result<(), StartError> {
+    let mut names: Vec<&str> = settings.sources.iter().map(|source| source.name.as_str()).collect();
+    names.sort_unstable();
+    if names.is_empty() {
+        return Err(StartError::Sources("there is no source".to_owned()));
+    }
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(StartError::Sources(format!("two sources have the name {}", pair[0]))),
+        None => Ok(()),
     }
 }
 
-/// Runs endless work until the gateway stops.
-fn until(
-    stopping: &CancellationToken,
-    work: impl Future<Output = ()> + Send + 'static,
-) -> impl Future<Output = ()> + Send + 'static {
-    let stopping = stopping.clone();
-    async move {
-        let _: Option<()> = stopping.run_until_cancelled_owned(work).await;
+/// The pipeline in front of several sources. It answers only about the gateway itself.
+fn front(sites: Vec<(String, Site)>, mirrors: &[Arc<Mirrors>], common: &Common) -> Pipeline {
+    let Common { addr, clock, random, background, .. } = common;
+    let metrics = Arc::new(Metrics::new());
+    metrics.edge().watched_by(background.supervisor());
+    let pages = Pages::new(health(mirrors.to_vec(), background), metrics.clone(), addr.to_string());
+    let (documentation, nothing) = (no_documentation(), Arc::new(Surface::default()));
+    let surface = nothing.clone();
+    let documents = move |_| Box::pin(documentation.clone().of(nothing.clone())) as _;
+    let router = Router::new(move || surface.clone(), documents, pages, Arc::new(Nothing));
+    let pipelines: HashMap<String, Arc<Pipeline>> =
+        sites.into_iter().map(|(name, site)| (name, Arc::new(site.pipeline))).collect();
+    let stopping = background.stopping().clone();
+    let find = move |uri: &Uri| {
+        let (name, rest) = site_of(uri)?;
+        Some((pipelines.get(name)?.clone(), rest))
+    };
+    Pipeline::new(router, metrics, clock.clone(), random.clone(), stopping, FlowLimits::default())
+        .with_authorizer(Arc::new(HealthForAll))
+        .with_sites(Box::new(find))
+}
+
+/// Health checks need no rights, and nothing else is allowed: no user is known outside of sources.
+#[derive(Debug)]
+struct HealthForAll;
+
+impl Authorizer for HealthForAll {
+    fn authorize<'a>(&'a self, _: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+        let is_health = matches!(attributes, Attributes::Path { verb: "get", path } if HEALTH_PATHS.contains(path));
+        let decision = if is_health { Decision::Allow } else { Decision::NoOpinion };
+        Either::Left(ready(Verdict { decision, reason: SharedText::default() }))
+    }
+}
+
+/// The name of the source in a path, and the path at that source.
+fn site_of(uri: &Uri) -> Option<(&str, Uri)> {
+    let below = uri.path().strip_prefix(CLUSTERS)?;
+    let name = below.split('/').next()?;
+    let rest = uri.path_and_query()?.as_str().strip_prefix(CLUSTERS)?.strip_prefix(name)?;
+    let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
+    // An authority in the target of a request has no effect below.
+    Some((name, rest.parse().ok()?))
+}
+
+/// No resource is served outside of sources.
+struct Nothing;
+
+impl ApiService for Nothing {
+    fn call(&self, _: Box<ApiRequest>, _: Target) -> BoxFuture<'static, Response<ResponseBody>> {
+        Box::pin(async { respond::no_such_page() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_source_begins_with_its_name() {
+        let check = |uri: &str, expected: Option<(&str, &str)>| {
+            let uri = uri.parse().unwrap();
+            let found = site_of(&uri).map(|(name, rest)| (name, rest.to_string()));
+            assert_eq!(found.as_ref().map(|(name, rest)| (*name, rest.as_str())), expected, "{uri}");
+        };
+        check("/clusters/a/api/v1/pods?limit=1", Some(("a", "/api/v1/pods?limit=1")));
+        check("https://host/clusters/a/api", Some(("a", "/api")));
+        check("/clusters/a", Some(("a", "/")));
+        check("/clusters/a?x=/y", Some(("a", "/?x=/y")));
+        check("/clusters/a//api", Some(("a", "//api")));
+        check("/clusters/", Some(("", "/")));
+        check("/api/v1/clusters/a", None);
+        check("/clusters", None);
     }
 }

@@ -1,4 +1,6 @@
-//! Settings of a gateway: its address, its directory and its source.
+//! Settings of a gateway: its address, its directory and its sources.
+//!
+//! They are plain values. The code that uses them checks their meaning.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -19,9 +21,11 @@ pub struct GatewaySettings {
     pub data_dir: PathBuf,
     /// Further names and addresses for the serving certificate.
     pub extra_names: Vec<String>,
-    /// The cluster behind the gateway.
-    pub source: SourceSettings,
-    /// The pages of the console, if it is served.
+    /// The clusters behind the gateway: at least one, with different names. One alone has the paths of its own server.
+    /// Of several, each has its paths below `/clusters/NAME`.
+    pub sources: Vec<SourceSettings>,
+    /// The pages of the console, if it is served. They need the paths of a server, so that they are served for a single
+    /// source only.
     pub console: Option<OpenPages>,
 }
 
@@ -34,12 +38,15 @@ pub struct SourceSettings {
     pub kubeconfig: PathBuf,
     /// The resources that are passed through and not mirrored, as `plural` or `plural.group`.
     pub not_mirrored: BTreeSet<String>,
+    /// True to impersonate users of client certificates with the gateway's own credentials, so that their requests can
+    /// be passed through.
+    pub impersonates: bool,
 }
 
 impl SourceSettings {
     /// A source with the default resources.
     pub fn new(name: impl Into<String>, kubeconfig: impl Into<PathBuf>) -> Self {
         let not_mirrored = NOT_MIRRORED.map(str::to_owned).into_iter().collect();
-        Self { name: name.into(), kubeconfig: kubeconfig.into(), not_mirrored }
+        Self { name: name.into(), kubeconfig: kubeconfig.into(), not_mirrored, impersonates: false }
     }
 }

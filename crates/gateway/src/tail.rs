@@ -15,6 +15,7 @@ use keelson_supervision::{Backoff, Jitter};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use crate::copy::ResourceCopy;
 use crate::lines::{Event, Lines};
 use crate::objects::MirroredKind;
 use crate::progress::Progress;
@@ -31,6 +32,8 @@ const SHORT_SECONDS_AT_KEELSON: u64 = 2;
 const IDLE_TIME: Duration = Duration::from_secs(90);
 /// The number of short watches in a row that bring nothing, after which the tail waits for another read.
 const SHORT_TRIES: u32 = 4;
+/// The interval between writes of a resource at rest to its copy.
+const MARK_EVERY: Duration = Duration::from_secs(10);
 /// The wait before a further short watch, multiplied by the number of those before.
 const RETRY_WAIT: Duration = Duration::from_millis(20);
 /// A watch that ends earlier than this is reopened after a wait.
@@ -45,6 +48,9 @@ struct Running {
     source: Arc<Source>,
     kind: Arc<MirroredKind>,
     progress: Arc<Progress>,
+    copy: Arc<ResourceCopy>,
+    /// The time of the last write to the copy.
+    copied_at: Instant,
     wanted: watch::Receiver<Revision>,
     lines: Lines,
     /// Everything up to this revision was delivered.
@@ -74,9 +80,8 @@ impl Drop for Open {
 /// # Errors
 /// [`StoreError::Compacted`] if the source no longer has the events, [`StoreError::Unavailable`] for other failures.
 pub(crate) async fn open(
-    source: Arc<Source>,
-    kind: Arc<MirroredKind>,
-    progress: Arc<Progress>,
+    (source, kind, progress): (Arc<Source>, Arc<MirroredKind>, Arc<Progress>),
+    copy: Arc<ResourceCopy>,
     after: Revision,
 ) -> Result<Tail, StoreError> {
     let mut jitter = Jitter::default();
@@ -93,6 +98,8 @@ pub(crate) async fn open(
         source,
         kind,
         progress,
+        copy,
+        copied_at: Instant::now(),
         wanted,
         lines,
         reached: after,
@@ -145,6 +152,7 @@ impl Running {
                 lines = self.lines.next() => match lines {
                     Ok(Some(lines)) => {
                         if let Some(batch) = self.batch(&lines)? {
+                            self.keep(&batch).await;
                             return Ok(batch);
                         }
                     }
@@ -181,6 +189,15 @@ impl Running {
         Ok(())
     }
 
+    /// Writes a batch to the copy. Bookmarks alone are written from time to time.
+    async fn keep(&mut self, batch: &TailBatch) {
+        if batch.events.is_empty() && self.copied_at.elapsed() < MARK_EVERY {
+            return;
+        }
+        self.copied_at = Instant::now();
+        self.copy.apply(batch.clone()).await;
+    }
+
     /// The changes in some lines. `None` if they bring nothing new.
     fn batch(&mut self, lines: &[bytes::Bytes]) -> Result<Option<TailBatch>, StoreError> {
         let mut events = Vec::with_capacity(lines.len());
@@ -198,6 +215,7 @@ impl Running {
                     self.is_short = false;
                 }
                 Event::Expired => {
+                    self.progress.set_expired(self.reached);
                     return Err(StoreError::Compacted { requested: self.reached, oldest: self.reached.next() });
                 }
                 Event::Failed(why) => return Err(self.error(&Fault::Invalid(why))),

@@ -3,6 +3,8 @@
 //! Only the read half of the contract works, and only what a cache needs: the newest state, and a tail. History is the
 //! cache's own. Writes are refused, since they are passed through to the source.
 //!
+//! The first load is that of the durable copy, if the source still has its revision. The watch continues from there.
+//!
 //! A cache and a registry get two views of the store. To the cache, the newest revision is that of the list or the watch
 //! which feeds it. To the registry, whose reads are consistent, it is the source's newest revision when the read began.
 
@@ -10,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use futures::StreamExt as _;
 use futures::stream::{self, unfold};
+use futures::{StreamExt as _, TryStreamExt as _};
 use keelson_meta::Revision;
 use keelson_storage::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Seal, Store, StoreError, StoreKey,
@@ -21,6 +23,7 @@ use keelson_supervision::turns::blocking;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
+use crate::copy::ResourceCopy;
 use crate::objects::{MirroredKind, Page};
 use crate::progress::Progress;
 use crate::source::{Fault, Source, parse};
@@ -54,14 +57,34 @@ struct Shared {
     source: Arc<Source>,
     kind: Arc<MirroredKind>,
     progress: Arc<Progress>,
-    /// The first page of the list that the cache is about to load.
-    first: Mutex<Option<Page>>,
+    /// The durable copy.
+    copy: Arc<ResourceCopy>,
+    /// The state that the cache is about to load.
+    next: Mutex<Next>,
+}
+
+/// The state that a cache loads next.
+enum Next {
+    /// The copy has not been read yet.
+    Unread,
+    /// The copied state at this revision.
+    Copied(Revision),
+    /// The list that begins with this page.
+    Listed(Page),
+    /// A list that has not begun yet.
+    Nothing,
 }
 
 impl UpstreamStore {
     /// The views of the cache and of the registry.
-    pub(crate) fn views(source: Arc<Source>, kind: MirroredKind, progress: Arc<Progress>) -> (Self, Self) {
-        let shared = Arc::new(Shared { source, kind: Arc::new(kind), progress, first: Mutex::default() });
+    pub(crate) fn views(
+        source: Arc<Source>,
+        kind: MirroredKind,
+        progress: Arc<Progress>,
+        copy: Arc<ResourceCopy>,
+    ) -> (Self, Self) {
+        let kind = Arc::new(kind);
+        let shared = Arc::new(Shared { source, kind, progress, copy, next: Mutex::new(Next::Unread) });
         (Self { shared: shared.clone(), reader: Reader::Cache }, Self { shared, reader: Reader::Registry })
     }
 }
@@ -75,6 +98,19 @@ impl Shared {
         read.await
     }
 
+    /// Begins a load, from the copy if it has not been read yet. Returns its revision.
+    async fn begin_load(&self) -> Result<Revision, StoreError> {
+        let is_unread = matches!(std::mem::replace(&mut *self.next.lock(), Next::Nothing), Next::Unread);
+        if is_unread && let Some(mark) = self.copy.mark().await {
+            let newest = self.page("limit=1").await.map_err(|fault| tail::error(&self.progress, mark, &fault))?;
+            if newest.revision >= mark {
+                *self.next.lock() = Next::Copied(mark);
+                return Ok(mark);
+            }
+        }
+        self.begin_list().await
+    }
+
     /// Begins a list. Returns its revision.
     async fn begin_list(&self) -> Result<Revision, StoreError> {
         let reached = self.progress.reached();
@@ -82,7 +118,8 @@ impl Shared {
         let page = page.map_err(|fault| tail::error(&self.progress, reached, &fault))?;
         self.check_not_restored(page.revision)?;
         let revision = page.revision;
-        *self.first.lock() = Some(page);
+        self.copy.begin_list().await;
+        *self.next.lock() = Next::Listed(page);
         Ok(revision)
     }
 
@@ -101,7 +138,11 @@ impl Shared {
         let state = Some((self, first, 1));
         unfold(state, |state| async {
             let (shared, Page { revision, objects, next }, pages) = state?;
-            let Some(token) = next else { return Some((Ok(objects), None)) };
+            shared.copy.list(objects.clone()).await;
+            let Some(token) = next else {
+                shared.copy.end_list(revision).await;
+                return Some((Ok(objects), None));
+            };
             if pages == PAGES {
                 let why = format!("the list of {} has more than {PAGES} pages", shared.kind.path);
                 return Some((Err(StoreError::Unavailable(why)), None));
@@ -170,10 +211,14 @@ impl Store for UpstreamStore {
     }
 
     fn scan(&self, request: ScanRequest) -> Option<Scan> {
-        let first = self.shared.first.lock().take().filter(|page| page.revision == request.revision);
-        Some(match first {
-            Some(first) => self.shared.clone().rest(first),
-            None => stream::once(std::future::ready(Err(no_history(request.revision)))).boxed(),
+        let next = std::mem::replace(&mut *self.shared.next.lock(), Next::Nothing);
+        Some(match next {
+            Next::Listed(first) if first.revision == request.revision => self.shared.clone().rest(first),
+            Next::Copied(mark) if mark == request.revision => {
+                let copy = self.shared.copy.clone();
+                stream::once(async move { copy.objects().await }).try_flatten().boxed()
+            }
+            _ => stream::once(std::future::ready(Err(no_history(request.revision)))).boxed(),
         })
     }
 
@@ -189,7 +234,7 @@ impl Store for UpstreamStore {
         match self.reader {
             Reader::Registry => Ok(self.shared.newest_for_read().await),
             Reader::Cache if self.shared.progress.is_watching() => Ok(self.shared.progress.reached()),
-            Reader::Cache => self.shared.begin_list().await,
+            Reader::Cache => self.shared.begin_load().await,
         }
     }
 
@@ -198,8 +243,18 @@ impl Store for UpstreamStore {
     }
 
     async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
-        let Shared { source, kind, progress, .. } = &*self.shared;
-        tail::open(source.clone(), kind.clone(), progress.clone(), after).await
+        let Shared { source, kind, progress, copy, .. } = &*self.shared;
+        // The cache loads the list when a tail can't be opened. In an open one, it takes this error for a broken watch.
+        if progress.is_expired(after) {
+            return Err(no_history(after));
+        }
+        // A watch of a revision that a restored source has not reached yet would be silent.
+        if progress.reached() >= after {
+            let newest = self.shared.page("limit=1").await;
+            let newest = newest.map_err(|fault| tail::error(progress, after, &fault))?;
+            self.shared.check_not_restored(newest.revision)?;
+        }
+        tail::open((source.clone(), kind.clone(), progress.clone()), copy.clone(), after).await
     }
 
     async fn compact(&self, _: Revision) -> Result<(), StoreError> {

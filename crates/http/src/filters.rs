@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderValue, STRICT_TRANSPORT_SECURITY};
 use http::request::Parts;
-use http::{HeaderMap, Method, Response};
+use http::{HeaderMap, Method, Response, Uri};
 use hyper::body::Body as _;
 use keelson_access::audit::{AuditRecord, Auditor};
 use keelson_access::user::UNAUTHENTICATED;
@@ -79,8 +79,8 @@ const QUERY_WATCH_PART: usize = 2;
 const RETRY_CONNECTION: u32 = 5;
 
 /// The error text for a client certificate in front of another server.
-const CERTIFICATE_NOT_PASSED: &str =
-    "this request is passed on to the source, and a client certificate can't be passed on: use a bearer token";
+const CERTIFICATE_NOT_PASSED: &str = "this request is passed on to another server, and a client certificate can't be passed on: use a bearer token, or \
+     let this server impersonate the users of certificates";
 
 /// Response extension: the request is a watch or session, without an end of its own.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +110,27 @@ pub trait ClientConnection: Send + Sync {
     fn held(&self) -> Arc<dyn Any + Send + Sync>;
 }
 
+/// A client whose certificate does not count.
+struct WithoutCertificate<'c>(&'c dyn ClientConnection);
+
+impl ClientConnection for WithoutCertificate<'_> {
+    fn identity(&self) -> Option<Arc<ClientIdentity>> {
+        None
+    }
+
+    fn is_of(&self, user: &User) -> bool {
+        self.0.is_of(user)
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.0.address()
+    }
+
+    fn held(&self) -> Arc<dyn Any + Send + Sync> {
+        self.0.held()
+    }
+}
+
 /// The span of a request, and facts about its user that are added to the response.
 struct Known {
     span: Span,
@@ -130,9 +151,14 @@ enum Answerer {
 /// Serves pages without authentication, by path. Returns `None` for any other path or method.
 pub type OpenPages = fn(&str, &Parts) -> Option<Response<ResponseBody>>;
 
+/// Finds the pipeline that answers for a path instead of this one, and the path there.
+pub type Sites = Box<dyn Fn(&Uri) -> Option<(Arc<Pipeline>, Uri)> + Send + Sync>;
+
 /// Answers requests of any connection.
 pub struct Pipeline {
     router: Router,
+    /// The pipelines of other servers, by path.
+    sites: Option<Sites>,
     /// The server that this server stands in front of.
     pass_through: Option<PassThrough>,
     proxy: Option<Proxy>,
@@ -193,6 +219,7 @@ impl Pipeline {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             router,
+            sites: None,
             pass_through: None,
             proxy: None,
             certificates: Arc::new(PublishedAuthorities::default()),
@@ -278,6 +305,14 @@ impl Pipeline {
         self
     }
 
+    /// Lets other pipelines answer for parts of the paths. They have their own authentication and limits. Clients are
+    /// known there by tokens only, since this pipeline verifies the certificate of a connection.
+    #[must_use]
+    pub fn with_sites(mut self, sites: Sites) -> Self {
+        self.sites = Some(sites);
+        self
+    }
+
     /// Lets another server answer the requests that this server does not answer itself.
     #[must_use]
     pub fn with_pass_through(mut self, pass_through: PassThrough) -> Self {
@@ -308,6 +343,10 @@ impl Pipeline {
         body: RequestBody,
     ) -> Response<ResponseBody> {
         // SIZE: the filters of every request in order.
+        if let Some((site, uri)) = self.sites.as_ref().and_then(|sites| sites(&parts.uri)) {
+            parts.uri = uri;
+            return Box::pin(site.answer(&WithoutCertificate(client), parts, body)).await;
+        }
         let mut info = RequestInfo::parse(&parts.method, &parts.uri);
         let request_id = request_id::of(&parts.headers, self.random.as_ref());
         let (error_form, is_head) = (negotiation::error_form(&parts), parts.method == Method::HEAD);
@@ -393,17 +432,28 @@ impl Pipeline {
         self.pass_through.as_ref().is_some_and(|other| other.takes(info, parts))
     }
 
-    /// Checks that a request to pass through has credentials that the other server can check.
+    /// The user that this server names to the other one, if the only credential of a request is a client certificate. `None` if the
+    /// other server can check the credentials of the request itself.
     ///
     /// # Errors
-    /// 401 if the only credential is a client certificate.
-    fn check_passable(&self, client: &dyn ClientConnection, headers: &HeaderMap) -> Result<(), ApiError> {
+    /// 401 if the other server can't be shown the user.
+    fn vouched_user(
+        &self,
+        client: &dyn ClientConnection,
+        other: &PassThrough,
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<User>>, ApiError> {
+        if PassThrough::has_credentials(headers) {
+            return Ok(None);
+        }
         let identity = authentication::identity_for(client.identity(), headers);
-        let has_user = identity.is_some_and(|identity| identity.user_at(self.clock.now()).is_some());
-        if has_user && !PassThrough::has_credentials(headers) {
+        let Some(user) = identity.and_then(|identity| identity.user_at(self.clock.now()).cloned()) else {
+            return Ok(None);
+        };
+        if !other.impersonates() {
             return Err(ApiError::UnauthorizedBecause(CERTIFICATE_NOT_PASSED.to_owned()));
         }
-        Ok(())
+        Ok(Some(user))
     }
 
     /// The server that answers a request for a resource that this server does not know. It waits until the cache has
@@ -457,8 +507,8 @@ impl Pipeline {
         }
         let limit = time_limit::of(&info, &parts)?;
         if let Some(other) = self.pass_through.as_ref().filter(|other| other.takes(&info, &parts)) {
-            self.check_passable(client, &parts.headers)?;
-            let response = Box::pin(other.pass(&info, parts, body, self.stopping.clone())).await;
+            let user = self.vouched_user(client, other, &parts.headers)?;
+            let response = Box::pin(other.pass(&info, user.as_deref(), parts, body, self.stopping.clone())).await;
             return Ok((response, Holds::default()));
         }
         let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);

@@ -31,7 +31,7 @@ pub use self::headers::BelievedFields;
 pub(crate) use self::headers::{
     FORWARDED_FOR, FORWARDED_URI, TOKEN_PROTOCOL, forward, keep as keep_fields, keep_upgrade, list,
 };
-pub use self::pass_through::PassThrough;
+pub use self::pass_through::{Impersonator, OwnToken, PassThrough};
 pub(crate) use self::target::escaped_path;
 use crate::body::ResponseBody;
 use crate::request_info::RequestInfo;

@@ -35,7 +35,7 @@ use keelson_server::{AddressRange, PartialRights, PortRange, ServiceRoute};
 use crate::build;
 
 pub(crate) use encryption::CopyStores;
-pub(crate) use gateway::Gateway;
+pub(crate) use gateway::{Gateway, NamedSource};
 pub(crate) use kinds::{Joined, List, OrNever};
 use kinds::{duration_or_never, list, list_of, some_duration, switch};
 pub(crate) use startup::{Output, WatchedProcess};

@@ -1,10 +1,14 @@
 //! `keelson gateway`: turns flags into a running gateway and stops it at a signal.
+//!
+//! A gateway that fails stops in the same way as a server.
+
+use std::collections::BTreeSet;
 
 use anyhow::{Context as _, bail};
 use keelson_gateway::{GatewaySettings, RunningGateway, SourceSettings};
 use keelson_server::console_pages;
 
-use crate::args::{Gateway, Joined as _};
+use crate::args::{Gateway, Joined as _, NamedSource};
 use crate::log;
 use crate::parent::Parent;
 use crate::serve::{LAST_GRACE, Signals, end_soon};
@@ -21,13 +25,17 @@ pub(crate) fn run(args: Gateway) -> anyhow::Result<()> {
 
 async fn serve(args: Gateway) -> anyhow::Result<()> {
     let mut signals = Signals::listen(Parent::of(None)?)?;
-    let mut source = SourceSettings::new(args.source.name, args.source.kubeconfig);
-    source.not_mirrored = args.not_mirrored.joined().into_iter().collect();
+    let not_mirrored: BTreeSet<String> = args.not_mirrored.joined().into_iter().collect();
+    let source = |named: NamedSource| SourceSettings {
+        not_mirrored: not_mirrored.clone(),
+        impersonates: args.impersonate,
+        ..SourceSettings::new(named.name, named.kubeconfig)
+    };
     let settings = GatewaySettings {
         bind: args.bind,
         data_dir: std::path::absolute(&args.data_dir).context("finding the data directory")?,
         extra_names: args.tls_san.joined(),
-        source,
+        sources: args.source.into_iter().map(source).collect(),
         console: args.console.then_some(console_pages),
     };
     let gateway = RunningGateway::start(settings).await?;

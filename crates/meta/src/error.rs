@@ -323,6 +323,7 @@ impl ApiError {
     }
 
     fn whole_status(&self) -> Status {
+        // SIZE: one arm for each kind of error.
         match self {
             Self::BadRequest(message) => answer::failure(400, "BadRequest", message.clone()),
             Self::Unauthorized => answer::failure(401, "Unauthorized", "Unauthorized".to_owned()),

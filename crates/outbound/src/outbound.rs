@@ -223,14 +223,15 @@ impl Outbound {
     }
 
     /// A server for forwarded requests at an `https` URL, optionally with another name in its certificate. Connections
-    /// to it present no client certificate: each request has the credentials of its client.
+    /// to it present this client certificate, or none.
     ///
     /// # Errors
     /// The configuration has no URL of the form `https://host[/path]`.
-    pub fn upstream_without_identity(
+    pub fn upstream_by_url(
         &self,
         config: &ClientConfig,
         server_name: Option<&str>,
+        certificate: Option<ClientCertificate>,
     ) -> Result<Arc<Upstream>, String> {
         let Destination::Url(url) = &config.destination else { return Err("a URL is expected".to_owned()) };
         let (authority, endpoint, _path) = place(CallUrl::parse(url)?, server_name);
@@ -241,7 +242,7 @@ impl Outbound {
             insecure_skip_tls_verify: config.insecure_skip_tls_verify,
             as_front_proxy: false,
             network: None,
-            certificate: None,
+            certificate,
         }))
     }
 

@@ -180,6 +180,7 @@ const ALLOWED: [(&str, &[&str]); 43] = [
             "codec",
             "resources",
             "storage",
+            "storage-sql",
             "cache",
             "access",
             "registry",

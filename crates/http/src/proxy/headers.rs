@@ -13,10 +13,13 @@ use http::header::{
     PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use keelson_access::User;
+use keelson_access::user::AUTHENTICATED;
 use keelson_outbound::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
 
 use crate::respond;
 
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -236,10 +239,7 @@ pub(super) fn say_whence(headers: &mut HeaderMap, host: &str, path: &str) -> Opt
 /// Receivers trim spaces and tabs from a value (RFC 9110, section 5.5). They would change the group ` system:masters`
 /// to another one.
 pub(super) fn identify(headers: &mut HeaderMap, user: &User) -> Option<()> {
-    let value = |text: &str| {
-        let arrives = !text.starts_with(DROPPED_AROUND) && !text.ends_with(DROPPED_AROUND);
-        HeaderValue::from_bytes(text.as_bytes()).ok().filter(|_| arrives)
-    };
+    let value = field_value;
     headers.insert(REMOTE_USER, value(&user.name)?);
     if let Some(uid) = user.uid.as_deref().filter(|uid| !uid.is_empty()) {
         headers.insert(REMOTE_UID, value(uid)?);
@@ -254,6 +254,24 @@ pub(super) fn identify(headers: &mut HeaderMap, user: &User) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// Sets the fields that impersonate a user. `None` for a user that header fields cannot contain.
+///
+/// The other server adds the groups of all users itself. Extra values describe the credential of this connection, which
+/// the other server has not seen.
+pub(super) fn impersonate(headers: &mut HeaderMap, user: &User) -> Option<()> {
+    headers.insert(IMPERSONATE_USER, field_value(&user.name)?);
+    for group in user.groups.iter().filter(|group| *group != AUTHENTICATED) {
+        headers.append(IMPERSONATE_GROUP, field_value(group)?);
+    }
+    Some(())
+}
+
+/// A text as the value of a field. `None` if it would not arrive unchanged.
+fn field_value(text: &str) -> Option<HeaderValue> {
+    let arrives = !text.starts_with(DROPPED_AROUND) && !text.ends_with(DROPPED_AROUND);
+    HeaderValue::from_bytes(text.as_bytes()).ok().filter(|_| arrives)
 }
 
 /// A key as the suffix of a field name. Invalid characters and percent signs are escaped.

@@ -1,4 +1,6 @@
 //! Flags of `gateway`.
+//!
+//! The names of sources are checked here, since they become parts of paths.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -22,9 +24,14 @@ pub(crate) struct Gateway {
     /// The directory for the serving certificate and its authority.
     #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-gateway")]
     pub(crate) data_dir: PathBuf,
-    /// The cluster behind the gateway: a name, and the kubeconfig with its address and the gateway's own credentials.
-    #[arg(long, env = "KEELSON_SOURCE", value_name = "NAME=KUBECONFIG", value_parser = source)]
-    pub(crate) source: NamedSource,
+    /// A cluster behind the gateway: a name, and the kubeconfig with its address and the gateway's own credentials. May be repeated: one
+    /// cluster alone has the paths of its own server, and of several each has its paths below /clusters/NAME.
+    #[arg(long, env = "KEELSON_SOURCE", value_name = "NAME=KUBECONFIG", value_parser = source, required = true)]
+    pub(crate) source: Vec<NamedSource>,
+    /// Impersonate users of client certificates with the credentials of the kubeconfig, so that their writes and other requests can be
+    /// passed on. Without it such a request needs a bearer token.
+    #[arg(long, env = "KEELSON_IMPERSONATE")]
+    pub(crate) impersonate: bool,
     /// Resources that are passed through and not mirrored, such as secrets or leases.coordination.k8s.io.
     #[arg(
         long,

@@ -1,5 +1,8 @@
-//! Tests of the gateway in front of keelson servers: reads from its mirrors, rights of callers, and sources that fail.
+//! Tests of the gateway in front of keelson servers.
+//!
+//! They cover reads from its mirrors, rights of callers, sources that fail, and several sources.
 
+mod fleet;
 mod lab;
 mod outages;
 mod reads;

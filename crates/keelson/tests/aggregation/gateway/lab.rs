@@ -1,14 +1,21 @@
 //! A gateway in front of a server, and users of both.
+//!
+//! The users have the same tokens at every source.
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use keelson_gateway::{GatewaySettings, RunningGateway, SourceSettings};
 use keelson_testkit::{Answer, Call, Endpoint, Raw, TestServer, TestServerBuilder};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The longest wait for a gateway, on a slow and busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 /// The tokens of users: the administrator, and users without rights of their own.
 const TOKENS: &str = "root-token,root,r,system:masters\nann-token,ann,a\nbob-token,bob,b,team\n";
@@ -27,7 +34,7 @@ pub(crate) struct Gateway {
     raw: Raw,
     /// The gateway as kubectl reaches it.
     pub(crate) endpoint: Endpoint,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Gateway {
@@ -40,12 +47,21 @@ impl Gateway {
 
     /// Starts a gateway, and does not wait for its mirrors.
     pub(crate) async fn starting(source: &TestServer) -> Self {
-        let directory = TempDir::new().unwrap();
+        Self::of(vec![SourceSettings::new("one", source.kubeconfig())]).await
+    }
+
+    /// Starts a gateway with these sources.
+    pub(crate) async fn of(sources: Vec<SourceSettings>) -> Self {
+        Self::in_directory(TempDir::new().unwrap(), sources).await
+    }
+
+    /// Starts a gateway with these sources in the directory of an earlier one.
+    pub(crate) async fn in_directory(directory: TempDir, sources: Vec<SourceSettings>) -> Self {
         let settings = GatewaySettings {
             bind: ([127, 0, 0, 1], 0).into(),
             data_dir: directory.path().to_owned(),
             extra_names: Vec::new(),
-            source: SourceSettings::new("one", source.kubeconfig()),
+            sources,
             console: None,
         };
         let running = RunningGateway::start(settings).await.unwrap();
@@ -62,7 +78,7 @@ impl Gateway {
         std::fs::write(directory.path().join("ca.pem"), running.ca_pem()).unwrap();
         std::fs::write(&kubeconfig, file.to_string()).unwrap();
         let endpoint = Endpoint::from_kubeconfig(&kubeconfig).await.unwrap();
-        Self { running: Some(running), raw: endpoint.raw(), endpoint, _directory: directory }
+        Self { running: Some(running), raw: endpoint.raw(), endpoint, directory }
     }
 
     /// Waits until all resources are loaded.
@@ -104,9 +120,10 @@ impl Gateway {
         tokio::time::timeout(PATIENCE, waiting).await.expect("the answer comes in time")
     }
 
-    /// Stops it.
-    pub(crate) async fn stop(mut self) {
+    /// Stops it. Returns its directory.
+    pub(crate) async fn stop(mut self) -> TempDir {
         self.running.take().unwrap().shutdown().await;
+        self.directory
     }
 }
 
@@ -128,6 +145,26 @@ pub(crate) async fn create_maps(source: &TestServer, namespace: &str, count: usi
         });
         raw.post(format!("/api/v1/namespaces/{namespace}/configmaps"), &map).await.expect(201);
     }
+}
+
+/// A certificate of the source's authority for a user, with its key.
+pub(crate) async fn certificate(source: &TestServer, name: &str) -> String {
+    let admin = source.raw();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    let request = STANDARD.encode(params.serialize_request(&key).unwrap().pem().unwrap());
+    let spec =
+        json!({"request": request, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]});
+    let made = admin.post(REQUESTS, &json!({"metadata": {"name": name}, "spec": spec})).await;
+    let mut made = made.expect(201).json();
+    made["status"]["conditions"] = json!([{"type": "Approved", "status": "True", "reason": "Lab", "message": "yes"}]);
+    let path = format!("{REQUESTS}/{name}");
+    admin.put(format!("{path}/approval"), &made).await.expect(200);
+    let signed = crate::until(&admin, &path, |request| request["status"]["certificate"].is_string()).await;
+    let certificate = STANDARD.decode(signed["status"]["certificate"].as_str().unwrap()).unwrap();
+    format!("{}{}", String::from_utf8(certificate).unwrap(), key.serialize_pem())
 }
 
 /// The names of the items of a list.

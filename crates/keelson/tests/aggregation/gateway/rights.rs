@@ -1,18 +1,22 @@
 //! Rights: every caller has those of the source, for reads from mirrors and for requests that are passed through.
+//!
+//! The gateway's own account is an administrator's, so that any use of it for a caller would show.
 
 use std::time::Duration;
 
+use keelson_gateway::SourceSettings;
 use keelson_testkit::TestServer;
+use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
 
-use super::lab::{Gateway, as_user, create_maps, names, source};
+use super::lab::{Gateway, as_user, certificate, create_maps, names, source};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 /// The time for which an answer of the source is valid.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
 /// Lets a user read config maps in a namespace.
-async fn let_read(source: &TestServer, user: &str, namespace: &str) {
+pub(crate) async fn let_read(source: &TestServer, user: &str, namespace: &str) {
     let raw = source.raw();
     let of = |kind: &str| format!("{RBAC}/namespaces/{namespace}/{kind}");
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]);
@@ -136,7 +140,6 @@ async fn no_request_of_a_caller_gets_the_rights_of_the_gateway() {
     for call in [raw.get(maps), raw.post(maps, &map), raw.get("/api")] {
         assert_eq!(wrong(call).await.status, 401);
     }
-    // A client certificate of the source is known here, but can't be passed on.
     let administrator = source.raw();
     let left: Value = administrator.get(maps).await.expect(200).json();
     assert_eq!(names(&left), ["m0000", "m0001"]);
@@ -162,4 +165,70 @@ async fn a_right_that_is_taken_away_ends_within_seconds() {
     source.raw().delete(format!("{RBAC}/namespaces/mine/rolebindings/reader")).await.expect(200);
     allowed(403).await;
     gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_reads_from_mirrors_and_is_passed_on_only_by_impersonation() {
+    let source = source().start().await;
+    create_maps(&source, "mine", 2).await;
+    create_maps(&source, "theirs", 2).await;
+    let_read(&source, "carol", "mine").await;
+    let pem = certificate(&source, "carol").await;
+    let (own, others) = ("/api/v1/namespaces/mine/configmaps", "/api/v1/namespaces/theirs/configmaps");
+    let map = json!({"metadata": {"name": "new"}});
+    for impersonates in [false, true] {
+        let settings = SourceSettings { impersonates, ..SourceSettings::new("one", source.kubeconfig()) };
+        let gateway = Gateway::of(vec![settings]).await;
+        gateway.loaded().await;
+        let carol = gateway.raw().presenting(&pem);
+        // The authorities of the source are read in the background.
+        let begun = std::time::Instant::now();
+        while carol.clone().get(own).await.status != 200 {
+            assert!(begun.elapsed() < super::lab::PATIENCE, "the certificate never counts");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(!carol.get(own).await.expect(200).header("keelson-lag").is_empty());
+        carol.get(others).await.expect(403);
+        let written = carol.post(own, &map).await;
+        if !impersonates {
+            assert_eq!(written.status, 401);
+            assert!(written.text().contains("client certificate"), "{}", written.text());
+            gateway.stop().await;
+            continue;
+        }
+        // The gateway is an administrator, and the caller is not.
+        assert_eq!(written.status, 403);
+        assert!(written.text().contains("User \\\"carol\\\""), "{}", written.text());
+        carol.get(format!("{own}/m0001")).await.expect(200);
+        carol.get(format!("{others}/m0001")).await.expect(403);
+        let forged = [
+            ("impersonate-user", "root"),
+            ("impersonate-group", "system:masters"),
+            ("impersonate_group", "system:masters"),
+            ("impersonate-extra-a", "b"),
+        ];
+        for (name, value) in forged {
+            assert_eq!(carol.get("/api/v1/secrets").header(name, value).await.status, 403, "{name}");
+            assert_eq!(carol.post(others, &map).header(name, value).await.status, 403, "{name}");
+        }
+        for (name, value) in
+            [("x-remote-group", "system:masters"), ("connection", "impersonate-user, impersonate-group")]
+        {
+            let answer = carol.post(others, &map).header(name, value).await;
+            assert!([400, 403].contains(&answer.status), "{name}: {}", answer.text());
+        }
+        // A token counts before the certificate, as at the source.
+        let answer = as_user(carol.post(own, &map), "bob").await;
+        assert!(answer.text().contains("User \\\"bob\\\""), "{}", answer.text());
+        // A certificate of another authority is worth nothing.
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "carol");
+        let other = format!("{}{}", params.self_signed(&key).unwrap().pem(), key.serialize_pem());
+        for path in [own.to_owned(), format!("{own}/m0001")] {
+            let status = gateway.raw().presenting(&other).get(path).await.status;
+            assert!([401, 403].contains(&status), "{status}");
+        }
+        gateway.stop().await;
+    }
 }
