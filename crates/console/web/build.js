@@ -13,7 +13,7 @@ await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
 await build({
   absWorkingDir: here,
-  entryPoints: { app: 'src/main.tsx', yaml: 'src/yaml.ts' },
+  entryPoints: { app: 'src/main.tsx', editor: 'src/editor.ts', terminal: 'src/terminal.ts', yaml: 'src/yaml.ts' },
   outdir: out,
   bundle: true,
   splitting: true,
@@ -28,7 +28,20 @@ await build({
 await build({ absWorkingDir: here, entryPoints: ['src/app.css'], outdir: out, minify: true, bundle: true });
 for (const file of ['index.html', 'icon.svg']) await copyFile(join(here, 'src', file), join(out, file));
 // What is in the files by others, whose licences ask to be told with them.
-const told = ['preact', 'yaml'].map(async (name) => {
+const licensed = [
+  'preact',
+  'yaml',
+  ...['autocomplete', 'commands', 'lang-yaml', 'language', 'search', 'state', 'view'].map(
+    (name) => `@codemirror/${name}`,
+  ),
+  ...['common', 'highlight', 'lr', 'yaml'].map((name) => `@lezer/${name}`),
+  '@marijn/find-cluster-break',
+  'crelt',
+  'style-mod',
+  'w3c-keyname',
+  '@xterm/xterm',
+];
+const told = licensed.map(async (name) => {
   const text = await readFile(join(here, 'node_modules', name, 'LICENSE'), 'utf8');
   return `${name}\n\n${text.trim()}\n`;
 });

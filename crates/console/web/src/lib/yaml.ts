@@ -1,6 +1,15 @@
 // YAML in the form that kubectl writes. It is loaded when the first object is opened.
 
-import { isScalar, parseDocument, stringify, type ScalarTag, type Tags, visit } from 'yaml';
+import {
+  type Document,
+  isScalar,
+  parseAllDocuments,
+  parseDocument,
+  type ScalarTag,
+  stringify,
+  type Tags,
+  visit,
+} from 'yaml';
 import type { Json, JsonObject } from '../api/types';
 import { needsQuotes, numberIn, quoted } from './scalar';
 
@@ -54,9 +63,10 @@ function tags(all: Tags): Tags {
   return [...others, ...words, NUMBER, { ...NUMBER, tag: 'tag:yaml.org,2002:float' }];
 }
 
-/** The object that the text is of; an error says what is wrong with the text. */
-export function fromYaml(text: string, numbers: Numbers): JsonObject {
-  const document = parseDocument(text, { version: '1.1', merge: false, intAsBigInt: true, customTags: tags });
+const OPTIONS = { version: '1.1', merge: false, intAsBigInt: true, customTags: tags } as const;
+
+/** The value of a document; an error says what is wrong with it. */
+function valueOf(document: Document.Parsed, numbers: Numbers): unknown {
   const [fault] = document.errors;
   if (fault !== undefined) throw fault;
   visit(document, {
@@ -69,7 +79,27 @@ export function fromYaml(text: string, numbers: Numbers): JsonObject {
       node.value = numbers.of(written);
     },
   });
-  const value: unknown = document.toJS();
+  return document.toJS();
+}
+
+/** The object that the text is of; an error says what is wrong with the text. */
+export function fromYaml(text: string, numbers: Numbers): JsonObject {
+  const value = valueOf(parseDocument(text, OPTIONS), numbers);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error('this is not one object');
   return value as JsonObject;
+}
+
+/** The objects of all documents in a text. The items of lists are objects of their own. */
+export function allFromYaml(text: string, numbers: Numbers): JsonObject[] {
+  const documents = parseAllDocuments(text, OPTIONS);
+  if (!Array.isArray(documents)) return [];
+  return documents.flatMap((document, at): JsonObject[] => {
+    const value = valueOf(document, numbers);
+    if (value === null || value === undefined) return [];
+    if (typeof value !== 'object' || Array.isArray(value)) throw new Error(`Document ${at + 1} is no object.`);
+    const { kind, items } = value as { kind?: unknown; items?: unknown };
+    return typeof kind === 'string' && kind.endsWith('List') && Array.isArray(items)
+      ? (items as JsonObject[])
+      : [value as JsonObject];
+  });
 }
