@@ -11,12 +11,10 @@ const out = process.argv[2] ?? join(here, '..', 'assets');
 
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
-await build({
+const options = {
   absWorkingDir: here,
-  entryPoints: { app: 'src/main.tsx', editor: 'src/editor.ts', terminal: 'src/terminal.ts', yaml: 'src/yaml.ts' },
   outdir: out,
   bundle: true,
-  splitting: true,
   format: 'esm',
   target: 'es2022',
   minify: true,
@@ -24,6 +22,23 @@ await build({
   charset: 'utf8',
   jsx: 'automatic',
   jsxImportSource: 'preact',
+};
+/** The terminal is a file of its own, built with another document. */
+const apart = {
+  name: 'apart',
+  setup: (building) => building.onResolve({ filter: /\/terminal$/ }, () => ({ path: './terminal.js', external: true })),
+};
+await build({
+  ...options,
+  entryPoints: { app: 'src/main.tsx', editor: 'src/editor.ts', yaml: 'src/yaml.ts' },
+  splitting: true,
+  plugins: [apart],
+});
+await build({
+  ...options,
+  entryPoints: { terminal: 'src/terminal.ts' },
+  define: { document: 'pageDocument', 'window.document': 'pageDocument' },
+  inject: ['src/lib/page-document.ts'],
 });
 await build({ absWorkingDir: here, entryPoints: ['src/app.css'], outdir: out, minify: true, bundle: true });
 for (const file of ['index.html', 'icon.svg']) await copyFile(join(here, 'src', file), join(out, file));

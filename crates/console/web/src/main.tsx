@@ -220,7 +220,13 @@ function Shell() {
           </span>
         </a>
         <NamespaceSwitcher />
-        <button type="button" class="search-button" onClick={() => setOverlay('palette')} aria-keyshortcuts=":">
+        <button
+          type="button"
+          class="search-button"
+          aria-label="Search or go to"
+          onClick={() => setOverlay('palette')}
+          aria-keyshortcuts=":"
+        >
           <Icon name="search" />
           <span>Search or go to…</span> <kbd>:</kbd>
         </button>

@@ -1,9 +1,9 @@
 // The terminal of a shell in a pod, in a file that is loaded on demand: xterm.
 //
-// The policy of the page refuses style elements and style attributes. The terminal therefore gets a document whose style
-// elements are sheets of the object model.
+// The build gives this file another document (`lib/page-document.ts`), since the policy of the page refuses its styles.
 
 import { Terminal } from '@xterm/xterm';
+import { pageDocument } from './lib/page-document';
 
 export interface Shown {
   /** Writes what the pod sends. */
@@ -12,46 +12,6 @@ export interface Shown {
   fit: () => void;
   focus: () => void;
   dispose: () => void;
-}
-
-/** An element that stands for a style element: its text is a sheet of the document. */
-function styleElement(real: Document, sheets: CSSStyleSheet[]): HTMLElement {
-  const element = real.createElement('span');
-  element.hidden = true;
-  const sheet = new CSSStyleSheet();
-  sheets.push(sheet);
-  real.adoptedStyleSheets = [...real.adoptedStyleSheets, sheet];
-  let text = '';
-  Object.defineProperty(element, 'textContent', {
-    get: () => text,
-    set: (value: string) => {
-      text = value;
-      sheet.replaceSync(value);
-    },
-  });
-  return element;
-}
-
-/** The document for the terminal. */
-function withoutStyles(real: Document, sheets: CSSStyleSheet[]): Document {
-  const createElement = (name: string) => {
-    if (name === 'style') return styleElement(real, sheets);
-    const element = real.createElement(name);
-    const setAttribute = element.setAttribute.bind(element);
-    element.setAttribute = (attribute: string, value: string) => {
-      if (attribute === 'style') element.style.cssText = value;
-      else setAttribute(attribute, value);
-    };
-    return element;
-  };
-  return new Proxy(real, {
-    get(target, name) {
-      if (name === 'createElement') return createElement;
-      const value: unknown = Reflect.get(target, name, target);
-      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
-    },
-    set: (target, name, value) => Reflect.set(target, name, value, target),
-  });
 }
 
 function colour(name: string): string {
@@ -64,9 +24,8 @@ export function openTerminal(
   typed: (text: string) => void,
   resized: (columns: number, rows: number) => void,
 ): Shown {
-  const sheets: CSSStyleSheet[] = [];
   const terminal = new Terminal({
-    documentOverride: withoutStyles(document, sheets),
+    documentOverride: pageDocument,
     cursorBlink: !window.matchMedia('(prefers-reduced-motion: reduce)').matches,
     fontFamily: colour('--mono'),
     fontSize: 13,
@@ -97,9 +56,6 @@ export function openTerminal(
     size: () => ({ columns: terminal.cols, rows: terminal.rows }),
     fit,
     focus: () => terminal.focus(),
-    dispose: () => {
-      terminal.dispose();
-      document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => !sheets.includes(one));
-    },
+    dispose: () => terminal.dispose(),
   };
 }
