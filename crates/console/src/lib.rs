@@ -20,13 +20,18 @@ const ASSETS: &str = "/console/assets/";
 /// The bytes of a hash that identify a version of the files.
 const VERSION_BYTES: usize = 8;
 
+/// The variable with a directory whose files replace the embedded ones, in debug builds only.
+const DIRECTORY: &str = "KEELSON_CONSOLE_ASSETS";
+
 /// The embedded files: name, type, content.
-const EMBEDDED: [(&str, &str, &[u8]); 6] = [
+const EMBEDDED: [(&str, &str, &[u8]); 8] = [
     ("app.css", "text/css; charset=utf-8", include_bytes!("../assets/app.css")),
     ("app.js", "text/javascript; charset=utf-8", include_bytes!("../assets/app.js")),
+    ("editor.js", "text/javascript; charset=utf-8", include_bytes!("../assets/editor.js")),
     ("icon.svg", "image/svg+xml", include_bytes!("../assets/icon.svg")),
     ("index.html", "text/html; charset=utf-8", include_bytes!("../assets/index.html")),
     ("licenses.txt", "text/plain; charset=utf-8", include_bytes!("../assets/licenses.txt")),
+    ("terminal.js", "text/javascript; charset=utf-8", include_bytes!("../assets/terminal.js")),
     ("yaml.js", "text/javascript; charset=utf-8", include_bytes!("../assets/yaml.js")),
 ];
 /// The page, which loads the other files.
@@ -85,19 +90,24 @@ struct Files {
 }
 
 static FILES: LazyLock<Files> = LazyLock::new(|| {
+    let contents = EMBEDDED.map(|(name, content_type, bytes)| (name, content_type, content(name, bytes)));
     let mut hash = Sha256::new();
-    EMBEDDED.iter().for_each(|(_, _, bytes)| hash.update(bytes));
+    contents.iter().for_each(|(_, _, bytes)| hash.update(bytes));
     let directory = format!("{ASSETS}{}/", HEXLOWER.encode(&hash.finalize()[..VERSION_BYTES]));
-    let all = EMBEDDED.map(|(name, content_type, bytes)| {
-        let bytes = if name == PAGE {
-            String::from_utf8_lossy(bytes).replace(ASSETS, &directory).into()
-        } else {
-            Bytes::from_static(bytes)
-        };
+    let all = contents.map(|(name, content_type, bytes)| {
+        let bytes =
+            if name == PAGE { String::from_utf8_lossy(&bytes).replace(ASSETS, &directory).into() } else { bytes };
         File::new(name, content_type, bytes)
     });
     Files { all: all.into(), directory }
 });
+
+/// The content of a file. A debug build takes it from a directory, so that a change needs no compilation.
+fn content(name: &str, embedded: &'static [u8]) -> Bytes {
+    let directory = std::env::var_os(DIRECTORY).filter(|_| cfg!(debug_assertions));
+    let read = directory.and_then(|directory| std::fs::read(std::path::Path::new(&directory).join(name)).ok());
+    read.map_or_else(|| Bytes::from_static(embedded), Bytes::from)
+}
 
 /// Finds the file of a path; `None` for a path outside of the console.
 pub fn find(path: &str) -> Option<Found> {

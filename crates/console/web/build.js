@@ -11,12 +11,10 @@ const out = process.argv[2] ?? join(here, '..', 'assets');
 
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
-await build({
+const options = {
   absWorkingDir: here,
-  entryPoints: { app: 'src/main.tsx', yaml: 'src/yaml.ts' },
   outdir: out,
   bundle: true,
-  splitting: true,
   format: 'esm',
   target: 'es2022',
   minify: true,
@@ -24,11 +22,41 @@ await build({
   charset: 'utf8',
   jsx: 'automatic',
   jsxImportSource: 'preact',
+};
+/** The terminal is a file of its own, built with another document. */
+const apart = {
+  name: 'apart',
+  setup: (building) => building.onResolve({ filter: /\/terminal$/ }, () => ({ path: './terminal.js', external: true })),
+};
+await build({
+  ...options,
+  entryPoints: { app: 'src/main.tsx', editor: 'src/editor.ts', yaml: 'src/yaml.ts' },
+  splitting: true,
+  plugins: [apart],
+});
+await build({
+  ...options,
+  entryPoints: { terminal: 'src/terminal.ts' },
+  define: { document: 'pageDocument', 'window.document': 'pageDocument' },
+  inject: ['src/lib/page-document.ts'],
 });
 await build({ absWorkingDir: here, entryPoints: ['src/app.css'], outdir: out, minify: true, bundle: true });
 for (const file of ['index.html', 'icon.svg']) await copyFile(join(here, 'src', file), join(out, file));
 // What is in the files by others, whose licences ask to be told with them.
-const told = ['preact', 'yaml'].map(async (name) => {
+const licensed = [
+  'preact',
+  'yaml',
+  ...['autocomplete', 'commands', 'lang-yaml', 'language', 'search', 'state', 'view'].map(
+    (name) => `@codemirror/${name}`,
+  ),
+  ...['common', 'highlight', 'lr', 'yaml'].map((name) => `@lezer/${name}`),
+  '@marijn/find-cluster-break',
+  'crelt',
+  'style-mod',
+  'w3c-keyname',
+  '@xterm/xterm',
+];
+const told = licensed.map(async (name) => {
   const text = await readFile(join(here, 'node_modules', name, 'LICENSE'), 'utf8');
   return `${name}\n\n${text.trim()}\n`;
 });

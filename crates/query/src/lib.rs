@@ -10,6 +10,7 @@
 //! - An invalid parameter is refused with its name, the fault and the position.
 
 mod budget;
+mod cells;
 mod condition;
 mod error;
 mod filter;
@@ -27,12 +28,13 @@ mod token;
 mod value;
 
 pub use budget::Budget;
+pub use cells::Cells;
 pub use condition::{Condition, Decision, TooCostly};
 pub use error::QueryError;
 pub use filter::Filter;
 pub use mask::Mask;
 pub use moment::Moment;
-pub use order::{Comparison, SortBy, SortTerm};
+pub use order::{Comparison, SortBy, SortSource, SortTerm};
 pub use parameters::{GROUP_VERSION, PARAMETERS, Parameter, ParameterValue, Request};
 pub use path::{Path, Segment};
 pub use query::{PREFIX, Query, is_parameter, parameter_name};

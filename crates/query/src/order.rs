@@ -1,10 +1,11 @@
-//! The order of a list: one or several paths, each with a direction and a comparison.
+//! The order of a list: one or several paths or table columns, each with a direction and a comparison.
 //!
 //! Objects without a value at a path come last in either direction. Objects whose value has another type than the
 //! comparison come before them. The object key follows the sort key and orders objects with equal sort keys.
 
 use std::fmt;
 
+use crate::cells::{comparable, is_empty};
 use crate::error::QueryError;
 use crate::path::Path;
 use crate::scan::Scanner;
@@ -52,11 +53,20 @@ const COMPARISONS: [(&str, Comparison); 5] = [
     ("version", Comparison::Version),
 ];
 
-/// One path of an order.
+/// The source of the compared value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SortSource {
+    /// The value at a path.
+    Path(Path),
+    /// The cell of a table column, by the name of the column.
+    Column(Box<str>),
+}
+
+/// One part of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortTerm {
-    /// The path of the value.
-    pub path: Path,
+    /// The source of the value.
+    pub source: SortSource,
     /// The comparison.
     pub comparison: Comparison,
     /// True for the largest value first.
@@ -68,7 +78,7 @@ pub struct SortTerm {
 pub struct SortBy(Vec<SortTerm>);
 
 impl SortBy {
-    /// Parses comma-separated `[-]path[:comparison]`.
+    /// Parses comma-separated `[-]path[:comparison]`. `column('NAME')` in place of a path is the cell of a column.
     ///
     /// # Errors
     /// The fault and its position.
@@ -79,12 +89,12 @@ impl SortBy {
             scanner.skip_spaces();
             let start = scanner.position();
             let descending = scanner.take("-");
-            let path = Path::read(&mut scanner)?;
-            if !path.is_single() {
+            let source = source(&mut scanner)?;
+            if matches!(&source, SortSource::Path(path) if !path.is_single()) {
                 return Err(scanner.error_at(start, "a list is sorted by one value of each object, and [*] has many"));
             }
             let comparison = if scanner.take(":") { comparison(&mut scanner)? } else { Comparison::Plain };
-            terms.push(SortTerm { path, comparison, descending });
+            terms.push(SortTerm { source, comparison, descending });
             if terms.len() > MAX_TERMS {
                 return Err(scanner.error_at(start, format!("a list is sorted by at most {MAX_TERMS} paths")));
             }
@@ -100,7 +110,7 @@ impl SortBy {
 
     /// The ascending order by one path.
     pub fn by(path: Path) -> Self {
-        Self(vec![SortTerm { path, comparison: Comparison::Plain, descending: false }])
+        Self(vec![SortTerm { source: SortSource::Path(path), comparison: Comparison::Plain, descending: false }])
     }
 
     /// Returns true for the order of object keys.
@@ -108,19 +118,44 @@ impl SortBy {
         self.0.is_empty()
     }
 
-    /// The paths in order of significance.
+    /// The parts in order of significance.
     pub fn terms(&self) -> &[SortTerm] {
         &self.0
+    }
+
+    /// The paths that it reads.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().filter_map(|term| match &term.source {
+            SortSource::Path(path) => Some(path),
+            SortSource::Column(_) => None,
+        })
+    }
+
+    /// The names of the columns whose cells it reads.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|term| match &term.source {
+            SortSource::Path(_) => None,
+            SortSource::Column(name) => Some(&**name),
+        })
     }
 
     /// Appends the sort key of an object.
     pub fn write_place(&self, subject: &Subject<'_>, out: &mut Vec<u8>) {
         for term in &self.0 {
             let start = out.len();
-            subject.visit(&term.path, |value| {
-                term.write(&value, out);
-                false
-            });
+            match &term.source {
+                SortSource::Path(path) => subject.visit(path, |value| {
+                    term.write(&value, out);
+                    false
+                }),
+                SortSource::Column(name) => {
+                    let cell = subject.cell(name).filter(|cell| !is_empty(cell));
+                    // A type compares the text of the cell.
+                    let is_plain = term.comparison == Comparison::Plain;
+                    let compared = cell.map(|cell| if is_plain { comparable(cell) } else { cell });
+                    compared.iter().for_each(|value| term.write(value, out));
+                }
+            }
             if out.len() == start {
                 out.push(class::MISSING);
             }
@@ -139,10 +174,16 @@ pub(crate) fn write_value(value: Option<&Value<'_>>, out: &mut Vec<u8>) {
 /// Writes the canonical form, which is equal for equal orders.
 impl fmt::Display for SortBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, SortTerm { path, comparison, descending }) in self.0.iter().enumerate() {
+        for (place, SortTerm { source, comparison, descending }) in self.0.iter().enumerate() {
             let separator = if place > 0 { "," } else { "" };
             let direction = if *descending { "-" } else { "" };
-            write!(f, "{separator}{direction}{path}")?;
+            write!(f, "{separator}{direction}")?;
+            match source {
+                SortSource::Path(path) => write!(f, "{path}")?,
+                SortSource::Column(name) => {
+                    write!(f, "column('{}')", name.replace('\\', "\\\\").replace('\'', "\\'"))?;
+                }
+            }
             if let Some((name, _)) = COMPARISONS.iter().find(|(_, known)| known == comparison) {
                 write!(f, ":{name}")?;
             }
@@ -201,6 +242,18 @@ fn plain(value: &Value<'_>, descending: bool, out: &mut Vec<u8>) {
     }
 }
 
+/// Reads a path, or the name of a column.
+fn source(scanner: &mut Scanner<'_>) -> Result<SortSource, QueryError> {
+    if !scanner.take("column(") {
+        return Path::read(scanner).map(SortSource::Path);
+    }
+    let name = scanner.quoted()?;
+    if !scanner.take(")") {
+        return Err(scanner.error("a closing parenthesis is expected"));
+    }
+    Ok(SortSource::Column(name.into()))
+}
+
 fn comparison(scanner: &mut Scanner<'_>) -> Result<Comparison, QueryError> {
     let start = scanner.position();
     let name = scanner.take_while(char::is_alphanumeric);
@@ -250,6 +303,39 @@ mod tests {
         assert!(place("a,-b", r#"{"a":1,"b":1}"#) < place("a,-b", r#"{"a":2,"b":2}"#));
         assert_eq!(place("a", r#"{"a":1,"b":1}"#), place("a", r#"{"a":1.0,"b":2}"#));
         assert!(!place("metadata.resourceVersion", "{}").is_empty());
+    }
+
+    #[derive(Debug)]
+    struct Row(&'static str);
+
+    impl crate::cells::Cells for Row {
+        fn cell(&self, column: &str) -> Option<Value<'_>> {
+            (column == "Restarts").then_some(Value::Text(self.0.into()))
+        }
+    }
+
+    #[test]
+    fn cells_are_compared_as_people_read_them() {
+        let place = |order: &str, cell: &'static str| {
+            let mut out = Vec::new();
+            let row = Row(cell);
+            SortBy::parse("s", order)
+                .unwrap()
+                .write_place(&Subject::new(b"{}", Revision::ZERO).with_cells(&row), &mut out);
+            out
+        };
+        let order = "column('Restarts')";
+        assert!(place(order, "9") < place(order, "50 (3m ago)"));
+        assert!(place("-column('Restarts')", "50 (3m ago)") < place("-column('Restarts')", "9"));
+        assert!(place(order, "50") < place(order, "<none>"));
+        assert_eq!(place("column('None')", "50"), place("column('None')", "9"));
+        let order = "column('Restarts'):quantity";
+        assert!(place(order, "500Mi") < place(order, "2Gi"));
+        let order = SortBy::parse("s", "-column('Port(s)'), column(\"It's\"):number").unwrap();
+        assert_eq!(order.to_string(), "-column('Port(s)'),column('It\\'s'):number");
+        assert_eq!(SortBy::parse("s", &order.to_string()).unwrap(), order);
+        assert!(SortBy::parse("s", "column('a'").is_err());
+        assert!(SortBy::parse("s", "column(a)").is_err());
     }
 
     #[test]

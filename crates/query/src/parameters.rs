@@ -92,7 +92,11 @@ pub(crate) const OMIT_MANAGED_FIELDS: &str = "keelson.io/omitManagedFields";
 
 /// All parameters, in the order of the API documents.
 pub const PARAMETERS: &[Parameter] = &[
-    text(SORT_BY, &[List, Watch], "Comma-separated paths of the sort order, as [-]PATH[:TYPE]."),
+    text(
+        SORT_BY,
+        &[List, Watch],
+        "Comma-separated paths or columns of the sort order, as [-]PATH[:TYPE] or [-]column('NAME').",
+    ),
     Parameter {
         name: PAGE,
         value: ParameterValue::Integer,

@@ -219,7 +219,7 @@ impl Query {
     /// The paths that the query reads, each with its parameter. Conditions have no paths.
     pub fn paths(&self) -> Vec<(&'static str, Path)> {
         let of_filter = self.filter.iter().flat_map(Filter::whole_paths).map(|path| (FILTER, path));
-        let of_order = self.sort_by.terms().iter().map(|term| (SORT_BY, term.path.clone()));
+        let of_order = self.sort_by.paths().map(|path| (SORT_BY, path.clone()));
         let of_groups = self.group_by.iter().map(|path| (GROUP_BY, path.clone()));
         let of_mask = self.mask.paths().iter().map(|path| (FIELDS, path.clone()));
         of_filter.chain(of_order).chain(of_groups).chain(of_mask).collect()
@@ -227,8 +227,11 @@ impl Query {
 
     /// The distinct members of an object that the query reads. Empty if it reads the whole object.
     pub fn heads(&self) -> Vec<&str> {
+        if self.reads_cells() {
+            return Vec::new();
+        }
         let mut paths = self.filter.as_ref().map(Filter::paths).unwrap_or_default();
-        paths.extend(self.sort_by.terms().iter().map(|term| &term.path));
+        paths.extend(self.sort_by.paths());
         paths.extend(&self.group_by);
         let of_paths = paths.into_iter().filter_map(|path| match path.segments().first() {
             Some(Segment::Member(name)) => Some(&**name),
@@ -240,10 +243,15 @@ impl Query {
         heads
     }
 
+    /// Returns true if the order needs the cells of each object.
+    pub fn reads_cells(&self) -> bool {
+        self.sort_by.columns().next().is_some()
+    }
+
     /// Returns true if the query may read `managedFields`.
     pub fn reads_managed_fields(&self) -> bool {
         let mut paths = self.filter.as_ref().map(Filter::paths).unwrap_or_default();
-        paths.extend(self.sort_by.terms().iter().map(|term| &term.path));
+        paths.extend(self.sort_by.paths());
         paths.extend(&self.group_by);
         let leads_there = |path: &&Path| match path.segments() {
             [Segment::Member(first), Segment::Member(second), ..] => {

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use keelson_codec::stored::Marks;
 use keelson_meta::Revision;
 
+use crate::cells::Cells;
 use crate::path::Path;
 
 /// An object whose values are read.
@@ -18,6 +19,8 @@ pub struct Subject<'a> {
     pub revision: Revision,
     /// The known offsets of its parts.
     marks: Marks,
+    /// The cells of its row in a table.
+    cells: Option<&'a dyn Cells>,
 }
 
 /// A scalar.
@@ -56,7 +59,18 @@ impl<'a> Value<'a> {
 impl<'a> Subject<'a> {
     /// An object without known offsets.
     pub fn new(json: &'a [u8], revision: Revision) -> Self {
-        Self { json, revision, marks: Marks::default() }
+        Self { json, revision, marks: Marks::default(), cells: None }
+    }
+
+    /// Returns the object with the cells of its row.
+    #[must_use]
+    pub fn with_cells(self, cells: &'a dyn Cells) -> Self {
+        Self { cells: Some(cells), ..self }
+    }
+
+    /// The cell of a column.
+    pub(crate) fn cell(&self, column: &str) -> Option<Value<'a>> {
+        self.cells?.cell(column)
     }
 
     /// Returns the object with known offsets of its parts.

@@ -7,6 +7,7 @@
 //! Invariants: chunks together equal the whole result at their revision. A token is bound to its query and URL, and
 //! reads nothing that its request could not. A page and its counts are of one snapshot.
 
+mod cells;
 mod groups;
 mod indexes;
 mod live;

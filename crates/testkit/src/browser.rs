@@ -95,6 +95,16 @@ impl Browser {
         self.command("window/rect", &json!({"width": width, "height": height})).await;
     }
 
+    /// Sets the size of the page, which may be smaller than a window can be.
+    ///
+    /// # Panics
+    /// The browser refuses it.
+    pub async fn page_size(&self, width: u32, height: u32) {
+        let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        let command = json!({"cmd": "Emulation.setDeviceMetricsOverride", "params": metrics});
+        self.command("goog/cdp/execute", &command).await;
+    }
+
     /// The value of an expression in the page. Awaits promises.
     ///
     /// # Panics
@@ -183,6 +193,26 @@ impl Browser {
         } else {
             self.press(text).await;
         }
+    }
+
+    /// Opens another tab and turns to it. Returns the name of the tab before.
+    ///
+    /// # Panics
+    /// The browser refuses it.
+    pub async fn open_tab(&self) -> String {
+        let path = format!("/session/{}/window", self.session);
+        let before = self.ask(Method::GET, &path, &Value::Null).await.unwrap_or_else(|error| panic!("{error}"));
+        let opened = self.command("window/new", &json!({"type": "tab"})).await;
+        self.to_tab(opened["handle"].as_str().unwrap_or_default()).await;
+        before.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Turns to another tab.
+    ///
+    /// # Panics
+    /// There is no such tab.
+    pub async fn to_tab(&self, name: &str) {
+        self.command("window", &json!({ "handle": name })).await;
     }
 
     /// A screenshot of the window, as PNG.

@@ -21,7 +21,7 @@ const STARTS: [&str; 11] = [
 ];
 
 /// Files that may start tasks by themselves, with the reason.
-const ALLOWED: [(&str, &str); 22] = [
+const ALLOWED: [(&str, &str); 23] = [
     ("crates/supervision/", "it is the supervisor"),
     ("crates/etcd-double/", "a program without supervision: its threads serve until the process ends"),
     ("crates/apiserver/src/mirrored_store.rs", "a write to a program's store, whose end and panics go to its caller"),

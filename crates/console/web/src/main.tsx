@@ -4,23 +4,33 @@ import './guard';
 import { render } from 'preact';
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { whoAmI } from './api/client';
-import { discover, discovery } from './api/discovery';
-import { logOut, session } from './api/session';
-import { HomePage } from './pages/home';
+import { connection } from './api/connection';
+import { discover, discovery, followDiscovery, preferredResource } from './api/discovery';
+import { logOut, session, shareSession } from './api/session';
+import { bind, type Key } from './lib/keymap';
+import { resourceHref } from './lib/links';
+import { landInNamespace } from './pages/landing';
+import { ApplyPage } from './pages/apply/apply';
+import { HomePage } from './pages/start/start';
+import { KeysPage } from './pages/keys';
 import { ListPage } from './pages/list/list';
 import { LoginDialog, LoginPage } from './pages/login';
 import { ObjectPage } from './pages/object/object';
 import { ServerPage } from './pages/server';
 import { StoragePage } from './pages/storage';
-import { go, href, leave, place, type Place } from './state/router';
+import { go, href, leave, place, type Place, readAgain } from './state/router';
 import { useStore } from './state/store';
 import { nextTheme, theme } from './state/theme';
 import { announce, Announcements } from './ui/announce';
+import { ConnectionBanner } from './ui/banner';
 import { Boundary } from './ui/boundary';
 import { Help } from './ui/help';
-import { type Key, useKeys } from './ui/keys';
+import { Icon } from './ui/icon';
+import { useKeys } from './ui/keys';
 import { LeaveQuestion } from './ui/leave';
-import { Palette, resourceHref } from './ui/palette';
+import { Menu } from './ui/menu';
+import { NamespaceSwitcher, switcher } from './ui/namespaces';
+import { Palette, type PaletteAction } from './ui/palette';
 import { Sidebar } from './ui/sidebar';
 
 /** Links inside of the console change the page without loading it anew. */
@@ -47,6 +57,10 @@ function Page({ at }: { at: Place }) {
       return <StoragePage />;
     case 'server':
       return <ServerPage />;
+    case 'keys':
+      return <KeysPage />;
+    case 'apply':
+      return <ApplyPage />;
     default:
       return <p class="problem">There is no such page.</p>;
   }
@@ -56,47 +70,83 @@ const THEMES = { system: 'as the system', light: 'light', dark: 'dark' };
 
 type Overlay = 'help' | 'palette' | null;
 
-function keysOf(setOverlay: (overlay: Overlay) => void): Key[] {
-  const to = (plural: string) => () => {
-    const found = discovery.get().resources.find((one) => one.plural === plural && one.preferred);
+function toResource(group: string, plural: string) {
+  return () => {
+    const found = preferredResource(discovery.get().resources, group, plural);
     if (found !== undefined) go(resourceHref(found));
   };
-  return [
-    { keys: '?', does: 'these keys', run: () => setOverlay('help') },
-    { keys: ':', does: 'go to any resource', run: () => setOverlay('palette') },
-    { keys: 'g r', does: 'go to the first page', run: () => go(href([])) },
-    { keys: 'g p', does: 'go to pods', run: to('pods') },
-    { keys: 'g d', does: 'go to deployments', run: to('deployments') },
-    { keys: 'g n', does: 'go to namespaces', run: to('namespaces') },
-    { keys: 'g e', does: 'go to events', run: to('events') },
-    { keys: 'g c', does: 'go to definitions of custom resources', run: to('customresourcedefinitions') },
-    { keys: 'g v', does: 'go to storage versions', run: () => go(href(['storage'])) },
-    { keys: 'g s', does: "go to the server's own load", run: () => go(href(['server'])) },
-    { keys: 'T', does: 'dark or light', run: () => announce(`Colours: ${THEMES[nextTheme()]}`) },
-  ];
 }
 
-function Shell() {
-  const at = useStore(place);
-  const { user } = useStore(session);
-  const shade = useStore(theme);
-  const [overlay, setOverlay] = useState<Overlay>(null);
-  const [menu, setMenu] = useState(false);
-  const close = useCallback(() => setOverlay(null), []);
-  const keys = useMemo(() => keysOf(setOverlay), []);
-  useKeys(keys);
+function turnTheme(): void {
+  announce(`Colours: ${THEMES[nextTheme()]}`);
+}
+
+function keysOf(setOverlay: (overlay: Overlay) => void): Key[] {
+  return bind('everywhere', {
+    '?': () => setOverlay('help'),
+    ':': () => setOverlay('palette'),
+    N: () => switcher.set(true),
+    c: () => go(href(['apply'])),
+    'g r': () => go(href([])),
+    'g p': toResource('', 'pods'),
+    'g d': toResource('apps', 'deployments'),
+    'g n': toResource('', 'namespaces'),
+    'g o': toResource('', 'nodes'),
+    'g e': toResource('', 'events'),
+    'g c': toResource('apiextensions.k8s.io', 'customresourcedefinitions'),
+    'g v': () => go(href(['storage'])),
+    'g s': () => go(href(['server'])),
+    'g k': () => go(href(['keys'])),
+    T: turnTheme,
+  });
+}
+
+const ACTIONS: PaletteAction[] = [
+  { text: 'Create or apply from YAML', icon: 'plus', keys: 'c', run: () => go(href(['apply'])) },
+  { text: 'Choose namespaces', icon: 'filter', keys: 'N', run: () => switcher.set(true) },
+  { text: 'Overview', icon: 'home', run: () => go(href([])) },
+  { text: 'Server', icon: 'server', run: () => go(href(['server'])) },
+  { text: 'Storage versions', icon: 'storage', run: () => go(href(['storage'])) },
+  { text: 'All keys', icon: 'keys', run: () => go(href(['keys'])) },
+  { text: 'Dark or light', icon: 'half', keys: 'T', run: turnTheme },
+  { text: 'Log out', icon: 'out', run: () => leave(logOut, true) },
+];
+
+/** Once the server is back, resources and the page are read again. */
+function useReturn(): void {
+  const { returned } = useStore(connection);
+  const before = useRef(returned);
   useEffect(() => {
+    if (before.current === returned) return;
+    before.current = returned;
     void discover();
-    if (session.get().user !== null) return;
+    readAgain();
+    announce('The server answers again');
+  }, [returned]);
+}
+
+/** The user of credentials that came from a reload or from another tab. */
+function useUser(): void {
+  useEffect(() => {
+    if (session.get().user !== null) {
+      void landInNamespace();
+      return;
+    }
     whoAmI(session.get().credentials?.token ?? '')
-      .then((found) => session.set({ ...session.get(), user: found }))
+      .then((found) => {
+        session.set({ ...session.get(), user: found });
+        return landInNamespace();
+      })
       // A page that needs the user reports the failure itself.
       .catch(() => undefined);
   }, []);
-  const page = at.path.join('/');
+}
+
+/** Moves to the top of a new page, and to its heading if the focus was lost. */
+function useTop(page: string, opened: () => void): void {
   const isFirst = useRef(true);
   useEffect(() => {
-    setMenu(false);
+    opened();
     if (isFirst.current) {
       isFirst.current = false;
       return;
@@ -107,7 +157,47 @@ function Shell() {
     if (document.activeElement === document.body) {
       document.querySelector<HTMLElement>('#main h1')?.focus({ preventScroll: true });
     }
+    // Only another page is a reason to move.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [page]);
+}
+
+function UserMenu({ onKeys }: { onKeys: () => void }) {
+  const { user } = useStore(session);
+  const shade = useStore(theme);
+  return (
+    <div class="who">
+      <span class="user" title={user?.groups?.join(', ')}>
+        {user?.username}
+      </span>
+      <Menu
+        label="User and settings"
+        icon="user"
+        items={[
+          { text: `Colours: ${THEMES[shade]}`, run: turnTheme },
+          { text: 'Keys of this page', run: onKeys },
+          { text: 'Log out', apart: true, run: () => leave(logOut, true) },
+        ]}
+      />
+    </div>
+  );
+}
+
+function Shell() {
+  const at = useStore(place);
+  const [overlay, setOverlay] = useState<Overlay>(null);
+  const [menu, setMenu] = useState(false);
+  const close = useCallback(() => setOverlay(null), []);
+  const keys = useMemo(() => keysOf(setOverlay), []);
+  useKeys(keys);
+  useUser();
+  useReturn();
+  useEffect(() => {
+    const abort = new AbortController();
+    void followDiscovery(abort.signal);
+    return () => abort.abort();
+  }, []);
+  useTop(at.path.join('/'), () => setMenu(false));
   return (
     <div class={`shell${menu ? ' menu-open' : ''}`}>
       <a class="skip" href="#main" onClick={() => document.getElementById('main')?.focus()}>
@@ -117,50 +207,46 @@ function Shell() {
         <button
           type="button"
           class="menu quiet"
-          aria-label="Resources"
+          aria-label={menu ? 'Close the menu' : 'Open the menu'}
           aria-expanded={menu}
           onClick={() => setMenu(!menu)}
         >
-          ☰
+          <Icon name={menu ? 'cross' : 'menu'} />
         </button>
-        <a class="brand" href={href([])}>
-          <img src="/console/assets/icon.svg" alt="" width="22" height="22" /> keelson
-        </a>
-        <nav aria-label="Console">
-          <button type="button" onClick={() => setOverlay('palette')} aria-keyshortcuts=":">
-            Go to… <kbd>:</kbd>
-          </button>
-          <a href={href(['storage'])} aria-current={at.path[0] === 'storage' ? 'page' : undefined}>
-            Storage
-          </a>
-          <a href={href(['server'])} aria-current={at.path[0] === 'server' ? 'page' : undefined}>
-            Server
-          </a>
-        </nav>
-        <div class="who">
-          <span class="user" title={user?.groups?.join(', ')}>
-            {user?.username}
+        <a class="brand" href={href([])} title={`The cluster at ${window.location.host}`}>
+          <img src="/console/assets/icon.svg" alt="" width="22" height="22" />
+          <span>
+            keelson <small>{window.location.host}</small>
           </span>
-          <button type="button" class="quiet" aria-label={`Colours: ${THEMES[shade]}`} onClick={() => void nextTheme()}>
-            {shade === 'dark' ? '☾' : shade === 'light' ? '☀' : '◐'}
-          </button>
-          <button type="button" class="quiet" aria-label="Keys" onClick={() => setOverlay('help')}>
-            ?
-          </button>
-          <button type="button" class="quiet" onClick={() => leave(logOut, true)}>
-            Log out
-          </button>
-        </div>
+        </a>
+        <NamespaceSwitcher />
+        <button
+          type="button"
+          class="search-button"
+          aria-label="Search or go to"
+          onClick={() => setOverlay('palette')}
+          aria-keyshortcuts=":"
+        >
+          <Icon name="search" />
+          <span>Search or go to…</span> <kbd>:</kbd>
+        </button>
+        <a class="button create" href={href(['apply'])} title="Create or apply from YAML ( c )">
+          <Icon name="plus" />
+          <span>Create</span>
+        </a>
+        <UserMenu onKeys={() => setOverlay('help')} />
       </header>
       <Sidebar onGo={() => setMenu(false)} />
+      {menu && <div class="veil" onClick={() => setMenu(false)} />}
       <main id="main" tabIndex={-1}>
+        <ConnectionBanner />
         <Boundary place={at}>
           <Page at={at} />
         </Boundary>
       </main>
       <LeaveQuestion />
       {overlay === 'help' && <Help onClose={close} />}
-      {overlay === 'palette' && <Palette onClose={close} />}
+      {overlay === 'palette' && <Palette actions={ACTIONS} onClose={close} />}
     </div>
   );
 }
@@ -177,4 +263,7 @@ function App() {
 }
 
 const root = document.getElementById('app');
-if (root !== null) render(<App />, root);
+// A new tab takes the session of another one before it asks for a token.
+void shareSession().then(() => {
+  if (root !== null) render(<App />, root);
+});

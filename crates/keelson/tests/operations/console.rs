@@ -11,6 +11,9 @@ mod edits;
 mod lists;
 mod objects;
 mod others;
+mod pods;
+mod truth;
+mod work;
 
 use std::sync::Arc;
 
@@ -76,7 +79,7 @@ impl Lab {
     /// Waits until the first rows of the list have these names.
     async fn rows(&self, names: &[&str]) {
         let shown = format!(
-            "[...document.querySelectorAll('.table tbody tr')].slice(0, {}).map(row => row.dataset.name)",
+            "[...document.querySelectorAll('.table tbody tr[data-name]')].slice(0, {}).map(row => row.dataset.name)",
             names.len()
         );
         self.browser.until(&format!("JSON.stringify({shown}) === {}", json!(json!(names).to_string()))).await;
@@ -85,6 +88,14 @@ impl Lab {
     /// Waits until the bar below the list has this text.
     async fn pager(&self, text: &str) {
         self.browser.until(&format!("document.querySelector('.pager .of')?.innerText === {}", json!(text))).await;
+    }
+
+    /// Logs out by the menu of the user.
+    async fn press_log_out(&self) {
+        self.browser.click(".who [aria-haspopup=menu]").await;
+        let item = "[...document.querySelectorAll('.who [role=menuitem]')].find(one => one.innerText === 'Log out')";
+        self.browser.until(&format!("{item} !== undefined")).await;
+        self.browser.value(&format!("{item}.click()")).await;
     }
 
     async fn location(&self) -> String {

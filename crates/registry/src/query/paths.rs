@@ -20,8 +20,9 @@ impl Target {
     /// Checks that the schema has the paths of a query. Warns of paths that only older objects may have.
     ///
     /// # Errors
-    /// 400 for a path that no object can have.
+    /// 400 for a path that no object can have, and for a column that the table lacks.
     pub fn check_query(&self, query: &Query, caller: &Caller) -> Result<(), ApiError> {
+        self.check_columns(query)?;
         let Some(schema) = self.version.schema() else { return Ok(()) };
         for (parameter, path) in query.paths() {
             match fault(schema, path.segments()) {
@@ -43,6 +44,19 @@ impl Target {
             }
         }
         Ok(())
+    }
+}
+
+impl Target {
+    fn check_columns(&self, query: &Query) -> Result<(), ApiError> {
+        let columns = self.version.printer().columns();
+        let is_missing = |name: &&str| columns.iter().all(|column| column.name != *name);
+        let Some(missing) = query.sort_by.columns().find(is_missing) else { return Ok(()) };
+        let known: Vec<_> = columns.iter().map(|column| column.name).collect();
+        Err(ApiError::BadRequest(format!(
+            "keelson.io/sortBy: the table has no column {missing:?}, only {}",
+            known.join(", ")
+        )))
     }
 }
 

@@ -18,6 +18,7 @@ use keelson_meta::{ApiError, Revision};
 use keelson_query::{Budget, Decision, Filter, Path, Query, Search, Segment, Subject, TooCostly};
 
 use super::FailedEvaluations;
+use super::cells::RowCells;
 use crate::config::RegistryConfig;
 use crate::list::KeyRange;
 use crate::selection::Selection;
@@ -50,6 +51,8 @@ pub(crate) struct Wanted {
     heads: Vec<Box<str>>,
     /// True if managedFields are searched too.
     reads_all: bool,
+    /// True if the order needs the cells of each object.
+    reads_cells: bool,
     /// The paths that are always indexed.
     fixed: Vec<Path>,
     /// The least number of objects to scan for which a search builds an index.
@@ -79,7 +82,8 @@ impl Wanted {
         let version = target.view();
         let heads = query.heads().into_iter().map(Into::into).collect();
         Self {
-            reads_all: query.reads_managed_fields(),
+            reads_all: query.reads_managed_fields() || (query.reads_cells() && target.version.printer().reads_all()),
+            reads_cells: query.reads_cells(),
             query,
             heads,
             range,
@@ -214,7 +218,7 @@ impl Wanted {
     }
 
     const fn tree_weight(&self) -> u64 {
-        if self.query.condition.is_some() { TREE_WEIGHT } else { 0 }
+        if self.query.condition.is_some() || self.reads_cells { TREE_WEIGHT } else { 0 }
     }
 
     /// The error when the view of the query exceeds the memory limit.
@@ -389,6 +393,8 @@ impl Sight for Wanted {
             }
         }
         if holds == Some(true) {
+            let cells = RowCells::new(self.target.version.printer(), subject.json);
+            let subject = if self.reads_cells { subject.with_cells(&cells) } else { subject };
             let mut count = 0;
             self.query.places(&subject, entry.fields(), |place| {
                 count += 1;

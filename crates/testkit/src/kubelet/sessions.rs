@@ -185,7 +185,7 @@ pub(super) async fn run(
             send(STDOUT, format!("{}x{}\n", size["Width"], size["Height"]), false).await;
             json!({"metadata": {}, "status": "Success"})
         }
-        Some(_) => program(&command, stdin, &output).await,
+        Some(_) => program(&command, stdin, (asked.wants("tty"), &output)).await,
         None => json!({"metadata": {}, "status": "Failure", "message": "no command", "code": 400}),
     };
     send(STDOUT, String::new(), true).await;
@@ -196,7 +196,7 @@ pub(super) async fn run(
 async fn program(
     command: &[String],
     stdin: Option<mpsc::UnboundedReceiver<Bytes>>,
-    output: &mpsc::Sender<Piece>,
+    (is_terminal, output): (bool, &mpsc::Sender<Piece>),
 ) -> Value {
     let mut started = Command::new(&command[0]);
     started.args(&command[1..]).stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
@@ -211,6 +211,9 @@ async fn program(
     if let (Some(mut stdin), Some(mut pipe)) = (stdin, child.stdin.take()) {
         tokio::spawn(async move {
             while let Some(bytes) = stdin.recv().await {
+                // A terminal ends a line at the Return key.
+                let end = |byte: &u8| if is_terminal && *byte == b'\r' { b'\n' } else { *byte };
+                let bytes: Vec<u8> = bytes.iter().map(end).collect();
                 if pipe.write_all(&bytes).await.is_err() || pipe.flush().await.is_err() {
                     return;
                 }

@@ -2,6 +2,7 @@
 // Status.
 
 import { readJson, jsonText } from '../lib/json';
+import { isAway, noteAway } from './connection';
 import { credentialsAgain, end, isEnded, session, type UserInfo } from './session';
 import type { Status } from './types';
 
@@ -10,6 +11,8 @@ export class ApiError extends Error {
   readonly status: Status | null;
   /** Whether an aggregated server refused the request: this one knows the user. */
   isOfAnother = false;
+  /** After how many seconds the server wants to be asked again; 0 where it does not say. */
+  retryAfter = 0;
 
   constructor(code: number, status: Status | null, text: string) {
     super(status?.message ?? text);
@@ -37,6 +40,12 @@ export interface Call {
   token?: string | undefined;
 }
 
+/** How many characters of an answer that is no Status are shown. */
+const MOST_TEXT = 1000;
+/** How often a read is sent again when the server asks for patience, and how long it is waited for at most, in seconds. */
+const MOST_TRIES = 3;
+const LONGEST_PATIENCE = 10;
+
 export const JSON_TYPE = 'application/json';
 export const TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io';
 export const METADATA_LIST = 'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io';
@@ -49,11 +58,18 @@ async function failure(response: Response): Promise<ApiError> {
   const text = await response.text().catch(() => '');
   try {
     const value = readJson(text);
-    if (isStatus(value)) return new ApiError(response.status, value, response.statusText);
+    if (isStatus(value)) return wait(response, new ApiError(response.status, value, response.statusText));
   } catch {
     // Some error responses are plain text.
   }
-  return new ApiError(response.status, null, text.trim() || `${response.status} ${response.statusText}`);
+  const shown = text.trim().slice(0, MOST_TEXT);
+  return wait(response, new ApiError(response.status, null, shown || `${response.status} ${response.statusText}`));
+}
+
+function wait(response: Response, error: ApiError): ApiError {
+  const seconds = Number(response.headers.get('Retry-After') ?? error.status?.details?.retryAfterSeconds ?? 0);
+  error.retryAfter = Number.isFinite(seconds) ? Math.max(0, seconds) : 0;
+  return error;
 }
 
 export function isAborted(error: unknown): boolean {
@@ -81,20 +97,46 @@ async function request(path: string, call: Call, token: string): Promise<Respons
   try {
     return await fetch(path, Object.assign(Object.create(null) as RequestInit, init));
   } catch (error) {
-    throw isAborted(error) ? error : new Unreachable();
+    if (isAborted(error)) throw error;
+    noteAway('The server does not answer.');
+    throw new Unreachable();
   }
+}
+
+const paused = (seconds: number, signal: AbortSignal | undefined) =>
+  new Promise<void>((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer);
+      reject(new DOMException('The request is no longer wanted.', 'AbortError'));
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', stop);
+      resolve();
+    }, seconds * 1000);
+    signal?.addEventListener('abort', stop);
+  });
+
+/** Whether a read is to be sent again after a while: the server has too much to do, and says when to come again. */
+function isPatient(error: ApiError, isRead: boolean, tries: number): boolean {
+  const says = error.code === 429 && error.retryAfter > 0 && error.retryAfter <= LONGEST_PATIENCE;
+  return isRead && says && tries < MOST_TRIES;
 }
 
 /** Sends a request; the answer is a good one. When the credentials have ended, a read waits until the user has logged in again. */
 export async function send(path: string, given: Call = {}): Promise<Response> {
   const call = ownMembers(given);
   const isRead = (call.method ?? 'GET') === 'GET';
-  for (;;) {
+  for (let tries = 1; ; tries += 1) {
     if (call.token === undefined && isRead && isEnded()) await credentialsAgain(call.signal);
     const token = call.token ?? session.get().credentials?.token ?? '';
     const response = await request(path, call, token);
     if (response.ok) return response;
     const error = await failure(response);
+    if (isPatient(error, isRead, tries)) {
+      await paused(error.retryAfter, call.signal);
+      continue;
+    }
+    if (isAway(error.code) && error.status === null) noteAway('What is before the server does not reach it.');
     if (error.code !== 401 || call.token !== undefined) throw error;
     error.isOfAnother = await isKnown(token);
     if (error.isOfAnother) throw error;
@@ -107,6 +149,9 @@ export async function send(path: string, given: Call = {}): Promise<Response> {
 
 /** The user of a token, as the server knows it. */
 export async function whoAmI(token: string): Promise<UserInfo> {
+  if (!/^[\x21-\x7e]*$/.test(token)) {
+    throw new Error('This is no token: it has spaces or characters in it that no token has. It may be cut or changed.');
+  }
   const body = { kind: 'SelfSubjectReview', apiVersion: 'authentication.k8s.io/v1' };
   const answer = await postJson<{ status?: { userInfo?: Partial<UserInfo> } }>(
     '/apis/authentication.k8s.io/v1/selfsubjectreviews',
@@ -133,7 +178,12 @@ function isKnown(token: string): Promise<boolean> {
 }
 
 export async function bodyOf<T>(response: Response): Promise<T> {
-  return readJson(await response.text()) as T;
+  const text = await response.text();
+  try {
+    return readJson(text) as T;
+  } catch {
+    throw new Error('The server that has these objects answers with something that is no JSON.');
+  }
 }
 
 export async function getJson<T>(path: string, call: Call = {}): Promise<T> {

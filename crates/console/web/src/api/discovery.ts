@@ -1,7 +1,10 @@
 // The served resources, from aggregated discovery. It takes two requests for any number of resources.
 
-import { getJson } from './client';
+import { getJson, hasCode, METADATA_LIST } from './client';
 import { store } from '../state/store';
+import { collectionPath } from './paths';
+import type { ObjectList } from './types';
+import { follow } from './watch';
 
 export interface Resource {
   /** Empty for the core group. */
@@ -72,13 +75,57 @@ export interface Discovery {
 
 export const discovery = store<Discovery>({ resources: [], error: null, loaded: false });
 
+let last = '';
+
+/** The resources that define others: definitions of custom resources, and registrations of aggregated servers. */
+const DEFINERS = [
+  { group: 'apiextensions.k8s.io', version: 'v1', plural: 'customresourcedefinitions' },
+  { group: 'apiregistration.k8s.io', version: 'v1', plural: 'apiservices' },
+];
+/** How long changes of them are gathered, and how often resources are read where they can't be watched, in milliseconds. */
+const GATHERED = 400;
+const AGAIN = 60_000;
+
+/** Reads the resources, and again whenever something defines others, until the signal says to stop. */
+export async function followDiscovery(signal: AbortSignal): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const soon = (wait: number) => {
+    clearTimeout(timer);
+    if (!signal.aborted) timer = setTimeout(() => void discover(), wait);
+  };
+  signal.addEventListener('abort', () => clearTimeout(timer));
+  await discover();
+  for (const definer of DEFINERS) void followOne(definer, soon, signal);
+}
+
+async function followOne(of: (typeof DEFINERS)[number], soon: (wait: number) => void, signal: AbortSignal) {
+  const path = collectionPath(of);
+  while (!signal.aborted) {
+    try {
+      const { metadata } = await getJson<ObjectList>(`${path}?limit=1`, { accept: METADATA_LIST, signal });
+      const again = () => soon(GATHERED);
+      const follower = { changed: again, lost: again };
+      await follow(path, new URLSearchParams(), metadata.resourceVersion ?? '', follower, signal);
+      again();
+    } catch (error) {
+      if (!hasCode(error, 403) && !hasCode(error, 404)) soon(GATHERED);
+    }
+    await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    // Aggregated servers announce no change, and some users may not watch.
+    if (!document.hidden) soon(0);
+  }
+}
+
 export async function discover(): Promise<void> {
   try {
     const [core, groups] = await Promise.all(
       ['/api', '/apis'].map((path) => getJson<DiscoveryList>(path, { accept: ACCEPT })),
     );
     const resources = [core, groups].flatMap((list) => (list === undefined ? [] : readGroups(list)));
-    discovery.set({ resources, error: null, loaded: true });
+    const text = JSON.stringify(resources);
+    // Equal resources stay the same value, so that nothing is computed anew from them.
+    if (text !== last || discovery.get().error !== null) discovery.set({ resources, error: null, loaded: true });
+    last = text;
   } catch (error) {
     discovery.set({ ...discovery.get(), error, loaded: true });
   }
@@ -95,31 +142,9 @@ export function ofKind(resources: Resource[], apiVersion: string, kind: string):
   return all.find((one) => one.version === version) ?? all.find((one) => one.preferred);
 }
 
-const BUILT_IN = [
-  'admissionregistration',
-  'apiextensions',
-  'apiregistration',
-  'authentication',
-  'authorization',
-  'certificates',
-  'coordination',
-  'discovery',
-  'events',
-  'flowcontrol.apiserver',
-  'internal.apiserver',
-  'migration',
-  'networking',
-  'node',
-  'rbac.authorization',
-  'resource',
-  'scheduling',
-  'storage',
-  'storagemigration',
-].map((name) => `${name}.k8s.io`);
-
-/** Whether a group is one of Kubernetes itself, which nobody defines. */
-export function isBuiltIn(group: string): boolean {
-  return !group.includes('.') || BUILT_IN.includes(group);
+/** The resource of a plural name in the version that its group prefers. */
+export function preferredResource(resources: Resource[], group: string, plural: string): Resource | undefined {
+  return resources.find((one) => one.group === group && one.plural === plural && one.preferred);
 }
 
 /** `pods`, or `deployments.apps`. */

@@ -2,6 +2,7 @@
 // page.
 
 import { bodyOf, getJson, send, TABLE } from './client';
+import { oneOf } from '../lib/paths';
 import { collectionPath } from './paths';
 import type { Column, Json, ObjectList, Row, Table, ValueCounts } from './types';
 
@@ -14,7 +15,8 @@ export interface Collection {
 /** What is asked of a collection; empty texts ask nothing. */
 export interface ListQuery {
   collection: Collection;
-  namespace: string;
+  /** One or several; none for all. */
+  namespaces: string[];
   labels: string;
   fields: string;
   /** Terms that have to hold together. */
@@ -57,7 +59,8 @@ export function selection(query: ListQuery): URLSearchParams {
   const set = (name: string, value: string) => value !== '' && params.set(name, value);
   set('labelSelector', query.labels);
   set('fieldSelector', query.fields);
-  set('keelson.io/filter', joined(query.terms));
+  const several = query.namespaces.length > 1 ? oneOf('.metadata.namespace', query.namespaces) : undefined;
+  set('keelson.io/filter', joined(several === undefined ? query.terms : [several, ...query.terms]));
   set('keelson.io/where', query.where);
   set('keelson.io/search', query.search);
   if (query.at !== '') params.set('keelson.io/at', query.at);
@@ -77,6 +80,9 @@ function count(headers: Headers, name: string): number | undefined {
 export function rowsOf(table: Table): Row[] {
   const isRow = (row: Partial<Row> | null) =>
     Array.isArray(row?.cells) && typeof (row.object as Partial<Row['object']> | null)?.metadata?.name === 'string';
+  if (typeof (table as Partial<Table> | null)?.metadata !== 'object') {
+    throw new Error('The server that has these objects answers with something that is no table.');
+  }
   const rows = table.rows ?? [];
   if (!Array.isArray(rows) || !rows.every(isRow)) {
     throw new Error(
@@ -84,6 +90,11 @@ export function rowsOf(table: Table): Row[] {
     );
   }
   return rows;
+}
+
+/** The path of a list: of one namespace, or of all where several are chosen. */
+export function pathOf(query: ListQuery): string {
+  return collectionPath(query.collection, query.namespaces.length === 1 ? (query.namespaces[0] ?? '') : '');
 }
 
 export async function readPage(query: ListQuery, signal?: AbortSignal): Promise<Page> {
@@ -99,7 +110,7 @@ export async function readPage(query: ListQuery, signal?: AbortSignal): Promise<
   }
   if (query.sort !== '') params.set('keelson.io/sortBy', query.sort);
   const begun = performance.now();
-  const path = collectionPath(query.collection, query.namespace);
+  const path = pathOf(query);
   const response = await send(`${path}?${params.toString()}`, { accept: TABLE, signal });
   const table = await bodyOf<Table>(response);
   const total = count(response.headers, 'Keelson-Total-Count');
@@ -128,13 +139,13 @@ export async function readGroups(
   const params = selection(query);
   params.set('keelson.io/groupBy', path);
   params.set('limit', String(limit));
-  return getJson<ValueCounts>(`${collectionPath(query.collection, query.namespace)}?${params.toString()}`, { signal });
+  return getJson<ValueCounts>(`${pathOf(query)}?${params.toString()}`, { signal });
 }
 
 /** Some objects as they are, to see which fields there are. */
 export async function readSample(query: ListQuery, signal?: AbortSignal): Promise<Json[]> {
   const params = new URLSearchParams({ limit: '20', resourceVersion: '0' });
-  const path = `${collectionPath(query.collection, query.namespace)}?${params.toString()}`;
+  const path = `${pathOf(query)}?${params.toString()}`;
   const list = await getJson<ObjectList>(path, { signal });
   return list.items.slice(0, 20) as unknown as Json[];
 }

@@ -42,6 +42,52 @@ function stored(): Credentials | null {
 
 export const session = store<Session>({ credentials: stored(), user: null, ended: null, visit: 0 });
 
+/** What the tabs of this origin say to each other. Nothing of it is stored. */
+type Message = { kind: 'ask'; from: string } | { kind: 'give'; to: string; token: string } | { kind: 'out' };
+
+const channel = typeof BroadcastChannel === 'undefined' ? null : new BroadcastChannel('keelson.session');
+/** The name of this tab for others. */
+const tab = crypto.randomUUID();
+/** How long a new tab waits for another one, in milliseconds. */
+const SHARED_WITHIN = 250;
+
+function isMessage(value: unknown): value is Message {
+  return typeof value === 'object' && value !== null && typeof (value as Partial<Message>).kind === 'string';
+}
+
+channel?.addEventListener('message', ({ data }: MessageEvent<unknown>) => {
+  if (!isMessage(data)) return;
+  const { credentials, ended } = session.get();
+  if (data.kind === 'ask' && credentials !== null) {
+    channel.postMessage({ kind: 'give', to: data.from, token: credentials.token } satisfies Message);
+  } else if (data.kind === 'out' && credentials !== null && ended === null) {
+    end('you have logged out in another tab');
+  }
+});
+
+/** Takes the session of another tab of this browser, if one is open. */
+export function shareSession(): Promise<void> {
+  if (session.get().credentials !== null || channel === null) return Promise.resolve();
+  return new Promise((resolve) => {
+    const settle = () => {
+      clearTimeout(timer);
+      channel.removeEventListener('message', given);
+      resolve();
+    };
+    const given = ({ data }: MessageEvent<unknown>) => {
+      if (!isMessage(data) || data.kind !== 'give' || data.to !== tab) return;
+      if (session.get().credentials === null) {
+        sessionStorage.setItem(KEY, JSON.stringify({ token: data.token }));
+        session.set({ ...session.get(), credentials: { token: data.token } });
+      }
+      settle();
+    };
+    const timer = setTimeout(settle, SHARED_WITHIN);
+    channel.addEventListener('message', given);
+    channel.postMessage({ kind: 'ask', from: tab } satisfies Message);
+  });
+}
+
 export function logIn(credentials: Credentials, user: UserInfo): void {
   dropDraftsOfOthers(user.username);
   sessionStorage.setItem(KEY, JSON.stringify(credentials));
@@ -56,6 +102,7 @@ export function logOut(): void {
   forgetPlace();
   sessionStorage.removeItem(KEY);
   session.set({ ...session.get(), credentials: null, user: null, ended: null });
+  channel?.postMessage({ kind: 'out' } satisfies Message);
 }
 
 /** Whether the page waits for other credentials. What asks again and again rests until then. */

@@ -15,6 +15,8 @@ export interface Follower {
   changed(changes: Change[]): void;
   /** The changes since the beginning can't be told: only a new list helps. */
   lost(why: 'gone' | 'many'): void;
+  /** Whether changes arrive: not while the watch is broken. */
+  live?(is: boolean): void;
 }
 
 /** How long changes are gathered, in milliseconds. */
@@ -84,6 +86,7 @@ export async function follow(
       search.set('allowWatchBookmarks', 'true');
       const response = await send(`${path}?${search.toString()}`, { accept: TABLE, signal });
       if (response.body === null) return;
+      follower.live?.(true);
       for await (const line of linesOf(response.body)) {
         wait = FIRST_WAIT;
         const event = readJson(line) as WatchEvent<Table | Status>;
@@ -107,9 +110,11 @@ export async function follow(
       }
     } catch (error) {
       if (isAborted(error)) return;
+      follower.live?.(false);
       if (error instanceof ApiError) {
         if (error.code === 410) follower.lost('gone');
         if (error.code !== 429 && error.code < 500) return;
+        wait = Math.max(wait, error.retryAfter * 1000);
       }
     }
     await waited(wait, signal);

@@ -1,146 +1,42 @@
-// The object path by which each column is sorted. A Table has no paths for its columns, so this module lists them.
+// The order of each column of a list: by the cell as the server computes it, or by the path of its value.
 //
-// A column that is computed from several fields is sorted by the most significant one. The paths of custom resources'
-// columns come from their definitions.
+// Ages and other times are sorted by their paths, since cells change while time passes. A larger age is an earlier time:
+// such a path begins with `-`.
 
 import { getJson } from '../api/client';
-import { isBuiltIn, type Resource } from '../api/discovery';
+import type { Resource } from '../api/discovery';
+import { isBuiltIn } from './groups';
 import type { Column } from '../api/types';
 import { own } from './own';
 
 export type SortPaths = Record<string, string>;
 
-const CREATED = '.metadata.creationTimestamp:time';
 const ANY: SortPaths = {
   Name: '.metadata.name',
   Namespace: '.metadata.namespace',
-  Age: CREATED,
-  'Created At': CREATED,
+  Age: '-.metadata.creationTimestamp:time',
+  'Created At': '.metadata.creationTimestamp:time',
 };
 
-const number = (path: string) => `${path}:number`;
-const time = (path: string) => `${path}:time`;
-const REPLICAS: SortPaths = {
-  Desired: number('.spec.replicas'),
-  Current: number('.status.replicas'),
-  Ready: number('.status.readyReplicas'),
-};
-
+/** Columns whose cells are no order by themselves. */
 const KNOWN: Record<string, SortPaths> = {
-  pods: {
-    Ready: '.status.conditions[0].status',
-    Status: '.status.phase',
-    Restarts: number('.status.containerStatuses[0].restartCount'),
-    IP: '.status.podIP',
-    Node: '.spec.nodeName',
-    'Nominated Node': '.status.nominatedNodeName',
-  },
+  pods: { Node: '.spec.nodeName', 'Nominated Node': '.status.nominatedNodeName' },
   nodes: {
     Version: '.status.nodeInfo.kubeletVersion:version',
-    'OS-Image': '.status.nodeInfo.osImage',
     'Kernel-Version': '.status.nodeInfo.kernelVersion:version',
     'Container-Runtime': '.status.nodeInfo.containerRuntimeVersion',
   },
-  namespaces: { Status: '.status.phase' },
-  services: { Type: '.spec.type', 'Cluster-IP': '.spec.clusterIP', 'Port(s)': number('.spec.ports[0].port') },
-  secrets: { Type: '.type' },
   events: {
-    'Last Seen': time('.lastTimestamp'),
-    'First Seen': time('.firstTimestamp'),
-    Type: '.type',
+    'Last Seen': '-.lastTimestamp:time',
+    'First Seen': '-.firstTimestamp:time',
     Reason: '.reason',
-    Object: '.involvedObject.name',
-    Source: '.source.component',
+    Type: '.type',
     Message: '.message',
-    Count: number('.count'),
   },
-  persistentvolumes: {
-    Capacity: '.spec.capacity.storage:quantity',
-    'Reclaim Policy': '.spec.persistentVolumeReclaimPolicy',
-    Status: '.status.phase',
-    Claim: '.spec.claimRef.name',
-    StorageClass: '.spec.storageClassName',
-    VolumeMode: '.spec.volumeMode',
-  },
-  persistentvolumeclaims: {
-    Status: '.status.phase',
-    Volume: '.spec.volumeName',
-    Capacity: '.status.capacity.storage:quantity',
-    StorageClass: '.spec.storageClassName',
-    VolumeMode: '.spec.volumeMode',
-  },
-  replicationcontrollers: REPLICAS,
-  'replicasets.apps': REPLICAS,
-  'deployments.apps': {
-    Ready: number('.status.readyReplicas'),
-    'Up-to-date': number('.status.updatedReplicas'),
-    Available: number('.status.availableReplicas'),
-  },
-  'statefulsets.apps': { Ready: number('.status.readyReplicas') },
-  'daemonsets.apps': {
-    Desired: number('.status.desiredNumberScheduled'),
-    Current: number('.status.currentNumberScheduled'),
-    Ready: number('.status.numberReady'),
-    'Up-to-date': number('.status.updatedNumberScheduled'),
-    Available: number('.status.numberAvailable'),
-  },
-  'controllerrevisions.apps': { Revision: number('.revision') },
-  'jobs.batch': { Completions: number('.status.succeeded'), Duration: time('.status.startTime') },
-  'cronjobs.batch': {
-    Schedule: '.spec.schedule',
-    Timezone: '.spec.timeZone',
-    Suspend: '.spec.suspend',
-    'Last Schedule': time('.status.lastScheduleTime'),
-  },
-  'horizontalpodautoscalers.autoscaling': {
-    MinPods: number('.spec.minReplicas'),
-    MaxPods: number('.spec.maxReplicas'),
-    Replicas: number('.status.currentReplicas'),
-    Reference: '.spec.scaleTargetRef.name',
-  },
-  'leases.coordination.k8s.io': { Holder: '.spec.holderIdentity' },
-  'endpointslices.discovery.k8s.io': { AddressType: '.addressType' },
-  'ingresses.networking.k8s.io': { Class: '.spec.ingressClassName', Hosts: '.spec.rules[0].host' },
-  'ingressclasses.networking.k8s.io': { Controller: '.spec.controller' },
-  'ipaddresses.networking.k8s.io': { ParentRef: '.spec.parentRef.name' },
-  'poddisruptionbudgets.policy': {
-    'Min Available': '.spec.minAvailable',
-    'Max Unavailable': '.spec.maxUnavailable',
-    'Allowed Disruptions': number('.status.disruptionsAllowed'),
-  },
-  'rolebindings.rbac.authorization.k8s.io': { Role: '.roleRef.name' },
-  'clusterrolebindings.rbac.authorization.k8s.io': { Role: '.roleRef.name' },
-  'priorityclasses.scheduling.k8s.io': {
-    Value: number('.value'),
-    'Global-Default': '.globalDefault',
-    PreemptionPolicy: '.preemptionPolicy',
-  },
-  'storageclasses.storage.k8s.io': {
-    Provisioner: '.provisioner',
-    ReclaimPolicy: '.reclaimPolicy',
-    VolumeBindingMode: '.volumeBindingMode',
-    AllowVolumeExpansion: '.allowVolumeExpansion',
-  },
-  'volumeattachments.storage.k8s.io': {
-    Attacher: '.spec.attacher',
-    PV: '.spec.source.persistentVolumeName',
-    Node: '.spec.nodeName',
-    Attached: '.status.attached',
-  },
-  'certificatesigningrequests.certificates.k8s.io': {
-    SignerName: '.spec.signerName',
-    Requestor: '.spec.username',
-    RequestedDuration: number('.spec.expirationSeconds'),
-  },
-  'flowschemas.flowcontrol.apiserver.k8s.io': {
-    PriorityLevel: '.spec.priorityLevelConfiguration.name',
-    MatchingPrecedence: number('.spec.matchingPrecedence'),
-    DistinguisherMethod: '.spec.distinguisherMethod.type',
-  },
-  'prioritylevelconfigurations.flowcontrol.apiserver.k8s.io': { Type: '.spec.type' },
-  'apiservices.apiregistration.k8s.io': { Service: '.spec.service.name', Available: '.status.conditions[0].status' },
-  'customresourcedefinitions.apiextensions.k8s.io': { 'Created At': CREATED },
-  'storageversions.internal.apiserver.k8s.io': { CommonEncodingVersion: '.status.commonEncodingVersion' },
+  persistentvolumes: { Capacity: '.spec.capacity.storage:quantity' },
+  persistentvolumeclaims: { Capacity: '.status.capacity.storage:quantity' },
+  'cronjobs.batch': { 'Last Schedule': '-.status.lastScheduleTime:time' },
+  'customresourcedefinitions.apiextensions.k8s.io': { 'Created At': '.metadata.creationTimestamp:time' },
 };
 
 interface Definition {
@@ -153,6 +49,17 @@ interface Definition {
 }
 
 const TYPES: Record<string, string> = { integer: ':number', number: ':number', date: ':time' };
+
+/** The order of a column that is sorted by its cells. */
+function byCell(name: string): string {
+  return `column('${name.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}')`;
+}
+
+/** What a column is sorted by. */
+export function sortOf(paths: SortPaths, column: Pick<Column, 'name'>): string {
+  return own(paths, column.name) ?? byCell(column.name);
+}
+
 /** What a query takes of a JSONPath: steps, quoted steps and places of lists. */
 const STEPS = /^(\.[A-Za-z_][\w-]*|\.[A-Za-z_][\w-]*(\\\.[\w-]+)+|\[\d+\]|\['[^']+'\])+$/;
 
@@ -162,10 +69,16 @@ async function ofDefinition(resource: Resource): Promise<SortPaths> {
   const definition = await getJson<Definition>(path);
   const version = definition.spec?.versions?.find((one) => one.name === resource.version);
   const columns = (version?.additionalPrinterColumns ?? []).filter((column) => STEPS.test(column.jsonPath));
-  return Object.fromEntries(columns.map((column) => [column.name, column.jsonPath + (own(TYPES, column.type) ?? '')]));
+  return Object.fromEntries(
+    columns.map(({ name: title, type, jsonPath }) => [
+      title,
+      // A date is shown as an age.
+      (type === 'date' ? '-' : '') + jsonPath + (own(TYPES, type) ?? ''),
+    ]),
+  );
 }
 
-/** By which paths the columns of a resource are sorted. Whoever may not read definitions sorts by name and age alone. */
+/** The paths that columns are sorted by. Other columns are sorted by their cells. */
 export async function sortPaths(resource: Resource): Promise<SortPaths> {
   const key = resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`;
   const known = own(KNOWN, key);
@@ -182,7 +95,7 @@ export function isNumeric(column: Column): boolean {
 }
 
 /** What a list of the resource is usually divided by. */
-export function usualFacets(resource: Resource, namespace: string): string[] {
+export function usualFacets(resource: Resource, isOfOne: boolean): string[] {
   const facets: Record<string, string[]> = {
     pods: ['.status.phase', '.spec.nodeName', '.spec.containers[*].image'],
     events: ['.type', '.reason', '.involvedObject.kind'],
@@ -197,6 +110,6 @@ export function usualFacets(resource: Resource, namespace: string): string[] {
     'storageversions.internal.apiserver.k8s.io': ['.status.commonEncodingVersion'],
   };
   const key = resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`;
-  const first = resource.namespaced && namespace === '' ? ['.metadata.namespace'] : [];
+  const first = resource.namespaced && !isOfOne ? ['.metadata.namespace'] : [];
   return [...first, ...(own(facets, key) ?? [])];
 }

@@ -18,3 +18,9 @@ export async function objectOf(text: string): Promise<JsonObject> {
   const { fromYaml } = await import('../yaml');
   return fromYaml(text, NUMBERS);
 }
+
+/** The objects of a text with one or several documents; lists are taken apart. */
+export async function objectsOf(text: string): Promise<JsonObject[]> {
+  const { allFromYaml } = await import('../yaml');
+  return allFromYaml(text, NUMBERS);
+}

@@ -6,6 +6,7 @@ import {
   isMap,
   isScalar,
   type Pair,
+  parseAllDocuments,
   parseDocument,
   type Scalar,
   stringify,
@@ -68,16 +69,15 @@ function tags(all: Tags): Tags {
   return [...others, ...words, NUMBER, { ...NUMBER, tag: 'tag:yaml.org,2002:float' }];
 }
 
-/** The object that the text is of; an error says what is wrong with the text. */
-export function fromYaml(text: string, numbers: Numbers): JsonObject {
+const OPTIONS = { version: '1.1', merge: false, intAsBigInt: true, logLevel: 'error', customTags: tags } as const;
+
+/** The documents of a text are checked with the whole text. */
+function checkBreaks(text: string): void {
   if (OTHER_BREAK.test(text)) throw new Error('a line break that is neither LF nor CRLF must be escaped');
-  const document = parseDocument(text, {
-    version: '1.1',
-    merge: false,
-    intAsBigInt: true,
-    logLevel: 'error',
-    customTags: tags,
-  });
+}
+
+/** Checks a document of a text, and keeps the digits of its numbers. The error says what is wrong with it. */
+function check(document: Document.Parsed, text: string, numbers: Numbers): void {
   const [fault] = document.errors;
   if (fault !== undefined) throw fault;
   visit(document, {
@@ -95,12 +95,36 @@ export function fromYaml(text: string, numbers: Numbers): JsonObject {
       node.value = numbers.of(written);
     },
   });
+}
+
+/** The object that the text is of; an error says what is wrong with the text. */
+export function fromYaml(text: string, numbers: Numbers): JsonObject {
+  checkBreaks(text);
+  const document = parseDocument(text, OPTIONS);
+  check(document, text, numbers);
   return objectIn(document);
 }
 
 function objectIn(document: Document.Parsed): JsonObject {
   if (!isMap(document.contents)) throw new Error('this is not one object');
   return document.toJS() as JsonObject;
+}
+
+/** The objects of all documents in a text. The items of lists are objects of their own. */
+export function allFromYaml(text: string, numbers: Numbers): JsonObject[] {
+  checkBreaks(text);
+  const documents = parseAllDocuments(text, OPTIONS);
+  if (!Array.isArray(documents)) return [];
+  return documents.flatMap((document, at): JsonObject[] => {
+    check(document, text, numbers);
+    if (document.contents === null || (isScalar(document.contents) && document.contents.value === null)) return [];
+    if (!isMap(document.contents)) throw new Error(`Document ${at + 1} is no object.`);
+    const value = document.toJS() as JsonObject;
+    const { kind, items } = value;
+    return typeof kind === 'string' && kind.endsWith('List') && Array.isArray(items)
+      ? (items as JsonObject[])
+      : [value];
+  });
 }
 
 /** Breaks that separate lines in YAML 1.1 alone. */

@@ -19,7 +19,9 @@ export function LoginPage() {
   return (
     <main class="login" tabIndex={-1}>
       <img src="/console/assets/icon.svg" alt="" width="48" height="48" />
-      <h1>keelson</h1>
+      <h1>
+        keelson <small>{window.location.host}</small>
+      </h1>
       <LoginForm />
     </main>
   );
@@ -141,11 +143,11 @@ function LoginForm() {
         {problem !== '' && <p>{problem}</p>}
         {hint?.kind === 'certificate' && <CertificateHint user={hint.user} />}
       </div>
-      <details>
+      <details open>
         <summary>Where do I get a token?</summary>
         <p>With the kubeconfig that the server wrote into its data directory, for an administrator:</p>
         <pre>{ADMINISTRATOR}</pre>
-        <p>A token stays in this tab: it is forgotten when the tab is closed.</p>
+        <p>A token stays in the tabs of this browser that are open, and is forgotten when they are closed.</p>
       </details>
     </>
   );

@@ -5,13 +5,15 @@ import { getJson, isAborted } from '../api/client';
 import { isEnded } from '../api/session';
 import type { KubeObject, ObjectList } from '../api/types';
 import { at, text } from '../lib/objects';
-import { href } from '../state/router';
+import { objectHref } from '../lib/links';
 import { Problem } from '../ui/problem';
 
 /** How often it is read again, in milliseconds. */
 const AGAIN = 3000;
 const VERSIONS = '/apis/internal.apiserver.k8s.io/v1alpha1/storageversions';
 const MIGRATIONS = ['/apis/storagemigration.k8s.io/v1beta1', '/apis/storagemigration.k8s.io/v1alpha1'];
+
+const MIGRATED = { group: 'storagemigration.k8s.io', version: 'v1beta1', plural: 'storageversionmigrations' };
 
 interface Storage {
   versions: KubeObject[] | null;
@@ -117,9 +119,7 @@ function Migrations({ all: list }: { all: KubeObject[] }) {
           return (
             <tr key={one.metadata.uid}>
               <th scope="row">
-                <a href={href(['r', 'storagemigration.k8s.io', 'v1beta1', 'storageversionmigrations', '-', name])}>
-                  {name}
-                </a>
+                <a href={objectHref(MIGRATED, '', name)}>{name}</a>
               </th>
               <td>
                 {[text(at(resource, 'resource')), text(at(resource, 'group'))].filter((part) => part !== '').join('.')}
@@ -169,11 +169,26 @@ function encodings(object: KubeObject): Encoding[] {
   });
 }
 
+/** The short name of a server in the table: its place in the list above. */
+function shortOf(servers: string[], server: string): string {
+  return `Server ${servers.indexOf(server) + 1}`;
+}
+
 function Versions({ all: list }: { all: KubeObject[] }) {
   const [only, setOnly] = useState('');
   const shown = list.filter((one) => one.metadata.name.includes(only.trim()));
+  const servers = [...new Set(list.flatMap((one) => encodings(one).map(({ server }) => server)))].sort();
   return (
     <>
+      {servers.length > 0 && (
+        <ul class="servers">
+          {servers.map((server) => (
+            <li key={server}>
+              <b>{shortOf(servers, server)}</b> <code>{server}</code>
+            </li>
+          ))}
+        </ul>
+      )}
       <input
         type="search"
         aria-label="Resource"
@@ -199,11 +214,15 @@ function Versions({ all: list }: { all: KubeObject[] }) {
                 <th scope="row">{one.metadata.name}</th>
                 <td class={common === '' ? 'is-false' : ''}>{common === '' ? 'they do not agree' : common}</td>
                 <td>
-                  {encodings(one).map(({ server, encodes, decodes }) => (
-                    <div key={server} title={`reads ${decodes.join(', ')}`}>
-                      <code>{server}</code> {encodes}
-                    </div>
-                  ))}
+                  {common === '' ? (
+                    encodings(one).map(({ server, encodes, decodes }) => (
+                      <div key={server} title={`reads ${decodes.join(', ')}`}>
+                        <code>{shortOf(servers, server)}</code> {encodes}
+                      </div>
+                    ))
+                  ) : (
+                    <span class="muted">{encodings(one).length === 1 ? 'one' : `all ${encodings(one).length}`}</span>
+                  )}
                 </td>
               </tr>
             );

@@ -11,6 +11,8 @@ export interface Place {
   state: VisitState;
   /** Whether the path has bytes in it that stand for no text. */
   malformed: boolean;
+  /** Another number stands for data to be read again; changes of the view alone keep it. */
+  visit: number;
 }
 
 export interface VisitState {
@@ -20,6 +22,8 @@ export interface VisitState {
   token?: string | undefined;
   /** The number of the step in the history of the tab. */
   step?: number | undefined;
+  /** Where the rows of the page were scrolled to, and the row that had the focus. */
+  left?: { top: number; row: string } | undefined;
 }
 
 const ROOT = '/console/';
@@ -32,7 +36,10 @@ function decoded(path: string): string[] | null {
   }
 }
 
+let visits = 0;
+
 function read(): Place {
+  visits += 1;
   const { pathname, search } = window.location;
   const path = decoded(pathname.startsWith(ROOT) ? pathname.slice(ROOT.length) : '');
   return {
@@ -40,6 +47,7 @@ function read(): Place {
     params: new URLSearchParams(search),
     state: (window.history.state as VisitState | null) ?? {},
     malformed: path === null,
+    visit: visits,
   };
 }
 
@@ -126,9 +134,39 @@ export function href(path: string[], params?: URLSearchParams | Record<string, s
   return ROOT + path.map((part) => encodeURIComponent(part)).join('/') + (text === '' ? '' : `?${text}`);
 }
 
+/** Returns what is remembered of a page that is left. */
+let remembered: (() => VisitState['left']) | null = null;
+
+/** Remembers what `left` returns in the step of a page, when another one is opened. Returns a function that ends this. */
+export function rememberPage(left: () => VisitState['left']): () => void {
+  remembered = left;
+  return () => {
+    if (remembered === left) remembered = null;
+  };
+}
+
+function remember(): void {
+  const left = remembered?.();
+  if (left !== undefined) window.history.replaceState({ ...place.get().state, left }, '');
+}
+
+/** Reads the data of the page again. */
+export function readAgain(): void {
+  place.set(read());
+}
+
+/** Changes only how the page is shown: its data stays. */
+export function show(to: string): void {
+  const now = place.get();
+  window.history.replaceState(now.state, '', to);
+  visits -= 1;
+  place.set({ ...read(), visit: now.visit });
+}
+
 /** Goes somewhere. `replace` leaves no step behind, as while somebody types. */
 export function go(to: string, options: { replace?: boolean; state?: VisitState } = {}): void {
   const goOn = () => {
+    if (options.replace !== true) remember();
     const step = stepOf(place.get().state) + (options.replace === true ? 0 : 1);
     const state = { ...options.state, step };
     if (options.replace === true) window.history.replaceState(state, '', to);

@@ -2,10 +2,12 @@
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef } from 'preact/hooks';
+import { Icon } from './icon';
 
 export interface DialogProps {
   title: string;
   wide?: boolean;
+  class?: string;
   /** None of a dialog that has to be answered. */
   onClose?: () => void;
   children: ComponentChildren;
@@ -26,7 +28,7 @@ export function Dialog(props: DialogProps) {
   return (
     <dialog
       ref={element}
-      class={props.wide === true ? 'wide' : ''}
+      class={`${props.wide === true ? 'wide' : ''} ${props.class ?? ''}`}
       aria-labelledby={title}
       onCancel={(event) => {
         event.preventDefault();
@@ -44,8 +46,8 @@ export function Dialog(props: DialogProps) {
         <header>
           <h2 id={title}>{props.title}</h2>
           {props.onClose !== undefined && (
-            <button type="button" class="quiet" aria-label="Close" onClick={props.onClose}>
-              ✕
+            <button type="button" class="quiet close" aria-label="Close" onClick={props.onClose}>
+              <Icon name="cross" />
             </button>
           )}
         </header>

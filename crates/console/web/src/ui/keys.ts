@@ -1,12 +1,9 @@
 // Keyboard shortcuts: single letters, and pairs such as `g p`. They are off while the user types.
 
 import { useLayoutEffect, useRef } from 'preact/hooks';
+import type { Key } from '../lib/keymap';
 
-export interface Key {
-  keys: string;
-  does: string;
-  run: () => void;
-}
+export type { Key } from '../lib/keymap';
 
 /** How long the first key of a pair waits for the second, in milliseconds. */
 const PAIR = 1500;
@@ -15,22 +12,28 @@ const bound = new Set<{ current: Key[] }>();
 let first: { key: string; at: number } | null = null;
 
 export function isTyping(target: EventTarget | null): boolean {
+  if (target instanceof HTMLInputElement && target.type === 'checkbox') return false;
   return (
     target instanceof HTMLElement &&
-    (target.isContentEditable || ['INPUT', 'TEXTAREA', 'SELECT'].includes(target.tagName))
+    (target.isContentEditable ||
+      ['INPUT', 'TEXTAREA', 'SELECT'].includes(target.tagName) ||
+      target.hasAttribute('data-typing'))
   );
 }
 
 function pressed(event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (isTyping(event.target)) {
-    if (event.key === 'Escape') (event.target as HTMLElement).blur();
+    if (event.key === 'Escape' && !(event.target as HTMLElement).hasAttribute('data-typing')) {
+      (event.target as HTMLElement).blur();
+    }
     return;
   }
   if (document.querySelector('dialog[open]') !== null) return;
   // Enter and space activate the focused link or button.
   const isControl = event.target instanceof HTMLElement && ['BUTTON', 'A', 'SUMMARY'].includes(event.target.tagName);
-  if (isControl && event.key === 'Enter') return;
+  const isMark = event.target instanceof HTMLInputElement && event.target.type === 'checkbox';
+  if ((isControl || isMark) && event.key === 'Enter') return;
   const all = [...bound].reverse().flatMap((keys) => keys.current);
   const pair = first !== null && event.timeStamp - first.at < PAIR ? `${first.key} ${event.key}` : '';
   first = null;

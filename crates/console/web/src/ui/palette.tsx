@@ -1,13 +1,41 @@
-// Opens a resource by a few letters of its name.
+// Goes anywhere by a few letters: objects of all kinds, resources, pages that were open, and actions.
 
-import { useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import { discovery, fullName, type Resource } from '../api/discovery';
-import { groupSegment } from '../pages/list/query';
-import { go, href, place } from '../state/router';
+import { type FoundObject, searchObjects, SIMILAR } from '../api/search';
+import { pluralOf, topicOf } from '../lib/kinds';
+import { objectHref, resourceHref } from '../lib/links';
+import { visible } from '../lib/visible';
+import { choices } from '../state/choices';
+import { go } from '../state/router';
 import { useStore } from '../state/store';
 import { Dialog } from './dialog';
+import { Icon, type IconName } from './icon';
 
-const SHOWN = 12;
+/** How many entries of each part are shown. */
+const RESOURCES = 6;
+const OBJECTS = 14;
+const RECENT = 6;
+/** From how many letters on objects are searched, and how long the typing rests before, in milliseconds. */
+const SEARCHED_FROM = 2;
+const REST = 90;
+
+export interface PaletteAction {
+  text: string;
+  icon: IconName;
+  keys?: string;
+  run: () => void;
+}
+
+interface Entry {
+  id: string;
+  part: string;
+  icon: IconName;
+  text: string;
+  detail: string;
+  keys?: string | undefined;
+  run: () => void;
+}
 
 /** How well a resource fits what was typed; 0 where it does not. */
 function fit(resource: Resource, text: string): number {
@@ -21,72 +49,160 @@ function fit(resource: Resource, text: string): number {
   return at === text.length ? 1 : 0;
 }
 
-/** The list of a resource, in the namespace that was chosen where it has namespaces. */
-export function resourceHref(resource: Resource): string {
-  const namespace = resource.namespaced ? (place.get().params.get('ns') ?? '') : '';
-  return href(['r', groupSegment(resource.group), resource.version, resource.plural], { ns: namespace });
+function resourcesFor(resources: Resource[], text: string): Resource[] {
+  const listed = resources.filter((one) => one.verbs.includes('list'));
+  const rated = listed.map((one) => ({ one, rate: fit(one, text) * 10 + (one.preferred ? 5 : 0) }));
+  return rated
+    .filter(({ rate }) => rate >= 10)
+    .sort((a, b) => b.rate - a.rate || a.one.plural.length - b.one.plural.length)
+    .slice(0, RESOURCES)
+    .map(({ one }) => one);
 }
 
-export function Palette({ onClose }: { onClose: () => void }) {
+interface Search {
+  objects: FoundObject[];
+  busy: boolean;
+}
+
+function useObjects(text: string): Search {
   const { resources } = useStore(discovery);
+  const [search, setSearch] = useState<Search>({ objects: [], busy: false });
+  useEffect(() => {
+    if (text.length < SEARCHED_FROM) {
+      setSearch({ objects: [], busy: false });
+      return;
+    }
+    const abort = new AbortController();
+    setSearch((now) => ({ ...now, busy: true }));
+    let isFirst = true;
+    const timer = setTimeout(() => {
+      const found = (objects: FoundObject[]) => {
+        const before = isFirst;
+        isFirst = false;
+        setSearch((now) => ({ busy: true, objects: [...(before ? [] : now.objects), ...objects] }));
+      };
+      const { namespaces } = choices.get();
+      void searchObjects(resources, namespaces, text, found, abort.signal).then(() => {
+        if (abort.signal.aborted) return;
+        setSearch((now) => ({ objects: isFirst ? [] : now.objects, busy: false }));
+      });
+    }, REST);
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [text, resources]);
+  return search;
+}
+
+export function Palette({ actions, onClose }: { actions: PaletteAction[]; onClose: () => void }) {
+  const { resources } = useStore(discovery);
+  const { recent, favourites, views } = useStore(choices);
   const [text, setText] = useState('');
   const [chosen, setChosen] = useState(0);
-  const found = useMemo(() => {
-    const wanted = text.trim().toLowerCase();
-    const listed = resources.filter((one) => one.verbs.includes('list'));
-    const rated = listed.map((one) => ({ one, rate: fit(one, wanted) * 10 + (one.preferred ? 5 : 0) }));
-    const fitting = rated.filter(({ rate }) => rate >= 10);
-    return fitting
-      .sort((a, b) => b.rate - a.rate || a.one.plural.length - b.one.plural.length)
-      .slice(0, SHOWN)
-      .map(({ one }) => one);
-  }, [resources, text]);
-  const open = (resource: Resource | undefined) => {
-    if (resource === undefined) return;
+  const wanted = text.trim().toLowerCase();
+  const { objects, busy } = useObjects(wanted);
+  const entries = useMemo((): Entry[] => {
+    const includes = (name: string) => name.toLowerCase().includes(wanted);
+    const link = (part: string, icon: IconName) => (one: { name: string; to: string }) => ({
+      id: `${part} ${one.to}`,
+      part,
+      icon,
+      text: visible(one.name),
+      detail: '',
+      run: () => go(one.to),
+    });
+    const ofResources = resourcesFor(resources, wanted).map((one) => ({
+      id: `resource ${fullName(one)}/${one.version}`,
+      part: 'Resources',
+      icon: topicOf(one),
+      text: visible(pluralOf(one.kind)),
+      detail: [one.group === '' ? one.version : `${one.group}/${one.version}`, ...one.shortNames].join('  '),
+      run: () => go(resourceHref(one)),
+    }));
+    const rated = [...objects].sort((a, b) => b.rate - a.rate || a.name.length - b.name.length);
+    // Names that are only similar are shown where none fits.
+    const exact = rated.filter(({ rate }) => rate > SIMILAR);
+    const best = (exact.length > 0 ? exact : rated).slice(0, OBJECTS);
+    const ofObjects = best.map((one) => ({
+      id: `object ${fullName(one.resource)}/${one.namespace}/${one.name}`,
+      part: 'Objects',
+      icon: topicOf(one.resource),
+      text: visible(one.name),
+      detail: one.namespace === '' ? one.resource.kind : `${one.resource.kind} in ${one.namespace}`,
+      run: () => go(objectHref(one.resource, one.namespace, one.name)),
+    }));
+    const ofActions = actions
+      .filter((one) => wanted === '' || includes(one.text))
+      .map((one) => ({ ...one, id: `action ${one.text}`, part: 'Actions', detail: '' }));
+    const marked = [...favourites, ...views]
+      .filter((one) => includes(one.name))
+      .map(link('Favourites and views', 'star'));
+    if (wanted === '') {
+      return [...recent.slice(0, RECENT).map(link('Recent', 'clock')), ...marked, ...ofResources, ...ofActions];
+    }
+    // The short name of a resource means it and no object.
+    const first = ofResources.some((_, at) => fit(resourcesFor(resources, wanted)[at] as Resource, wanted) >= 4);
+    return [...(first ? [...ofResources, ...ofObjects] : [...ofObjects, ...ofResources]), ...marked, ...ofActions];
+  }, [resources, objects, wanted, recent, favourites, views, actions]);
+  const at = Math.min(chosen, entries.length - 1);
+  const open = (entry: Entry | undefined) => {
+    if (entry === undefined) return;
     onClose();
-    go(resourceHref(resource));
+    entry.run();
   };
+  useEffect(() => {
+    document.getElementById(`palette-${at}`)?.scrollIntoView({ block: 'nearest' });
+  }, [at]);
   return (
-    <Dialog title="Go to a resource" onClose={onClose}>
-      <input
-        type="text"
-        role="combobox"
-        aria-label="Resource"
-        aria-expanded={true}
-        aria-controls="palette"
-        aria-activedescendant={found.length > 0 ? `palette-${chosen}` : undefined}
-        placeholder="pods, deploy, crd…"
-        spellcheck={false}
-        autocomplete="off"
-        autofocus
-        value={text}
-        onInput={(event) => {
-          setText(event.currentTarget.value);
-          setChosen(0);
-        }}
-        onKeyDown={(event) => {
-          if (event.key === 'ArrowDown') setChosen(Math.min(chosen + 1, found.length - 1));
-          else if (event.key === 'ArrowUp') setChosen(Math.max(chosen - 1, 0));
-          else if (event.key === 'Enter') open(found[chosen]);
-          else return;
-          event.preventDefault();
-        }}
-      />
-      <ul id="palette" class="palette" role="listbox" aria-label="Resources">
-        {found.map((one, at) => (
+    <Dialog title="Search and go to" class="palette-dialog" onClose={onClose}>
+      <div class="palette-field">
+        <Icon name="search" />
+        <input
+          type="text"
+          role="combobox"
+          aria-label="Search objects, resources and actions"
+          aria-expanded={true}
+          aria-controls="palette"
+          aria-activedescendant={entries.length > 0 ? `palette-${at}` : undefined}
+          placeholder="Name of an object, pods, deploy, create…"
+          spellcheck={false}
+          autocomplete="off"
+          autofocus
+          value={text}
+          onInput={(event) => {
+            setText(event.currentTarget.value);
+            setChosen(0);
+          }}
+          onKeyDown={(event) => {
+            if (event.key === 'ArrowDown') setChosen(Math.min(at + 1, entries.length - 1));
+            else if (event.key === 'ArrowUp') setChosen(Math.max(at - 1, 0));
+            else if (event.key === 'Enter') open(entries[at]);
+            else return;
+            event.preventDefault();
+          }}
+        />
+        {busy && <span class="spinner" role="status" aria-label="Searching" />}
+      </div>
+      <ul id="palette" class="palette" role="listbox" aria-label="Results">
+        {entries.map((one, place) => (
           <li
-            key={`${fullName(one)}/${one.version}`}
-            id={`palette-${at}`}
+            key={one.id}
+            id={`palette-${place}`}
             role="option"
-            aria-selected={at === chosen}
+            aria-selected={place === at}
+            class={one.part === entries[place - 1]?.part ? '' : 'begins'}
+            data-part={one.part}
             onClick={() => open(one)}
           >
-            <strong>{one.plural}</strong>{' '}
-            <small>{one.group === '' ? one.version : `${one.group}/${one.version}`}</small>
-            {one.shortNames.length > 0 && <code>{one.shortNames.join(' ')}</code>}
+            <Icon name={one.icon} />
+            <span class="name">{one.text}</span>
+            <small>{visible(one.detail)}</small>
+            {one.keys !== undefined && <kbd>{one.keys}</kbd>}
           </li>
         ))}
       </ul>
+      {entries.length === 0 && !busy && <p class="muted">Nothing is found.</p>}
     </Dialog>
   );
 }

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { ApiError, told, Unreachable } from '../api/client';
 import { visible } from '../lib/visible';
+import { readAgain } from '../state/router';
 
 function heading(error: unknown): string {
   if (error instanceof Unreachable) return 'The server does not answer';
@@ -27,6 +28,11 @@ function heading(error: unknown): string {
   }
 }
 
+/** Whether the same request may be answered later. */
+function isForAWhile(error: unknown): boolean {
+  return error instanceof Unreachable || (error instanceof ApiError && (error.code === 429 || error.code >= 500));
+}
+
 export function Problem(props: { error: unknown; children?: ComponentChildren }) {
   const causes = props.error instanceof ApiError ? (props.error.status?.details?.causes ?? []) : [];
   return (
@@ -47,6 +53,11 @@ export function Problem(props: { error: unknown; children?: ComponentChildren })
             </li>
           ))}
         </ul>
+      )}
+      {isForAWhile(props.error) && (
+        <button type="button" onClick={readAgain}>
+          Try again
+        </button>
       )}
       {props.children}
     </div>

@@ -1,9 +1,12 @@
 // YAML with folding: a key with nested lines is a button, whose state screen readers announce.
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
+import type { Json, JsonObject } from '../api/types';
 import { lines, parts } from '../lib/folds';
+import { isMap } from '../lib/json';
 import { yamlOf } from '../lib/text';
 import { visible } from '../lib/visible';
+import { copy } from './copy';
 
 /** What is folded at first: what is long and seldom read. */
 const FOLDED = /^ {2}(annotations|managedFields):$/;
@@ -21,8 +24,37 @@ export function useYaml(value: unknown): string | null {
   return text;
 }
 
-export function YamlView({ value }: { value: unknown }) {
-  const text = useYaml(value);
+/** What a value is, for its colour. */
+function kindOf(rest: string): string {
+  const text = rest.trim();
+  if (/^(-?\d[\d.eE+-]*|true|false|null|\{\}|\[\])$/.test(text)) return 'is-number';
+  return /^[|>]|^"|^'/.test(text) ? 'is-text' : '';
+}
+
+/** A secret without the values of its data. */
+function masked(value: unknown): unknown {
+  const hide = (data: unknown) =>
+    isMap(data) ? Object.fromEntries(Object.keys(data).map((name) => [name, '••••••••'])) : data;
+  if (!isMap(value)) return value;
+  const found = { ...value };
+  for (const field of ['data', 'stringData'])
+    if (Object.hasOwn(found, field)) found[field] = hide(found[field]) as Json;
+  const annotations = isMap(found['metadata']) ? found['metadata']['annotations'] : undefined;
+  if (!isMap(annotations) || !Object.hasOwn(annotations, LAST_APPLIED)) return found;
+  // kubectl apply keeps the whole object there.
+  const metadata = {
+    ...(found['metadata'] as JsonObject),
+    annotations: { ...annotations, [LAST_APPLIED]: '••••••••' },
+  };
+  return { ...found, metadata };
+}
+
+const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
+
+export function YamlView({ value, isSecret = false }: { value: unknown; isSecret?: boolean }) {
+  const [isHidden, setHidden] = useState(isSecret);
+  const shownValue = useMemo(() => (isHidden ? masked(value) : value), [value, isHidden]);
+  const text = useYaml(shownValue);
   const all = useMemo(() => lines(text ?? ''), [text]);
   const [folded, setFolded] = useState<Set<string> | null>(null);
   /** A line is known by its number and text, so that it stays folded when something else changes. */
@@ -54,13 +86,18 @@ export function YamlView({ value }: { value: unknown }) {
   return (
     <div class="yaml">
       <div class="yaml-actions">
+        {isSecret && (
+          <button type="button" class="quiet" aria-pressed={!isHidden} onClick={() => setHidden(!isHidden)}>
+            {isHidden ? 'Show values' : 'Hide values'}
+          </button>
+        )}
         <button type="button" class="quiet" onClick={() => foldAll(true)}>
           Fold
         </button>
         <button type="button" class="quiet" onClick={() => foldAll(false)}>
           Unfold
         </button>
-        <button type="button" class="quiet" onClick={() => void navigator.clipboard.writeText(text)}>
+        <button type="button" class="quiet" onClick={() => copy(text, 'The YAML')}>
           Copy
         </button>
       </div>
@@ -89,7 +126,7 @@ export function YamlView({ value }: { value: unknown }) {
               <span class="text">
                 {before}
                 {key !== '' && <span class="key">{visible(key)}</span>}
-                <span class="value">{visible(rest)}</span>
+                <span class={`value ${kindOf(rest)}`}>{visible(rest)}</span>
                 {closed && <span class="more"> … {line.end - at - 1} lines</span>}
               </span>
             </div>

@@ -37,15 +37,13 @@ async fn credentials_are_taken_in_every_form_and_what_cannot_be_used_is_said() {
     // The session survives a reload, but is not kept elsewhere.
     lab.open("r/core/v1/namespaces").await;
     lab.browser.until("document.querySelector('tbody tr') !== null").await;
-    assert_eq!(
-        lab.browser.value("[localStorage.length, sessionStorage.length, document.cookie]").await,
-        json!([0, 1, ""])
-    );
-    lab.browser
-        .value("[...document.querySelectorAll('button')].find(one => one.innerText === 'Log out').click()")
-        .await;
+    let kept = "[Object.values(localStorage).join().includes('admin-token'), sessionStorage.length, document.cookie]";
+    assert_eq!(lab.browser.value(kept).await, json!([false, 1, ""]));
+    lab.press_log_out().await;
     lab.browser.until("document.querySelector('#token') !== null").await;
     assert_eq!(lab.browser.value("sessionStorage.length").await, 0);
+    // Recent pages are gone too.
+    assert_eq!(lab.browser.value("Object.values(localStorage).join().includes('/console/')").await, false);
     lab.ends_without_complaints(&["a status of 401"]).await;
 }
 
@@ -74,8 +72,8 @@ async fn who_may_little_sees_that_and_is_told_of_the_rest() {
     lab.browser.press("shop").await;
     lab.browser.press("Enter").await;
     lab.rows(&["seen"]).await;
-    let listed = "[...document.querySelectorAll('.sidebar a')].map(link => link.innerText).join()";
-    lab.browser.until(&format!("{listed} === 'configmaps'")).await;
+    let listed = "[...document.querySelectorAll('.sidebar details a')].map(link => link.innerText).join()";
+    lab.browser.until(&format!("{listed} === 'ConfigMaps'")).await;
 
     // The button of a forbidden action is disabled.
     lab.open("r/core/v1/configmaps/shop/seen").await;

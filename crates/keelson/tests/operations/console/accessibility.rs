@@ -29,11 +29,18 @@ async fn no_page_has_a_fault_that_keeps_somebody_out() {
     for theme in ["light", "dark"] {
         lab.browser.value(&format!("localStorage.setItem('keelson.theme', '{theme}')")).await;
         for (path, ready) in [
-            ("", ".cards a"),
+            ("", ".tile"),
             ("r/core/v1/pods?f=.status.phase+%3D%3D+%27Running%27&sort=-.spec.nodeName", ".facet li"),
             ("r/core/v1/pods/default/pod-00001", ".yaml .line"),
-            ("r/core/v1/pods/default/pod-00001?tab=edit", ".editor textarea"),
+            ("r/core/v1/pods/default/pod-00001?tab=edit", ".editor .code-editor"),
             ("r/core/v1/pods/default/pod-00001?tab=owners", ".tab p"),
+            ("r/core/v1/pods/default/pod-00001?tab=related", ".related h2"),
+            ("r/core/v1/pods/default/pod-00001?tab=logs", ".logs .problem"),
+            ("r/core/v1/pods/default/pod-00001?tab=shell", ".shell-page"),
+            ("r/core/v1/pods?group=.spec.nodeName", "tr.group"),
+            ("r/rbac.authorization.k8s.io/v1/clusterroles/-/edit", ".inner"),
+            ("apply", ".code-editor[data-loaded=true]"),
+            ("keys", ".keys-page"),
             ("storage", "tbody tr"),
             ("server", ".gauge"),
             ("r/core/v1/nothings", ".problem"),
@@ -55,14 +62,41 @@ async fn no_page_has_a_fault_that_keeps_somebody_out() {
     lab.shows("Leave without saving?").await;
     check(&lab, &axe, "the question before leaving").await;
     press_button(&lab, "Leave, and keep the draft").await;
-    lab.browser.resize(500, 900).await;
+    on_a_phone(&lab, &axe).await;
+    lab.ends_without_complaints(&["a status of 404", "a status of 400", "a status of 500", "a status of 503"]).await;
+}
+
+/// Checks pages on a phone: nothing is beyond its edge, and what is touched has 44 pixels.
+async fn on_a_phone(lab: &Lab, axe: &str) {
+    lab.browser.page_size(390, 844).await;
+    for (path, ready) in [
+        ("", ".tile"),
+        ("r/core/v1/pods", "tbody tr"),
+        ("r/core/v1/pods/default/pod-00001", ".yaml .line"),
+        ("apply", ".code-editor[data-loaded=true]"),
+        ("keys", ".keys-page"),
+        ("storage", "tbody tr"),
+        ("server", ".gauge"),
+    ] {
+        lab.open(path).await;
+        lab.browser.until(&format!("document.querySelector('{ready}') !== null")).await;
+        check(lab, axe, &format!("{path} on a phone")).await;
+        // Only tables scroll sideways, each in its own frame.
+        assert_eq!(lab.browser.value("document.documentElement.scrollWidth <= innerWidth").await, true, "{path}");
+    }
     lab.open_list("r/core/v1/pods").await;
+    let cells = "[...document.querySelectorAll('tbody tr:first-child > *')].every(one => one.getBoundingClientRect().right <= 390)";
+    assert_eq!(lab.browser.value(cells).await, true);
+    let small = "[...document.querySelectorAll('.top button, .top a, .heading button, .table tbody a, .mark-label, .pager button')]\
+                 .filter(one => one.offsetParent !== null).map(one => [one.className, one.getBoundingClientRect().height])\
+                 .filter(([, height]) => height < 44 && height > 0)";
+    assert_eq!(lab.browser.value(small).await, json!([]));
+    lab.browser.click(".filters-button").await;
+    lab.browser.until("document.querySelector('.filters input').offsetParent !== null").await;
+    check(lab, axe, "the filters on a phone").await;
     lab.browser.click(".menu").await;
     lab.browser.until("document.querySelector('.sidebar a').offsetParent !== null").await;
-    check(&lab, &axe, "a narrow window").await;
-    // Only tables scroll sideways, each in its own frame.
-    assert_eq!(lab.browser.value("document.documentElement.scrollWidth <= innerWidth").await, true);
-    lab.ends_without_complaints(&["a status of 404"]).await;
+    check(lab, axe, "the menu on a phone").await;
 }
 
 /// Checks the current page for faults.

@@ -30,7 +30,9 @@ async fn changes_are_shown_and_counted_without_losing_the_page() {
     raw.patch(format!("{CONFIG_MAPS}/map-21"), MERGE, &json!({"data": {"b": "2"}})).await.expect(200);
     raw.delete(format!("{CONFIG_MAPS}/map-22")).await.expect(200);
     raw.post(CONFIG_MAPS, &json!({"metadata": {"name": "aaa"}})).await.expect(201);
-    lab.browser.until("document.querySelector('tr[data-name=map-21].changed td')?.innerText === '2'").await;
+    lab.browser
+        .until("document.querySelector('tr[data-name=map-21].changed td:nth-of-type(2)')?.innerText === '2'")
+        .await;
     lab.browser.until("document.querySelector('tr[data-name=map-22].gone') !== null").await;
     lab.shows("1 new, 1 changed, 1 deleted since").await;
     lab.rows(&["map-20", "map-21", "map-22"]).await;

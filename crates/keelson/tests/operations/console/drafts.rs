@@ -11,7 +11,7 @@ use super::{ADMIN, Lab};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const EDITOR: &str = "r/core/v1/configmaps/default/map?tab=edit";
-const TEXT: &str = "document.querySelector('.editor textarea')?.value";
+const TEXT: &str = "document.querySelector('.editor .code-editor')?.value";
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
 async fn stored(raw: &Raw) -> String {
@@ -92,18 +92,13 @@ async fn a_page_with_text_that_is_not_saved_is_left_after_a_question_and_the_tex
 
     // The logout removes all drafts.
     edit(&lab, "sky: grey", "sky: black").await;
-    press_log_out(&lab).await;
+    lab.press_log_out().await;
     lab.shows("is thrown away when you log out").await;
     press_button(&lab, "Throw it away and log out").await;
     lab.browser.until("document.querySelector('main.login') !== null").await;
     let left = "[sessionStorage.length, document.title, location.pathname + location.search]";
     assert_eq!(lab.browser.value(left).await, json!([0, "keelson", "/console/"]));
     lab.ends_without_complaints(&[]).await;
-}
-
-async fn press_log_out(lab: &Lab) {
-    let button = "[...document.querySelectorAll('button')].find(one => one.innerText === 'Log out')";
-    lab.browser.value(&format!("{button}.click()")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -17,7 +17,7 @@ const THINGS: &str = "/apis/x.example.org/v1/namespaces/default/things";
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-const TEXT: &str = "document.querySelector('.editor textarea')?.value";
+const TEXT: &str = "document.querySelector('.editor .code-editor')?.value";
 /// A number that JavaScript's numbers cannot represent exactly.
 const LARGE: &str = "9007199254740993";
 
@@ -192,7 +192,7 @@ async fn names_that_objects_inherit_are_names_like_any_other() {
     lab.shows("one is saved").await;
     // Pages that are opened afterwards only read.
     lab.browser.value("document.querySelector('.brand').click()").await;
-    lab.browser.until("document.querySelector('.cards') !== null").await;
+    lab.browser.until("document.querySelector('.home') !== null").await;
     lab.open_list("r/core/v1/configmaps?ns=default").await;
     lab.open("r/core/v1/configmaps/default/bystander?tab=history").await;
     lab.shows("as far as the history goes").await;

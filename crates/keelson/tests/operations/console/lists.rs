@@ -35,11 +35,11 @@ async fn a_browser_pages_through_ten_thousand_objects_and_jumps_sorts_and_search
 
     // Sorts by a column, ascending and descending. Each shows the first page.
     lab.browser.press("w").await;
-    lab.browser.click("thead th:nth-of-type(8) button").await;
+    lab.browser.click("thead th:nth-of-type(9) button").await;
     lab.rows(&["pod-00000", "pod-00007", "pod-00014"]).await;
     lab.browser.click("thead th[aria-sort=ascending] button").await;
     lab.rows(&["pod-00006", "pod-00013"]).await;
-    assert_eq!(lab.location().await, "/console/r/core/v1/pods?sort=-.spec.nodeName");
+    assert_eq!(lab.location().await, "/console/r/core/v1/pods?wide=1&sort=-.spec.nodeName");
 
     // The link alone restores the view.
     lab.open_list("r/core/v1/pods?sort=-.metadata.labels.number%3Anumber&limit=20&page=3").await;

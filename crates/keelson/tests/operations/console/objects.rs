@@ -22,11 +22,12 @@ fn deployment() -> Value {
 
 /// Waits for the editor, and replaces a text in it.
 pub(super) async fn edit(lab: &Lab, from: &str, to: &str) {
-    let area = "document.querySelector('.editor textarea')";
-    lab.browser.until(&format!("{area}?.readOnly === false && {area}.value.includes({})", json!(from))).await;
+    let area = "document.querySelector('.editor .code-editor')";
+    let is_ready = format!("{area}?.dataset.readOnly === 'false' && {area}.dataset.loaded === 'true'");
+    lab.browser.until(&format!("{is_ready} && {area}.value.includes({})", json!(from))).await;
     let changed = format!("{area}.value.replace({}, {})", json!(from), json!(to));
     // Sets the text like a paste; typing a whole object would take long.
-    let typed = format!("({area}.value = {changed}, {area}.dispatchEvent(new Event('input', {{bubbles: true}})))");
+    let typed = format!("void ({area}.value = {changed})");
     lab.browser.value(&typed).await;
     lab.browser.until(&format!("{area}.value.includes({})", json!(to))).await;
 }
@@ -84,7 +85,7 @@ async fn an_edit_is_rehearsed_and_conflicts_are_shown_by_their_owners() {
     assert_eq!(stored(&lab, "/spec/template/spec/containers/0/image").await, "nginx:1.27");
     press_button(&lab, "Take the fields over").await;
     lab.browser.until("document.querySelector('.problem') === null").await;
-    lab.browser.until("document.querySelector('.editor textarea').value.includes('nginx:1.28')").await;
+    lab.browser.until("document.querySelector('.editor .code-editor').value.includes('nginx:1.28')").await;
     assert_eq!(stored(&lab, "/spec/template/spec/containers/0/image").await, "nginx:1.28");
     lab.ends_without_complaints(&["a status of 409"]).await;
 }
@@ -99,7 +100,7 @@ async fn an_object_is_scaled_its_dependents_are_found_and_it_is_deleted() {
     raw.post("/api/v1/namespaces/default/configmaps", &map).await.expect(201);
     lab.log_in(ADMIN).await;
     lab.open(PAGE).await;
-    lab.browser.until("document.querySelectorAll('.actions button:not(:disabled)').length === 2").await;
+    lab.browser.until("document.querySelectorAll('.actions button:not(:disabled)').length === 3").await;
     scale_with_care(&lab).await;
     // The page shows the written state without a reload.
     lab.browser.until("document.querySelector('.yaml .code')?.innerText.includes('replicas: 5')").await;

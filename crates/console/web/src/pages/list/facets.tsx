@@ -7,7 +7,7 @@ import type { Json, ValueCounts } from '../../api/types';
 import { text } from '../../lib/objects';
 import { counted } from '../../lib/time';
 import { visible } from '../../lib/visible';
-import { equals } from '../../lib/paths';
+import { literal, writtenIn } from '../../lib/paths';
 import { toggleTerm } from './filters';
 
 /** How many values are shown of a facet, at first and when all are wanted. */
@@ -32,7 +32,8 @@ function Facet(props: { query: ListQuery; path: string; revision: string; onRemo
   const [error, setError] = useState<unknown>(null);
   const [all, setAll] = useState(false);
   // Without this filter, a facet would show only the value that its own term selects.
-  const others = query.terms.filter((term) => !term.startsWith(`${path} == `) && term !== `not exists(${path})`);
+  const others = query.terms.filter((term) => writtenIn(path, term) === null);
+  const chosenValues = query.terms.flatMap((term) => writtenIn(path, term) ?? []);
   const key = JSON.stringify([
     { ...query, terms: others, page: 0, sort: '', limit: 0, revision, token: '' },
     path,
@@ -70,8 +71,8 @@ function Facet(props: { query: ListQuery; path: string; revision: string; onRemo
       {error !== null && <p class="muted">{told(error)}</p>}
       <ul>
         {counts?.values.map((one) => {
-          const term = equals(path, one.value);
-          const chosen = term !== undefined && query.terms.includes(term);
+          const term = one.value === null || one.value === undefined ? `not exists(${path})` : literal(one.value);
+          const chosen = term !== undefined && chosenValues.includes(term);
           return (
             <li key={nameOf(one.value)}>
               <button
@@ -81,7 +82,9 @@ function Facet(props: { query: ListQuery; path: string; revision: string; onRemo
                 onClick={() => toggleTerm(query, path, one.value)}
               >
                 <span class="bar" style={{ width: `${(100 * one.count) / largest}%` }} />
-                <span class="name">{nameOf(one.value)}</span>
+                <span class="name" title={nameOf(one.value)}>
+                  {nameOf(one.value)}
+                </span>
                 <span class="count">{counted(one.count)}</span>
               </button>
             </li>

@@ -5,7 +5,7 @@ import { type ListQuery, readGroups, readSample } from '../../api/lists';
 import type { Json, Row } from '../../api/types';
 import { isMap } from '../../lib/json';
 import { counted } from '../../lib/time';
-import { equals, literal, pathsIn, step } from '../../lib/paths';
+import { literal, pathsIn, step, toggled, writtenIn } from '../../lib/paths';
 import { go, place as current, type Place, withParams } from '../../state/router';
 import { Suggest, type Suggestion } from '../../ui/suggest';
 
@@ -43,7 +43,7 @@ function SearchField(props: { place: Place; value: string }) {
       type="search"
       class="search"
       aria-label="Search names, labels, images and fields"
-      placeholder="Search…  ( / )"
+      placeholder="Search… ( / )"
       data-shortcut="/"
       spellcheck={false}
       autocomplete="off"
@@ -105,7 +105,7 @@ function useTermSuggestions(query: ListQuery) {
       if (space !== '' && path !== '') {
         return OPERATORS.map((one) => ({ value: `${before}${path} ${one} `.replace(/ {2}$/, ' '), label: one }));
       }
-      const of = `${query.collection.group}/${query.collection.version}/${query.collection.plural}/${query.namespace}`;
+      const of = `${query.collection.group}/${query.collection.version}/${query.collection.plural}/${query.namespaces.join(',')}`;
       if (sample.current?.of !== of) {
         sample.current = { of, paths: readSample(query).then(pathsIn, () => []) };
       }
@@ -182,10 +182,12 @@ function Chip(props: { text: string; onRemove: () => void }) {
   );
 }
 
-/** Adds the term of a facet's value, or takes it away. */
+/** Adds the value of a facet to the alternatives of its path, or takes it away. */
 export function toggleTerm(query: ListQuery, path: string, value: Json | undefined): void {
-  const term = equals(path, value);
-  if (term === undefined) return;
-  const others = query.terms.filter((one) => one !== term);
-  ask(current.get(), { f: others.length === query.terms.length ? [...others, term] : others });
+  const before = query.terms.find((term) => writtenIn(path, term) !== null);
+  const term = toggled(path, before, value);
+  const at = before === undefined ? query.terms.length : query.terms.indexOf(before);
+  const terms = query.terms.filter((one) => one !== before);
+  if (term !== undefined) terms.splice(at, 0, term);
+  ask(current.get(), { f: terms });
 }

@@ -4,7 +4,7 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { isAborted } from '../../api/client';
 import { collectionPath } from '../../api/paths';
-import { type ListQuery, type Page, readPage, selection } from '../../api/lists';
+import { type ListQuery, type Page, pathOf, readPage, selection } from '../../api/lists';
 import type { Row } from '../../api/types';
 import { takes } from '../../api/extension';
 import { type Change, follow, type Follower } from '../../api/watch';
@@ -18,6 +18,8 @@ export interface Changes {
   /** How many objects were made, changed and deleted since the snapshot, on this page or elsewhere. */
   counts: { added: number; modified: number; deleted: number };
   lost: 'gone' | 'many' | null;
+  /** Since when changes do not arrive; null while they do. */
+  brokenSince: number | null;
 }
 
 const NONE: Changes = {
@@ -25,6 +27,7 @@ const NONE: Changes = {
   deleted: new Set(),
   counts: { added: 0, modified: 0, deleted: 0 },
   lost: null,
+  brokenSince: null,
 };
 
 export interface Shown {
@@ -46,6 +49,7 @@ function applied(before: Changes, changes: Change[], here: Set<string>): Changes
     deleted: new Set(before.deleted),
     counts: { ...before.counts },
     lost: before.lost,
+    brokenSince: null,
   };
   for (const { kind, row } of changes) {
     const uid = uidOf(row);
@@ -108,15 +112,18 @@ export function usePage(place: Place): Shown {
         const follower: Follower = {
           changed: (changes) => change((now) => applied(now, changes, here)),
           lost: (why) => change((now) => ({ ...now, lost: why })),
+          live: (is) => change((now) => ({ ...now, brokenSince: is ? null : (now.brokenSince ?? Date.now()) })),
         };
-        const path = collectionPath(query.collection, query.namespace);
+        const path = pathOf(query);
         void followed(query).then((params) => follow(path, params, page.revision, follower, abort.signal));
       })
       .catch((error: unknown) => {
         if (!isAborted(error)) setShown((now) => ({ ...now, query, error, busy: false }));
       });
     return () => abort.abort();
-  }, [place]);
+    // A change of the view alone reads nothing.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [place.visit]);
   return shown;
 }
 

@@ -1,12 +1,13 @@
 // Past states of the list: a slider over the revisions that the server still has, and a link back to the present.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { isAborted } from '../../api/client';
+import { getJson, isAborted, METADATA_LIST } from '../../api/client';
 import { takes } from '../../api/extension';
 import { oldestRevision } from '../../api/objects';
+import { collectionPath } from '../../api/paths';
 import type { ListQuery, Page } from '../../api/lists';
 import { go, place as current, type Place, withParams } from '../../state/router';
-import { ago } from '../../lib/time';
+import { ago, full } from '../../lib/time';
 import { announce } from '../../ui/announce';
 import { showNewest } from './live';
 import { isPast } from './query';
@@ -40,6 +41,71 @@ export function TimeTravelButton({ place, page }: { place: Place; page: Page | n
 /** How long ago, in seconds, for those who think in time. */
 const AGO = [10, 30, 60, 120, 300, 600, 1800, 3600];
 
+/** How far back a time can be read, in seconds: the longest of some that the server still has. */
+function useReach(query: ListQuery): number {
+  const [reach, setReach] = useState(0);
+  const { group, version, plural } = query.collection;
+  const namespace = query.namespaces.length === 1 ? (query.namespaces[0] ?? '') : '';
+  useEffect(() => {
+    const abort = new AbortController();
+    const find = async () => {
+      if (!(await takes('list', 'at'))) return;
+      for (const seconds of [...AGO].reverse()) {
+        const moment = new Date(Date.now() - seconds * 1000).toISOString();
+        const search = new URLSearchParams({ limit: '1', 'keelson.io/at': moment });
+        const path = `${collectionPath({ group, version, plural }, namespace)}?${search.toString()}`;
+        const has = await getJson(path, { accept: METADATA_LIST, signal: abort.signal }).then(
+          () => true,
+          () => false,
+        );
+        if (abort.signal.aborted) return;
+        if (has) {
+          setReach(seconds);
+          return;
+        }
+      }
+    };
+    void find();
+    return () => abort.abort();
+  }, [group, version, plural, namespace]);
+  return reach;
+}
+
+/** A slider over time: how long ago the list is shown. */
+function TimeSlider({ place, reach }: { place: Place; reach: number }) {
+  const shown = place.params.get('at');
+  const [now] = useState(() => Date.now());
+  const back = shown === null ? 0 : Math.max(0, Math.round((now - Date.parse(shown)) / 1000));
+  const [seconds, setSeconds] = useState(back);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => setSeconds(back), [back]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const moment = new Date(now - seconds * 1000).toISOString();
+  return (
+    <label class="moment">
+      <time dateTime={moment}>{full(moment)}</time> <small>{ago(seconds * 1000)} ago</small>
+      <input
+        type="range"
+        aria-label="Time"
+        aria-valuetext={full(moment)}
+        min={-Math.max(reach, seconds)}
+        max={0}
+        step={1}
+        value={-seconds}
+        onInput={(event) => {
+          const next = -Number(event.currentTarget.value);
+          setSeconds(next);
+          clearTimeout(timer.current);
+          timer.current = setTimeout(() => {
+            const at = new Date(now - next * 1000).toISOString();
+            go(withParams(current.get(), { rv: '', at }), { replace: true });
+          }, REST);
+        }}
+      />
+    </label>
+  );
+}
+
 function Moments() {
   const [can, setCan] = useState(false);
   useEffect(() => {
@@ -69,8 +135,9 @@ export function TimeTravel({ place, query, page }: { place: Place; query: ListQu
   const shown = Number(place.params.get('rv') ?? page?.revision ?? '0');
   const [at, setAt] = useState(shown);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const reach = useReach(query);
   const { group, version, plural } = query.collection;
-  const { namespace } = query;
+  const namespace = query.namespaces.length === 1 ? (query.namespaces[0] ?? '') : '';
   useEffect(() => setAt(shown), [shown]);
   useEffect(() => {
     const abort = new AbortController();
@@ -108,15 +175,17 @@ export function TimeTravel({ place, query, page }: { place: Place; query: ListQu
           >
             ‹
           </button>
-          <input
-            type="range"
-            aria-label="Revision"
-            min={Math.min(range.oldest, at)}
-            max={Math.max(range.newest, at)}
-            step={1}
-            value={at}
-            onInput={(event) => choose(Number(event.currentTarget.value))}
-          />
+          {reach === 0 && (
+            <input
+              type="range"
+              aria-label="Revision"
+              min={Math.min(range.oldest, at)}
+              max={Math.max(range.newest, at)}
+              step={1}
+              value={at}
+              onInput={(event) => choose(Number(event.currentTarget.value))}
+            />
+          )}
           <button
             type="button"
             aria-label="One revision on"
@@ -130,7 +199,8 @@ export function TimeTravel({ place, query, page }: { place: Place; query: ListQu
           </small>
         </>
       )}
-      <Moments />
+      {reach > 0 && <TimeSlider place={place} reach={reach} />}
+      {reach === 0 && <Moments />}
       <button type="button" class="main" onClick={() => showNewest(place)}>
         Back to now
       </button>

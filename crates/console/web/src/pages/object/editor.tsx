@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { hasCode } from '../../api/client';
 import { apply, MANAGER, readObject, replace, type Write } from '../../api/objects';
 import { readShape } from '../../api/schema';
+import { useSchemaFields } from '../../api/schema-fields';
 import type { JsonObject, KubeObject } from '../../api/types';
 import { applied } from '../../lib/apply';
 import { stepsIn, withValue } from '../../lib/fieldpath';
@@ -12,6 +13,7 @@ import { asJson, isLater, shown } from '../../lib/objects';
 import { objectOf, yamlOf } from '../../lib/text';
 import { unseenIn } from '../../lib/visible';
 import { announce } from '../../ui/announce';
+import { CodeEditor } from '../../ui/code-editor';
 import { Dialog } from '../../ui/dialog';
 import { DiffView } from '../../ui/diff-view';
 import { type Conflict, conflictsOf, mergeConflicts } from './conflicts';
@@ -42,11 +44,10 @@ export function Editor({ subject }: { subject: Subject }) {
   const [outcome, setOutcome] = useState<Outcome | null>(null);
   const [busy, setBusy] = useState(false);
   const [asksAnew, setAsksAnew] = useState(false);
-  const area = useRef<HTMLTextAreaElement>(null);
+  const fields = useSchemaFields(text ?? '');
   const below = useRef<HTMLDivElement>(null);
   const isNewer = isLater(subject.object.metadata.resourceVersion ?? '', base.metadata.resourceVersion ?? '');
 
-  useEffect(() => area.current?.focus(), [text === null]); // eslint-disable-line react-hooks/exhaustive-deps
   useEffect(() => {
     if (outcome !== null) below.current?.scrollIntoView({ block: 'center' });
   }, [outcome]);
@@ -184,25 +185,17 @@ export function Editor({ subject }: { subject: Subject }) {
           </button>
         </p>
       )}
-      <textarea
-        ref={area}
-        class="code"
-        aria-label="The object as YAML"
-        spellcheck={false}
-        autocomplete="off"
-        autocapitalize="off"
-        readOnly={busy}
-        rows={Math.max(12, text.split('\n').length + 1)}
+      <CodeEditor
+        label="The object as YAML"
         value={text}
-        onInput={(event) => {
-          editing.setText(event.currentTarget.value);
+        readOnly={busy}
+        fields={fields}
+        onInput={(next) => {
+          editing.setText(next);
           if (isSeen) setOutcome(null);
         }}
-        onKeyDown={(event) => {
-          if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
-            event.preventDefault();
-            if (!busy) void write(!isSeen, false);
-          }
+        onSubmit={() => {
+          if (!busy) void write(!isSeen, false);
         }}
       />
       {unseen.length > 0 && (

@@ -5,8 +5,10 @@ import { isAborted } from '../../api/client';
 import { type ListQuery, type Page, readPage } from '../../api/lists';
 import { isEnded } from '../../api/session';
 import { text } from '../../lib/objects';
+import { oneOf } from '../../lib/paths';
 import { visible } from '../../lib/visible';
 import { Problem } from '../../ui/problem';
+import { Status } from '../../ui/status';
 import { uidOf } from '../list/live';
 import type { Subject } from './object';
 
@@ -15,19 +17,31 @@ const COLUMNS = ['Last Seen', 'Type', 'Reason', 'Message', 'Count'];
 /** How often they are read again, in milliseconds. */
 const AGAIN = 10_000;
 
+/** A value in a field selector. */
+function escaped(value: string): string {
+  return value.replaceAll(/[\\,=]/g, '\\$&');
+}
+
+/** The uid in events about this very object. Kubelets name nodes by their names, and some writers give none. */
+function aboutTerm(uid: string, name: string): string {
+  const path = '.involvedObject.uid';
+  return oneOf(path, [uid, name, '', null]) ?? '';
+}
+
 export function Events({ subject }: { subject: Subject }) {
-  const { namespace } = subject.of;
+  const { namespace, name } = subject.of;
   const { uid } = subject.object.metadata;
+  const { kind } = subject.object;
   const [page, setPage] = useState<Page | null>(null);
   const [error, setError] = useState<unknown>(null);
   useEffect(() => {
     const abort = new AbortController();
     const query: ListQuery = {
       collection: { group: '', version: 'v1', plural: 'events' },
-      namespace,
+      namespaces: namespace === '' ? [] : [namespace],
       labels: '',
-      fields: `involvedObject.uid=${uid ?? ''}`,
-      terms: [],
+      fields: `involvedObject.name=${escaped(name)},involvedObject.kind=${escaped(kind)}`,
+      terms: [aboutTerm(uid ?? '', name)],
       where: '',
       search: '',
       sort: '-.lastTimestamp:time,-.metadata.creationTimestamp:time',
@@ -54,11 +68,12 @@ export function Events({ subject }: { subject: Subject }) {
       clearInterval(timer);
       abort.abort();
     };
-  }, [namespace, uid]);
+  }, [namespace, name, kind, uid]);
   if (error !== null && page === null) return <Problem error={error} />;
   if (page === null) return <p class="loading">Loading…</p>;
   if (page.rows.length === 0) return <p class="muted">No events tell of this object.</p>;
   const columns = COLUMNS.map((name) => page.columns.findIndex((column) => column.name === name));
+  const [, typeAt] = columns;
   return (
     <table class="plain">
       <caption class="hidden">Events</caption>
@@ -75,7 +90,9 @@ export function Events({ subject }: { subject: Subject }) {
         {page.rows.map((row) => (
           <tr key={uidOf(row)}>
             {columns.map((at) => (
-              <td key={at}>{visible(text(row.cells[at]))}</td>
+              <td key={at} class={at === typeAt ? '' : 'prose'}>
+                {at === typeAt ? <Status word={text(row.cells[at])} /> : visible(text(row.cells[at]))}
+              </td>
             ))}
           </tr>
         ))}

@@ -2,11 +2,13 @@
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { isAborted } from '../../api/client';
-import { oldestRevision, versionsSince } from '../../api/objects';
-import type { KubeObject } from '../../api/types';
-import { shown } from '../../lib/objects';
+import { oldestRevision, replace, versionsSince } from '../../api/objects';
+import type { JsonObject, KubeObject } from '../../api/types';
+import { asJson, shown } from '../../lib/objects';
 import { full } from '../../lib/time';
 import { type Place, withParams } from '../../state/router';
+import { announce } from '../../ui/announce';
+import { Dialog } from '../../ui/dialog';
 import { DiffView } from '../../ui/diff-view';
 import { Problem } from '../../ui/problem';
 import { useYaml } from '../../ui/yaml-view';
@@ -69,6 +71,7 @@ export function History({ subject, place }: { subject: Subject; place: Place }) 
         <Chooser label="To" value={after} versions={versions} place={place} onChange={setRight} />
       </div>
       <Difference before={versions[before]} after={versions[after]} />
+      <Undo subject={subject} version={versions[before]} now={versions[last]} />
     </div>
   );
 }
@@ -102,6 +105,70 @@ function Chooser({ label, value, versions, place, onChange }: ChooserProps) {
       </small>
     </label>
   );
+}
+
+/** Makes the object again what it was: its content of then, above the revision of now. */
+function Undo(props: { subject: Subject; version: KubeObject | undefined; now: KubeObject | undefined }) {
+  const { subject, version, now } = props;
+  const [asks, setAsks] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const [busy, setBusy] = useState(false);
+  if (version === undefined || now === undefined || version === now) return null;
+  const revision = version.metadata.resourceVersion ?? '';
+  const undo = async () => {
+    setBusy(true);
+    try {
+      const target = { resource: subject.resource, of: subject.of, dryRun: false };
+      await replace(target, restored(version, now));
+      announce(`${subject.of.name} is as it was at revision ${revision}`);
+      setAsks(false);
+    } catch (failed) {
+      setError(failed);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <>
+      <div class="buttons">
+        <button type="button" onClick={() => setAsks(true)}>
+          Make it as it was at revision {revision}
+        </button>
+      </div>
+      {asks && (
+        <Dialog title="Undo by history" onClose={() => setAsks(false)}>
+          {error !== null && <Problem error={error} />}
+          <p>
+            {subject.of.name} becomes what it was at revision {revision}. Its status and its metadata of the server
+            stay. If somebody writes meanwhile, nothing is changed.
+          </p>
+          <div class="buttons">
+            <button type="button" autofocus onClick={() => setAsks(false)}>
+              Keep it as it is
+            </button>
+            <button type="button" class="main" disabled={busy} onClick={() => void undo()}>
+              Undo
+            </button>
+          </div>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+/** The content of a past state, with the status and the identity of the present one. */
+function restored(version: KubeObject, now: KubeObject): JsonObject {
+  const object = { ...(asJson(shown(version)) as JsonObject) };
+  const metadata = { ...(object['metadata'] as JsonObject) };
+  const present = asJson(now) as JsonObject;
+  for (const name of ['resourceVersion', 'uid', 'generation', 'creationTimestamp']) {
+    const value = (present['metadata'] as JsonObject)[name];
+    if (value !== undefined) metadata[name] = value;
+  }
+  object['metadata'] = metadata;
+  if (present['status'] === undefined) delete object['status'];
+  else object['status'] = present['status'];
+  return object;
 }
 
 function Difference({ before, after }: { before: KubeObject | undefined; after: KubeObject | undefined }) {

@@ -3,28 +3,40 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { mayI } from '../../api/access';
 import { hasCode, isAborted } from '../../api/client';
+import { connection } from '../../api/connection';
 import { discovery, findResource, fullName, type Resource } from '../../api/discovery';
 import { collectionPath } from '../../api/paths';
 import { type Name, readAt, readObject } from '../../api/objects';
 import type { KubeObject } from '../../api/types';
-import { follow } from '../../api/watch';
+import { type Change, follow } from '../../api/watch';
+import { bind } from '../../lib/keymap';
+import { pluralOf, topicOf } from '../../lib/kinds';
+import { groupOf, listHref } from '../../lib/links';
 import { shown as withoutNotes } from '../../lib/objects';
+import { stateOf } from '../../lib/states';
+import { clock } from '../../lib/time';
 import { visible } from '../../lib/visible';
-import { go, href, type Place, unguard, withParams } from '../../state/router';
+import { noteRecent } from '../../state/choices';
+import { go, type Place, unguard, withParams } from '../../state/router';
 import { useStore } from '../../state/store';
 import { announce } from '../../ui/announce';
+import { Icon } from '../../ui/icon';
 import { type Key, useKeys } from '../../ui/keys';
 import { Problem } from '../../ui/problem';
+import { Status } from '../../ui/status';
 import { YamlView } from '../../ui/yaml-view';
-import { groupOf, groupSegment } from '../list/query';
+import { lastListOf } from '../list/last';
+import { ActionDialog, type Asked, ObjectActions } from './actions';
 import { DeleteDialog } from './delete';
 import { Editor } from './editor';
 import { Events } from './events';
 import { History } from './history';
+import { Logs } from './logs';
+import { Overview } from './overview/overview';
 import { Owners } from './owners';
 import { Related } from './related';
 import { ScaleDialog } from './scale';
-import { Summary } from './summary';
+import { Shell } from './shell';
 
 export interface Subject {
   resource: Pick<Resource, 'group' | 'version' | 'plural'>;
@@ -34,7 +46,9 @@ export interface Subject {
 }
 
 const TABS = {
-  object: 'Object',
+  object: 'Overview',
+  logs: 'Logs',
+  shell: 'Shell',
   edit: 'Edit',
   events: 'Events',
   related: 'Related',
@@ -51,11 +65,17 @@ interface Loaded {
   object: KubeObject | null;
   error: unknown;
   deleted: boolean;
+  /** Since when changes do not arrive; null while they do. */
+  brokenSince: number | null;
 }
 
+const NOTHING: Loaded = { object: null, error: null, deleted: false, brokenSince: null };
+
 /** The object as it is now; it follows what is written. */
-function useObject(resource: Subject['resource'], of: Name, past: string): Loaded {
-  const [loaded, setLoaded] = useState<Loaded>({ object: null, error: null, deleted: false });
+function useObject(resource: Subject['resource'], of: Name, past: string, visit: number): Loaded {
+  const [loaded, setLoaded] = useState<Loaded>(NOTHING);
+  const { returned } = useStore(connection);
+  const hasFailed = loaded.error !== null;
   const { group, version, plural } = resource;
   const { namespace, name } = of;
   useEffect(() => {
@@ -70,34 +90,44 @@ function useObject(resource: Subject['resource'], of: Name, past: string): Loade
     const read = async () => {
       const object =
         past === '' ? await readObject(wanted, its, abort.signal) : await readAt(wanted, its, past, abort.signal);
-      setLoaded({ object, error: null, deleted: object === null });
+      setLoaded((now) => ({ ...now, object, error: null, deleted: object === null }));
       return object;
     };
-    setLoaded((now) => (now.object?.metadata.name === name ? now : { object: null, error: null, deleted: false }));
+    setLoaded((now) => (now.object?.metadata.name === name ? { ...now, error: null } : NOTHING));
     void read().then((object) => {
       if (past !== '' || object === null) return;
       const params = new URLSearchParams({ fieldSelector: `metadata.name=${name}` });
       const path = collectionPath(wanted, namespace);
-      const changed = (changes: { kind: string }[]) => {
-        if (changes.at(-1)?.kind === 'DELETED') setLoaded((now) => ({ ...now, deleted: true }));
-        else void read().catch(failed);
+      let seen = object.metadata.resourceVersion;
+      const changed = (changes: Change[]) => {
+        const last = changes.at(-1);
+        if (last?.kind === 'DELETED') setLoaded((now) => ({ ...now, deleted: true }));
+        else if (last?.row.object.metadata.resourceVersion !== seen) {
+          seen = last?.row.object.metadata.resourceVersion;
+          void read().catch(failed);
+        }
       };
-      const follower = { changed, lost: () => void read().catch(failed) };
-      void follow(path, params, object.metadata.resourceVersion ?? '', follower, abort.signal);
+      const live = (is: boolean) =>
+        setLoaded((now) => ({ ...now, brokenSince: is ? null : (now.brokenSince ?? Date.now()) }));
+      const follower = { changed, lost: () => void read().catch(failed), live };
+      // From the newest state on: that of the object may be older than the history of the server.
+      void follow(path, params, '0', follower, abort.signal);
     }, failed);
     return () => abort.abort();
-  }, [group, version, plural, namespace, name, past]);
+    // A failed read is repeated with the next visit, or once the server is back.
+  }, [group, version, plural, namespace, name, past, returned, hasFailed ? visit : 0]); // eslint-disable-line react-hooks/exhaustive-deps
   return loaded;
 }
 
-interface Rights {
+export interface Rights {
   update: boolean;
   remove: boolean;
   scale: boolean;
+  patch: boolean;
 }
 
 function useRights(known: Resource | undefined, of: Name): Rights {
-  const [rights, setRights] = useState<Rights>({ update: false, remove: false, scale: false });
+  const [rights, setRights] = useState<Rights>({ update: false, remove: false, scale: false, patch: false });
   const { namespace, name } = of;
   useEffect(() => {
     if (known === undefined) return;
@@ -110,12 +140,22 @@ function useRights(known: Resource | undefined, of: Name): Rights {
       ask('update', known.verbs.includes('update')),
       ask('delete', known.verbs.includes('delete')),
       ask('patch', hasScale, 'scale'),
-    ]).then(([update, remove, scale]) => current && setRights({ update, remove, scale }));
+      ask('patch', known.verbs.includes('patch')),
+    ]).then(([update, remove, scale, patch]) => current && setRights({ update, remove, scale, patch }));
     return () => {
       current = false;
     };
   }, [known, namespace, name]);
   return rights;
+}
+
+/** The tabs of an object: logs and a shell are of pods alone. */
+function tabsOf(resource: Subject['resource'], known: Resource | undefined, past: string): Tab[] {
+  const isPod = fullName(resource) === 'pods';
+  return (Object.keys(TABS) as Tab[]).filter((one) => {
+    if (one === 'logs' || one === 'shell') return isPod && past === '';
+    return one !== 'edit' || (known?.verbs.includes('update') !== false && past === '');
+  });
 }
 
 export function ObjectPage({ place }: { place: Place }) {
@@ -128,55 +168,63 @@ export function ObjectPage({ place }: { place: Place }) {
     [resources, resource, version, plural],
   );
   const past = place.params.get('rv') ?? '';
-  const loaded = useObject(resource, of, past);
+  const loaded = useObject(resource, of, past, place.visit);
   const rights = useRights(known, of);
-  const [dialog, setDialog] = useState<'scale' | 'delete' | null>(null);
-  const asked = place.params.get('tab');
-  const tab: Tab = isTab(asked) ? asked : 'object';
-  const list = href(['r', groupSegment(resource.group), version, plural], { ns: of.namespace });
+  const [asked, setAsked] = useState<Asked>(null);
+  const tabs = useMemo(() => tabsOf(resource, known, past), [resource, known, past]);
+  const wanted = place.params.get('tab');
+  const tab: Tab = isTab(wanted) && tabs.includes(wanted) ? wanted : 'object';
+  const all = lastListOf(resource) ?? listHref(resource);
+  const list = lastListOf(resource) ?? listHref(resource, { ns: of.namespace });
   const keys = useMemo((): Key[] => {
-    const open = (next: Tab) => () => go(withParams(place, { tab: next === 'object' ? '' : next }));
-    const first: Key[] = [
-      { keys: 'u', does: 'up to the list', run: () => go(list) },
-      { keys: 'o', does: 'the object', run: open('object') },
-      { keys: 'v', does: 'its events', run: open('events') },
-      { keys: 'R', does: 'its owners and dependents', run: open('related') },
-      { keys: 'h', does: 'its history', run: open('history') },
-    ];
-    if (rights.update) first.push({ keys: 'e', does: 'edit', run: open('edit') });
-    if (rights.scale) first.push({ keys: 's', does: 'scale', run: () => setDialog('scale') });
-    if (rights.remove) first.push({ keys: 'D', does: 'delete', run: () => setDialog('delete') });
-    return first;
-  }, [place, list, rights]);
+    const open = (next: Tab) =>
+      tabs.includes(next) ? () => go(withParams(place, { tab: next === 'object' ? '' : next })) : undefined;
+    return bind('object', {
+      u: () => go(list),
+      o: open('object'),
+      y: () => document.querySelector<HTMLElement>('.yaml .code')?.focus(),
+      v: open('events'),
+      R: open('related'),
+      h: open('history'),
+      O: open('owners'),
+      l: open('logs'),
+      S: open('shell'),
+      a: () => document.querySelector<HTMLElement>('.object .actions [aria-haspopup=menu]')?.click(),
+      e: rights.update ? open('edit') : undefined,
+      s: rights.scale ? () => setAsked('scale') : undefined,
+      D: rights.remove ? () => setAsked('delete') : undefined,
+    });
+  }, [place, list, rights, tabs]);
   useKeys(keys);
   useEffect(() => {
     document.title = `${visible(name)} · ${fullName(resource)} · keelson`;
-  }, [name, resource]);
-  const { object, error, deleted } = loaded;
+    noteRecent({ name: `${name} (${fullName(resource)})`, to: window.location.pathname });
+  }, [name, resource, space]);
+  const { object, error, deleted, brokenSince } = loaded;
   const subject = object === null ? null : { resource, known, of, object };
+  const state = object === null ? { word: '' } : stateOf(fullName(resource), object);
   return (
     <section class="object">
       <nav class="crumbs" aria-label="Where this is">
-        <a href={href(['r', groupSegment(resource.group), version, plural])}>{fullName(resource)}</a>
+        <a href={all}>{known === undefined ? fullName(resource) : visible(pluralOf(known.kind))}</a>
         {of.namespace !== '' && (
           <>
-            {' / '}
-            <a href={list}>{of.namespace}</a>
+            <Icon name="right" size={12} />
+            <a href={listHref(resource, { ns: of.namespace })}>{visible(of.namespace)}</a>
           </>
         )}
       </nav>
       <header class="heading">
         <h1 tabIndex={-1}>
+          <span class="emblem">
+            <Icon name={known === undefined ? 'custom' : topicOf(known)} size={20} />
+          </span>
           {visible(name)} <small>{object?.kind ?? plural}</small>
+          {state.word !== '' && !deleted && <Status word={state.word} tone={state.tone} />}
         </h1>
-        <div class="actions">
-          {known?.subresources.includes('scale') === true && (
-            <Action text="Scale" allowed={rights.scale} onClick={() => setDialog('scale')} />
-          )}
-          {known?.verbs.includes('delete') === true && (
-            <Action text="Delete" allowed={rights.remove && !deleted} danger onClick={() => setDialog('delete')} />
-          )}
-        </div>
+        {subject !== null && (
+          <ObjectActions subject={subject} rights={rights} deleted={deleted} past={past} onAsk={setAsked} />
+        )}
       </header>
       {deleted && (
         <p class="notice" role="status">
@@ -185,7 +233,12 @@ export function ObjectPage({ place }: { place: Place }) {
       )}
       {past !== '' && (
         <p class="notice">
-          As it was at revision {past}. <a href={withParams(place, { rv: '' })}>Show it as it is now</a>
+          As it was at revision {visible(past)}. <a href={withParams(place, { rv: '' })}>Show it as it is now</a>
+        </p>
+      )}
+      {brokenSince !== null && past === '' && !deleted && (
+        <p class="not-live" role="status">
+          <Icon name="warn" /> Not live since {clock(brokenSince)}
         </p>
       )}
       {error !== null && object === null && (
@@ -194,17 +247,17 @@ export function ObjectPage({ place }: { place: Place }) {
       {object === null && error === null && !deleted && <p class="loading">Loading…</p>}
       {subject !== null && (
         <>
-          <Tabs place={place} tab={tab} mayEdit={known?.verbs.includes('update') !== false && past === ''} />
+          <Tabs place={place} tab={tab} all={tabs} />
           <div class="tab" role="tabpanel" id="tabpanel" aria-labelledby={`tab-${tab}`}>
             <TabPage tab={tab} subject={subject} place={place} mayUpdate={rights.update} />
           </div>
         </>
       )}
-      {dialog === 'scale' && subject !== null && <ScaleDialog subject={subject} onClose={() => setDialog(null)} />}
-      {dialog === 'delete' && subject !== null && (
+      {asked === 'scale' && subject !== null && <ScaleDialog subject={subject} onClose={() => setAsked(null)} />}
+      {asked === 'delete' && subject !== null && (
         <DeleteDialog
           subject={subject}
-          onClose={() => setDialog(null)}
+          onClose={() => setAsked(null)}
           onDone={() => {
             announce(`${name} is deleted`);
             unguard();
@@ -212,26 +265,14 @@ export function ObjectPage({ place }: { place: Place }) {
           }}
         />
       )}
+      {asked !== null && typeof asked === 'object' && subject !== null && (
+        <ActionDialog subject={subject} action={asked} onClose={() => setAsked(null)} />
+      )}
     </section>
   );
 }
 
-function Action(props: { text: string; allowed: boolean; danger?: boolean; onClick: () => void }) {
-  return (
-    <button
-      type="button"
-      class={props.danger === true ? 'danger' : ''}
-      disabled={!props.allowed}
-      title={props.allowed ? undefined : 'You may not do this'}
-      onClick={props.onClick}
-    >
-      {props.text}
-    </button>
-  );
-}
-
-function Tabs({ place, tab, mayEdit }: { place: Place; tab: Tab; mayEdit: boolean }) {
-  const all = (Object.keys(TABS) as Tab[]).filter((one) => one !== 'edit' || mayEdit);
+function Tabs({ place, tab, all }: { place: Place; tab: Tab; all: Tab[] }) {
   const open = (next: Tab | undefined) => {
     if (next === undefined) return;
     go(withParams(place, { tab: next === 'object' ? '' : next }));
@@ -271,11 +312,15 @@ function TabPage(props: { tab: Tab; subject: Subject; place: Place; mayUpdate: b
   switch (props.tab) {
     case 'object':
       return (
-        <>
-          <Summary subject={subject} />
-          <YamlView value={plain} />
-        </>
+        <div class="beside">
+          <Overview subject={subject} />
+          <YamlView value={plain} isSecret={fullName(subject.resource) === 'secrets'} />
+        </div>
       );
+    case 'logs':
+      return <Logs subject={subject} place={place} />;
+    case 'shell':
+      return <Shell subject={subject} />;
     case 'edit':
       return props.mayUpdate ? <Editor subject={subject} /> : <p class="problem">You may not change this object.</p>;
     case 'events':

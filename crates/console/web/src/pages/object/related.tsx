@@ -6,11 +6,13 @@ import { getJson, isAborted, METADATA_LIST } from '../../api/client';
 import { discovery, fullName, type Resource } from '../../api/discovery';
 import { collectionPath } from '../../api/paths';
 import type { ObjectList, ObjectMeta } from '../../api/types';
+import { objectHref } from '../../lib/links';
+import { referencesOf } from '../../lib/references';
 import { visible } from '../../lib/visible';
-import { href } from '../../state/router';
 import { useStore } from '../../state/store';
-import { groupSegment } from '../list/query';
 import type { Subject } from './object';
+import { ObjectLink } from './overview/blocks';
+import { RelatedQueries } from './related-queries';
 import { OwnerLinks } from './summary';
 
 /** How many collections are asked at a time, and how many dependents of each are shown. */
@@ -97,9 +99,25 @@ function useDependents(subject: Subject): Search {
 export function Related({ subject }: { subject: Subject }) {
   const search = useDependents(subject);
   const owners = subject.object.metadata.ownerReferences ?? [];
+  const references = referencesOf(fullName(subject.resource), subject.object);
   const done = search.all > 0 && search.asked === search.all;
   return (
     <div class="related">
+      {references.length > 0 && (
+        <>
+          <h2>It refers to</h2>
+          <ul class="members">
+            {references.map((one) => (
+              <li key={`${one.plural}/${one.namespace}/${one.name}`}>
+                <ObjectLink {...one}>
+                  <small>{one.role}</small> {visible(one.name)} <small>{one.plural}</small>
+                </ObjectLink>
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+      <RelatedQueries subject={subject} />
       <h2>Owners</h2>
       {owners.length === 0 ? <p class="muted">Nothing owns this object.</p> : <OwnerLinks subject={subject} />}
       <h2>Dependents</h2>
@@ -121,18 +139,7 @@ export function Related({ subject }: { subject: Subject }) {
           <ul class="members">
             {members.map((one) => (
               <li key={one.uid}>
-                <a
-                  href={href([
-                    'r',
-                    groupSegment(resource.group),
-                    resource.version,
-                    resource.plural,
-                    one.namespace ?? '-',
-                    one.name,
-                  ])}
-                >
-                  {visible(one.name)}
-                </a>
+                <a href={objectHref(resource, one.namespace, one.name)}>{visible(one.name)}</a>
               </li>
             ))}
           </ul>
