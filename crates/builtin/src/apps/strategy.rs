@@ -11,7 +11,7 @@ use keelson_registry::Target;
 use keelson_registry::strategy::same_specification;
 use keelson_registry::strategy::{ClosedFields, CreateStrategy, FieldPath, Strategies, UpdateStrategy};
 
-use crate::core::strategy::{TEMPLATE, gated};
+use crate::core::strategy::{TEMPLATE, template};
 use crate::strategy::inner;
 
 /// The strategies of a resource of the group.
@@ -26,10 +26,10 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
 /// The fields of a resource that feature gates guard.
 pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
     match plural {
-        "daemonsets" | "deployments" | "replicasets" => gated::of_pod_spec(TEMPLATE),
+        "daemonsets" | "deployments" | "replicasets" => template::gated_fields(TEMPLATE),
         "statefulsets" => {
             const ROLLING: FieldPath = &["spec", "updateStrategy", "rollingUpdate"];
-            let mut fields = gated::of_pod_spec(TEMPLATE);
+            let mut fields = template::gated_fields(TEMPLATE);
             fields.push(ClosedFields::of("MaxUnavailableStatefulSet", ROLLING, &[&["maxUnavailable"]]));
             fields
         }

@@ -8,7 +8,7 @@ use keelson_meta::options::DeleteOptions;
 use keelson_registry::Warnings;
 use keelson_registry::strategy::{ClosedFields, CreateStrategy, DeleteStrategy, Strategies};
 
-use crate::core::strategy::{TEMPLATE, gated};
+use crate::core::strategy::{TEMPLATE, template};
 use crate::strategy::inner;
 
 /// The strategies of a resource of the group.
@@ -22,8 +22,16 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
 /// The fields of a resource that feature gates guard.
 pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
     match plural {
-        "jobs" => gated::of_pod_spec(TEMPLATE),
-        "cronjobs" => gated::of_pod_spec(&["spec", "jobTemplate", "spec", "template", "spec"]),
+        "jobs" => {
+            let mut fields = template::gated_fields(TEMPLATE);
+            fields.push(ClosedFields::of("WorkloadWithJob", &["spec"], &[&["scheduling"]]));
+            fields
+        }
+        "cronjobs" => {
+            let mut fields = template::gated_fields(&["spec", "jobTemplate", "spec", "template", "spec"]);
+            fields.push(ClosedFields::of("WorkloadWithJob", &["spec", "jobTemplate", "spec"], &[&["scheduling"]]));
+            fields
+        }
         _ => Vec::new(),
     }
 }

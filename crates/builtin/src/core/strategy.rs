@@ -3,7 +3,6 @@
 //! The steps are in one file for each family of kinds.
 
 mod config;
-pub(crate) mod gated;
 mod limits;
 mod namespaces;
 mod nodes;
@@ -11,6 +10,7 @@ pub(crate) mod pod;
 mod replication;
 mod service_accounts;
 mod services;
+pub(crate) mod template;
 mod volume_claims;
 mod volumes;
 
@@ -76,11 +76,11 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
 /// The fields of a resource that feature gates guard.
 pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
     match plural {
-        "pods" => gated::of_pods(),
-        "podtemplates" => gated::of_pod_spec(&["template", "spec"]),
-        "replicationcontrollers" => gated::of_pod_spec(TEMPLATE),
-        "nodes" => gated::of_nodes(),
-        "persistentvolumeclaims" => gated::of_claims(),
+        "pods" => pod::gated_fields(),
+        "podtemplates" => template::gated_fields(&["template", "spec"]),
+        "replicationcontrollers" => template::gated_fields(TEMPLATE),
+        "nodes" => nodes::gated_fields(),
+        "persistentvolumeclaims" => volume_claims::gated_fields(),
         _ => Vec::new(),
     }
 }

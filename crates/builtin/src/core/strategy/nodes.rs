@@ -3,7 +3,17 @@
 //! An admission plugin, which can be disabled, adds the taint of a node that is not ready.
 
 use keelson_registry::Caller;
-use keelson_registry::strategy::CreateStrategy;
+use keelson_registry::strategy::{ClosedFields, CreateStrategy};
+
+/// The fields of a node that feature gates guard. kube-apiserver has dropped the configuration of nodes since 1.26, so no
+/// gate opens it.
+pub(super) fn gated_fields() -> Vec<ClosedFields> {
+    vec![
+        ClosedFields::of("", &["spec"], &[&["configSource"]]),
+        ClosedFields::of("", &["status"], &[&["config"]]),
+        ClosedFields::of("InPlacePodVerticalScalingSchedulerPreemption", &["spec"], &[&["podPreemptionPolicy"]]),
+    ]
+}
 
 /// The strategy of nodes.
 pub(super) struct Nodes;

@@ -15,10 +15,29 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::pod_resources::quality_of_service;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::strategy::{Confined, CreateStrategy, DeleteStrategy, FieldPath, UpdateStrategy};
+use keelson_registry::strategy::{
+    ClosedFields, Confined, CreateStrategy, DeleteStrategy, EACH, FieldPath, UpdateStrategy,
+};
 use keelson_registry::{InherentPlugin, Registry, Target, Warnings, grace};
 
 use crate::scheduling::strategy as scheduling;
+
+/// The fields of a pod that feature gates guard: those of its spec and of its status.
+pub(super) fn gated_fields() -> Vec<ClosedFields> {
+    const STATUS: FieldPath = &["status"];
+    const IMAGES: &[FieldPath] = &[
+        &["containerStatuses", EACH, "volumeMounts", EACH, "volumeStatus"],
+        &["initContainerStatuses", EACH, "volumeMounts", EACH, "volumeStatus"],
+        &["ephemeralContainerStatuses", EACH, "volumeMounts", EACH, "volumeStatus"],
+    ];
+    let mut fields = super::template::gated_fields(&["spec"]);
+    fields.extend([
+        ClosedFields::of("DRANodeAllocatableResources", STATUS, &[&["nodeAllocatableResourceClaimStatuses"]]),
+        ClosedFields::of("ImageVolumeWithDigest", STATUS, IMAGES),
+        ClosedFields::of("CSIVolumeHealth", STATUS, &[&["volumeHealth"]]),
+    ]);
+    fields
+}
 
 const TROUBLES: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 

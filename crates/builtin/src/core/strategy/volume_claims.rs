@@ -8,11 +8,16 @@ use std::time::SystemTime;
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::strategy::{CreateStrategy, DeleteStrategy, UpdateStrategy};
+use keelson_registry::strategy::{ClosedFields, CreateStrategy, DeleteStrategy, UpdateStrategy};
 use keelson_registry::{Registry, Target, Warnings};
 
 use crate::storage::strategy as storage;
 use crate::strategy::protect;
+
+/// The fields of a claim that feature gates guard.
+pub(super) fn gated_fields() -> Vec<ClosedFields> {
+    vec![ClosedFields::of("CSIVolumeHealth", &["status"], &[&["healthStatus"]])]
+}
 
 /// Makes `dataSource` and `dataSourceRef` agree (KEP-1495).
 ///

@@ -1,4 +1,4 @@
-//! The fields of pods, of their templates and of other kinds of the group that feature gates guard.
+//! The fields of pods and of their templates that feature gates guard.
 //!
 //! The gates are those of the markers in the Go types, and of the steps of kube-apiserver's strategies.
 
@@ -50,7 +50,7 @@ const TRUST_BUNDLES: &[FieldPath] = &[&["volumes", EACH, "projected", "sources",
 const POD_CERTIFICATES: &[FieldPath] = &[&["volumes", EACH, "projected", "sources", EACH, "podCertificate"]];
 
 /// The fields of a pod spec at the path `below`.
-pub(crate) fn of_pod_spec(below: FieldPath) -> Vec<ClosedFields> {
+pub(crate) fn gated_fields(below: FieldPath) -> Vec<ClosedFields> {
     let guarded: [(&str, &'static [FieldPath]); 10] = [
         ("GenericWorkload", &[&["schedulingGroup"]]),
         ("EvictionRequestAPI", &[&["evictionResponders"]]),
@@ -64,35 +64,4 @@ pub(crate) fn of_pod_spec(below: FieldPath) -> Vec<ClosedFields> {
         ("GRPCContainerProbeTLS", GRPC_MODE),
     ];
     guarded.into_iter().map(|(gate, fields)| ClosedFields::of(gate, below, fields)).collect()
-}
-
-/// The fields of a pod: those of its spec and of its status.
-pub(super) fn of_pods() -> Vec<ClosedFields> {
-    const STATUS: FieldPath = &["status"];
-    const IMAGES: &[FieldPath] = &[
-        &["containerStatuses", EACH, "volumeMounts", EACH, "volumeStatus"],
-        &["initContainerStatuses", EACH, "volumeMounts", EACH, "volumeStatus"],
-        &["ephemeralContainerStatuses", EACH, "volumeMounts", EACH, "volumeStatus"],
-    ];
-    let mut fields = of_pod_spec(&["spec"]);
-    fields.extend([
-        ClosedFields::of("DRANodeAllocatableResources", STATUS, &[&["nodeAllocatableResourceClaimStatuses"]]),
-        ClosedFields::of("ImageVolumeWithDigest", STATUS, IMAGES),
-        ClosedFields::of("CSIVolumeHealth", STATUS, &[&["volumeHealth"]]),
-    ]);
-    fields
-}
-
-/// The fields of a node. kube-apiserver has dropped the configuration of nodes since 1.26, so no gate opens it.
-pub(super) fn of_nodes() -> Vec<ClosedFields> {
-    vec![
-        ClosedFields::of("", &["spec"], &[&["configSource"]]),
-        ClosedFields::of("", &["status"], &[&["config"]]),
-        ClosedFields::of("InPlacePodVerticalScalingSchedulerPreemption", &["spec"], &[&["podPreemptionPolicy"]]),
-    ]
-}
-
-/// The fields of a claim.
-pub(super) fn of_claims() -> Vec<ClosedFields> {
-    vec![ClosedFields::of("CSIVolumeHealth", &["status"], &[&["healthStatus"]])]
 }
