@@ -1,4 +1,6 @@
 //! Flags of kube-apiserver for lifetimes, defaults and headers, under their names.
+//!
+//! `crates/keelson/src/kube_apiserver/flags.rs` lists all flags of kube-apiserver with their class.
 
 use std::time::Duration;
 

@@ -4,8 +4,8 @@
 //! so on, so that no user fills the store for all others. The bytes of a user count half after each hour, and deletions
 //! subtract bytes.
 //!
-//! All service accounts of a namespace count as one user. Administrators and the server itself have no limit. Steps of deletions and leases have none either. A server that
-//! starts has counted nothing yet.
+//! All service accounts of a namespace count as one user. Administrators and the server itself have no limit. Steps of
+//! deletions and leases have none either. A server that starts has counted nothing yet.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
