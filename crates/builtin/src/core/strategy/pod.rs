@@ -41,8 +41,9 @@ pub(super) fn gated_fields() -> Vec<ClosedFields> {
 
 const TROUBLES: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// Adds a toleration for each of these taints that the pod does not tolerate. Returns true if it added one.
-fn tolerate_troubles(registry: &Registry, pod: &mut Object) -> bool {
+/// Adds a toleration for each of these taints that the pod does not tolerate, for its number of seconds. Returns true
+/// if it added one.
+fn tolerate_troubles(pod: &mut Object, seconds: [i64; 2]) -> bool {
     let Some(spec) = pod.0.get_mut("spec").and_then(Value::as_object_mut) else { return false };
     let tolerations = spec.entry("tolerations").or_insert(Value::Null);
     if tolerations.is_null() {
@@ -50,7 +51,7 @@ fn tolerate_troubles(registry: &Registry, pod: &mut Object) -> bool {
     }
     let Some(tolerations) = tolerations.as_array_mut() else { return false };
     let stated = tolerations.len();
-    for (trouble, seconds) in TROUBLES.into_iter().zip(registry.config().toleration_seconds) {
+    for (trouble, seconds) in TROUBLES.into_iter().zip(seconds) {
         if !tolerations.iter().any(|toleration| tolerates(toleration, trouble)) {
             tolerations.push(json!({
                 "key": trouble, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds,
@@ -94,8 +95,8 @@ impl CreateStrategy for Pods {
         // The priority may refuse the pod, so it comes first.
         let has_priority =
             registry.does(InherentPlugin::Priority) && scheduling::pod_priority(registry, target, object)?;
-        let tolerates_more =
-            registry.does(InherentPlugin::DefaultTolerationSeconds) && tolerate_troubles(registry, object);
+        let tolerates_more = registry.does(InherentPlugin::DefaultTolerationSeconds)
+            && tolerate_troubles(object, registry.config().toleration_seconds);
         Ok(has_priority || tolerates_more)
     }
 
@@ -160,7 +161,7 @@ mod tests {
     fn a_pod_gets_the_tolerations_that_it_does_not_state() {
         let check = |stated: Value, expected: &[&str]| {
             let mut pod = Object::from_value(json!({ "spec": { "tolerations": stated } })).unwrap();
-            tolerate_troubles(&mut pod);
+            tolerate_troubles(&mut pod, [300, 300]);
             let tolerations = pod.get(&["spec", "tolerations"]).and_then(Value::as_array).unwrap();
             let keys: Vec<_> = tolerations.iter().map(|it| it["key"].as_str().unwrap_or_default()).collect();
             assert_eq!(keys, expected);
