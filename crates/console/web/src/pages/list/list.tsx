@@ -211,7 +211,9 @@ export function ListPage({ place }: { place: Place }) {
   useChosenNamespaces(place.params, resource?.namespaced);
   useEffect(() => {
     document.title = `${fullName({ group, plural })} · keelson`;
-    noteRecent({ name: fullName({ group, plural }), to: window.location.pathname + window.location.search });
+    const where = place.params.get('ns') ?? '';
+    const name = fullName({ group, plural }) + (where === '' ? '' : ` in ${where}`);
+    noteRecent({ name, to: window.location.pathname + window.location.search });
     lastList.set(`${group}/${version}/${plural}`, window.location.pathname + window.location.search);
   }, [group, version, plural, place]);
   const isGone = hasCode(error, 410);
