@@ -14,13 +14,14 @@ use futures::future::{BoxFuture, Either, join_all, ready};
 use keelson_access::{
     AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, HeldRules, PrivilegedGroup, User, Verdict,
 };
+use keelson_meta::metering::AtomicHistogram;
 use keelson_meta::{Clock, Random};
 use keelson_outbound::Outbound;
 use parking_lot::Mutex;
 
 use super::config::{AuthorizationConfiguration, AuthorizerEntry, AuthorizerKind, ConnectionInfo};
 use super::decisions::{Counted, DecisionCounts, Decisions};
-use crate::document::ConfigurationError;
+use crate::document::{ConfigurationError, hash_of_file};
 use crate::followed::{self, Followed};
 use crate::reloads::Reloads;
 use crate::webhook::{Counters, MatchConditions, WebhookAuthorizer, WebhookCounts};
@@ -64,23 +65,27 @@ pub(crate) struct Current {
     chain: AuthorizerChain,
     /// The webhooks of the chain.
     webhooks: Vec<Arc<WebhookAuthorizer>>,
+    /// The hash of the file.
+    hash: Option<String>,
 }
 
 /// A validated configuration.
 struct Judged {
     configuration: AuthorizationConfiguration,
     conditions: Vec<MatchConditions>,
+    /// The hash of the file.
+    hash: Option<String>,
 }
 
 impl AuthorizationSource {
     fn judged(&self) -> Result<Judged, ConfigurationError> {
-        let configuration = match self {
-            Self::File(file) => AuthorizationConfiguration::load(file)?,
-            Self::Flags(authorizers) => AuthorizationConfiguration { authorizers: authorizers.clone() },
+        let (configuration, hash) = match self {
+            Self::File(file) => (AuthorizationConfiguration::load(file)?, hash_of_file(file)),
+            Self::Flags(authorizers) => (AuthorizationConfiguration { authorizers: authorizers.clone() }, None),
         };
         let conditions =
             configuration.compile().map_err(|faults| ConfigurationError::Invalid { what: "authorization", faults })?;
-        Ok(Judged { configuration, conditions })
+        Ok(Judged { configuration, conditions, hash })
     }
 
     /// The kinds of authorizers that the configuration names.
@@ -100,7 +105,7 @@ impl ConfiguredAuthorizers {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Result<Self, ConfigurationError> {
-        let configuration = source.judged()?.configuration;
+        let Judged { configuration, hash, .. } = source.judged()?;
         let chain = AuthorizerChain::new(vec![Arc::new(PrivilegedGroup)]);
         let file = match source {
             AuthorizationSource::File(file) => Some(file.clone()),
@@ -109,7 +114,7 @@ impl ConfiguredAuthorizers {
         Ok(Self {
             file,
             local,
-            current: ArcSwap::from_pointee(Current { configuration, chain, webhooks: Vec::new() }),
+            current: ArcSwap::from_pointee(Current { configuration, chain, webhooks: Vec::new(), hash }),
             outbound: OnceLock::new(),
             clock,
             random,
@@ -134,7 +139,7 @@ impl ConfiguredAuthorizers {
     }
 
     fn made_of(&self, judged: Judged, outbound: &Arc<Outbound>) -> Result<Current, ConfigurationError> {
-        let Judged { configuration, conditions } = judged;
+        let Judged { configuration, conditions, hash } = judged;
         let mut chain: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroup)];
         let mut webhooks = Vec::new();
         for (entry, conditions) in configuration.authorizers.iter().zip(conditions) {
@@ -158,7 +163,7 @@ impl ConfiguredAuthorizers {
             let decisions = self.decisions.lock().entry(name).or_default().clone();
             chain.push(Arc::new(Counted { authorizer, decisions }));
         }
-        Ok(Current { configuration, chain: AuthorizerChain::new(chain), webhooks })
+        Ok(Current { configuration, chain: AuthorizerChain::new(chain), webhooks, hash })
     }
 
     fn webhook(
@@ -192,9 +197,19 @@ impl ConfiguredAuthorizers {
         &self.reloads
     }
 
+    /// The hash of the file in force; `None` if the configuration comes from flags.
+    pub fn hash(&self) -> Option<String> {
+        self.current.load().hash.clone()
+    }
+
     /// The counts of each webhook.
     pub fn webhook_counts(&self) -> Vec<WebhookCounts> {
         self.counters.lock().iter().map(|(name, counters)| counters.told(name)).collect()
+    }
+
+    /// The durations of evaluations of the conditions of each webhook, by its name.
+    pub fn matching_times(&self) -> Vec<(String, Arc<AtomicHistogram>)> {
+        self.counters.lock().iter().map(|(name, counters)| (name.clone(), counters.matching())).collect()
     }
 
     /// The decisions of each authorizer.
