@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use keelson_access::{FileError, read_bounded};
 use keelson_cel::library::times;
 use keelson_codec::yaml;
@@ -245,6 +246,17 @@ impl fmt::Display for Seconds {
             (hours, minutes) => write!(f, "{hours}h{minutes}m{seconds}s"),
         }
     }
+}
+
+/// The SHA-256 hash of bytes as metrics show it.
+pub(crate) fn hash_of(bytes: &[u8]) -> String {
+    let digits: String = digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+/// The hash of a configuration file; `None` if it can't be read.
+pub(crate) fn hash_of_file(file: &Path) -> Option<String> {
+    read_bounded(file, MOST_BYTES).ok().map(|bytes| hash_of(&bytes))
 }
 
 #[cfg(test)]

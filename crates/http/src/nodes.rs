@@ -59,11 +59,41 @@ pub struct NodeAccess {
 struct Counts {
     logs: AtomicU64,
     insecure_logs: AtomicU64,
+    /// Reads of logs that failed since the kubelet's certificate is not trusted.
+    untrusted_logs: AtomicU64,
     sessions: AtomicU64,
     translated: AtomicU64,
     tunnelled: AtomicU64,
     proxied: AtomicU64,
     failed: AtomicU64,
+}
+
+impl Counts {
+    /// The metrics that upstream has of logs.
+    fn log_samples(&self) -> [Sample; 3] {
+        let sample = |name, help, labels, value: u64| Sample {
+            name,
+            help,
+            kind: MetricKind::Counter,
+            labels,
+            value: value as f64,
+        };
+        let (all, insecure) = (self.logs.load(Ordering::Relaxed), self.insecure_logs.load(Ordering::Relaxed));
+        let by_usage = |usage: &str, value| {
+            let help = "Reads of logs of pods, by verification of the kubelet's certificate";
+            sample("kube_apiserver_pod_logs_insecure_backend_total", help, vec![("usage", usage.to_owned())], value)
+        };
+        [
+            sample(
+                "kube_apiserver_pod_logs_backend_tls_failure_total",
+                "Reads of logs of pods that failed since the kubelet's certificate is not trusted",
+                Vec::new(),
+                self.untrusted_logs.load(Ordering::Relaxed),
+            ),
+            by_usage("enforce_tls", all.saturating_sub(insecure)),
+            by_usage("skip_tls_allowed", insecure),
+        ]
+    }
 }
 
 impl fmt::Debug for NodeAccess {
@@ -93,8 +123,8 @@ impl NodeAccess {
             labels: vec![("way", way.to_owned())],
             value: count.load(Ordering::Relaxed) as f64,
         };
-        let Counts { logs, insecure_logs, sessions, translated, tunnelled, proxied, failed } = &self.counts;
-        vec![
+        let Counts { logs, insecure_logs, sessions, translated, tunnelled, proxied, failed, .. } = &self.counts;
+        let mut samples = vec![
             counter("log", logs),
             counter("log_without_verification", insecure_logs),
             counter("session", sessions),
@@ -109,7 +139,9 @@ impl NodeAccess {
                 labels: Vec::new(),
                 value: self.client.connections() as f64,
             },
-        ]
+        ];
+        samples.extend(self.counts.log_samples());
+        samples
     }
 
     /// The head of a request to an endpoint: the client's header fields that may be forwarded, and the client's

@@ -94,7 +94,8 @@ impl PipelineParts {
         let asking = authorizers.clone();
         metrics.add_histograms(move || review_times(&asking));
         measure_issuers(&metrics, issuers.clone());
-        metrics.add_source(move || access_samples(issuers.as_deref(), &authorizers));
+        let id = config.server_id.clone();
+        metrics.add_source(move || access_samples(issuers.as_deref(), &authorizers, &id));
         metrics.add_source(move || read_samples(&reads));
         let info = server_info(&config.server_id);
         metrics.add_source(move || vec![info.clone()]);

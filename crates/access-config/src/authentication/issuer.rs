@@ -6,12 +6,13 @@
 //! [`SPACING`].
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 use keelson_codec::json;
+use keelson_meta::Clock;
 use keelson_outbound::{
     ClientConfig, Destination, Effect, EgressNetwork, Outbound, RestClient, RestRequest, cut, failure_text,
 };
@@ -20,6 +21,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::config::Issuer;
+use crate::document::hash_of;
 use crate::jwt::{Algorithm, KeySet, Token};
 
 const DISCOVERY: &str = "/.well-known/openid-configuration";
@@ -40,11 +42,13 @@ const ERROR_BYTES: usize = 4096;
 const WAITING: usize = 256;
 
 /// An issuer, with the client for its documents and the fetched keys.
-#[derive(Debug)]
 pub(super) struct IssuerKeys {
     pub(super) issuer: Issuer,
     outbound: Arc<Outbound>,
+    clock: Arc<dyn Clock>,
     known: ArcSwapOption<Known>,
+    /// The times of the last fetch of the keys that succeeded, and of the last one that failed.
+    fetched: [ArcSwapOption<SystemTime>; 2],
     last: Mutex<Option<Attempt>>,
     waiting: Semaphore,
     failures: RepeatLog,
@@ -55,6 +59,8 @@ pub(super) struct IssuerKeys {
 struct Known {
     key_set: DocumentUrl,
     keys: KeySet,
+    /// The hash of the document with the keys. `None` if it could not be fetched yet.
+    hash: Option<String>,
 }
 
 /// The URL of a document, with the client for it.
@@ -72,15 +78,34 @@ struct Attempt {
 }
 
 impl IssuerKeys {
-    pub(super) fn new(issuer: Issuer, outbound: Arc<Outbound>) -> Self {
+    pub(super) fn new(issuer: Issuer, outbound: Arc<Outbound>, clock: Arc<dyn Clock>) -> Self {
         let waiting = Semaphore::new(WAITING);
         let (known, last, failures) = (ArcSwapOption::empty(), Mutex::default(), RepeatLog::new());
-        Self { issuer, outbound, known, last, waiting, failures }
+        let fetched = [ArcSwapOption::empty(), ArcSwapOption::empty()];
+        Self { issuer, outbound, clock, known, fetched, last, waiting, failures }
     }
 
     /// Returns true if the issuer was reached at least once.
     pub(super) fn is_known(&self) -> bool {
         self.known.load().is_some()
+    }
+
+    /// The times of the last fetches of the keys, by result.
+    pub(super) fn fetched(&self) -> [(&'static str, Option<SystemTime>); 2] {
+        let [succeeded, failed] = &self.fetched;
+        [("success", succeeded), ("failure", failed)].map(|(result, time)| (result, time.load().as_deref().copied()))
+    }
+
+    /// The hash of the document with the keys.
+    pub(super) fn hash(&self) -> Option<String> {
+        self.known.load().as_ref()?.hash.clone()
+    }
+
+    /// Fetches the keys, with the hash of their document, and keeps the time.
+    async fn keys(&self, key_set: &DocumentUrl) -> Result<(KeySet, String), String> {
+        let keys = key_set.keys().await;
+        self.fetched[usize::from(keys.is_err())].store(Some(Arc::new(self.clock.now())));
+        keys
     }
 
     /// Verifies that the issuer signed a token. Messages are upstream's.
@@ -118,8 +143,8 @@ impl IssuerKeys {
 
     async fn fetch_keys(&self) -> Result<(), String> {
         let Some(known) = self.known.load_full() else { return Ok(()) };
-        let keys = known.key_set.keys().await?;
-        self.known.store(Some(Arc::new(Known { key_set: known.key_set.clone(), keys })));
+        let (keys, hash) = self.keys(&known.key_set).await?;
+        self.known.store(Some(Arc::new(Known { key_set: known.key_set.clone(), keys, hash: Some(hash) })));
         Ok(())
     }
 
@@ -186,16 +211,16 @@ impl IssuerKeys {
         }
         let key_set = self.document_at(text("jwks_uri")).map_err(|error| format!("its jwks_uri: {error}"))?;
         let is_new = !self.is_known();
-        let keys = match key_set.keys().await {
-            Ok(keys) => keys,
+        let (keys, hash) = match self.keys(&key_set).await {
+            Ok((keys, hash)) => (keys, Some(hash)),
             Err(error) if is_new => {
                 warn_repeated!(&self.issuer.url; issuer = self.issuer.url, error, "the keys of an issuer of tokens can't be fetched");
-                KeySet::default()
+                (KeySet::default(), None)
             }
             Err(error) => return Err(error),
         };
         let count = keys.len();
-        self.known.store(Some(Arc::new(Known { key_set, keys })));
+        self.known.store(Some(Arc::new(Known { key_set, keys, hash })));
         Ok(count)
     }
 
@@ -217,9 +242,10 @@ impl IssuerKeys {
 }
 
 impl DocumentUrl {
-    async fn keys(&self) -> Result<KeySet, String> {
+    async fn keys(&self) -> Result<(KeySet, String), String> {
         let bytes = self.fetch().await.map_err(|why| format!("oidc: get keys failed: {why}"))?;
-        KeySet::parse(&bytes).map_err(|why| format!("oidc: failed to decode keys: {why}"))
+        let keys = KeySet::parse(&bytes).map_err(|why| format!("oidc: failed to decode keys: {why}"))?;
+        Ok((keys, hash_of(&bytes)))
     }
 
     async fn fetch(&self) -> Result<Vec<u8>, String> {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use aws_lc_rs::digest::{SHA256, digest};
 use futures::future::{BoxFuture, join_all};
 use keelson_access::{ForeignTokens, TokenAnswer, User};
 use keelson_meta::Clock;
@@ -21,7 +20,7 @@ use super::config::{AuthenticationConfiguration, JwtAuthenticator};
 use super::flags::OidcFlags;
 use super::issuer::IssuerKeys;
 use crate::answers::{Answers, answer_key};
-use crate::document::ConfigurationError;
+use crate::document::{ConfigurationError, hash_of, hash_of_file};
 use crate::followed::{self, Followed};
 use crate::jwt::{Algorithm, SIGNING_ALGORITHMS, Token};
 use crate::reloads::Reloads;
@@ -54,10 +53,11 @@ enum Source {
 }
 
 impl Source {
-    fn configuration(&self) -> Result<AuthenticationConfiguration, ConfigurationError> {
+    /// The configuration, and the hash of its file.
+    fn configuration(&self) -> Result<(AuthenticationConfiguration, Option<String>), ConfigurationError> {
         match self {
-            Self::File(file) => AuthenticationConfiguration::load(file),
-            Self::Flags(flags) => flags.configuration(),
+            Self::File(file) => Ok((AuthenticationConfiguration::load(file)?, hash_of_file(file))),
+            Self::Flags(flags) => Ok((flags.configuration()?, None)),
         }
     }
 
@@ -82,6 +82,8 @@ impl Source {
 pub(crate) struct Issuers {
     configuration: AuthenticationConfiguration,
     each: Vec<Arc<JwtIssuer>>,
+    /// The hash of the file.
+    hash: Option<String>,
 }
 
 /// An issuer, and the mapping of its tokens to users.
@@ -102,7 +104,7 @@ static TIME_BUCKETS: Buckets = Buckets::of_durations(&[
 /// The durations of the token verifications of an issuer.
 #[derive(Clone, Debug)]
 pub struct IssuerTimes {
-    /// The SHA-256 hash of the issuer's URL, in hexadecimal digits.
+    /// The SHA-256 hash of the issuer's URL, with the name of the algorithm.
     pub issuer_hash: String,
     /// The durations by result: `success` and `failure`.
     pub by_result: [(&'static str, Arc<AtomicHistogram>); 2],
@@ -119,6 +121,12 @@ pub struct IssuerSample {
     pub failed: u64,
     /// True if the issuer was reached at least once.
     pub is_known: bool,
+    /// The SHA-256 hash of the issuer's URL, with the name of the algorithm.
+    pub issuer_hash: String,
+    /// The times of the last fetches of its keys, by result.
+    pub fetched: [(&'static str, Option<SystemTime>); 2],
+    /// The hash of the document with its keys.
+    pub key_set_hash: Option<String>,
 }
 
 impl ConfiguredIssuers {
@@ -154,7 +162,7 @@ impl ConfiguredIssuers {
         outbound: Arc<Outbound>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConfigurationError> {
-        let first = Issuers::new(source.configuration()?, &disallowed, &outbound, None)?;
+        let first = Issuers::new(source.configuration()?, &disallowed, (&outbound, &clock), None)?;
         let (current, reloads) = (ArcSwap::from_pointee(first), Reloads::default());
         let algorithms = source.algorithms();
         Ok(Self { source, disallowed, algorithms, outbound, clock, current, reloads })
@@ -163,6 +171,11 @@ impl ConfiguredIssuers {
     /// Returns true if the path accepts anonymous requests; `None` if the configuration has no rule about them.
     pub fn takes_anonymous(&self, path: &str) -> Option<bool> {
         self.current.load().configuration.anonymous.as_ref().map(|anonymous| anonymous.takes(path))
+    }
+
+    /// The hash of the file in force; `None` if the configuration comes from flags.
+    pub fn hash(&self) -> Option<String> {
+        self.current.load().hash.clone()
     }
 
     /// The numbers of reloads.
@@ -176,7 +189,9 @@ impl ConfiguredIssuers {
         let sample = |one: &Arc<JwtIssuer>| {
             let [succeeded, failed] = one.times.each_ref().map(|times| times.count());
             let url = one.authenticator.issuer.url.clone();
-            IssuerSample { url, succeeded, failed, is_known: one.keys.is_known() }
+            let (is_known, key_set_hash) = (one.keys.is_known(), one.keys.hash());
+            let (issuer_hash, fetched) = (hash_of(url.as_bytes()), one.keys.fetched());
+            IssuerSample { url, succeeded, failed, is_known, issuer_hash, fetched, key_set_hash }
         };
         current.each.iter().map(sample).collect()
     }
@@ -185,8 +200,7 @@ impl ConfiguredIssuers {
     pub fn times(&self) -> Vec<IssuerTimes> {
         let current = self.current.load();
         let times = |one: &Arc<JwtIssuer>| {
-            let digest = digest(&SHA256, one.authenticator.issuer.url.as_bytes());
-            let issuer_hash = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            let issuer_hash = hash_of(one.authenticator.issuer.url.as_bytes());
             let [success, failure] = one.times.each_ref().map(Arc::clone);
             IssuerTimes { issuer_hash, by_result: [("success", success), ("failure", failure)] }
         };
@@ -220,12 +234,12 @@ impl Followed for ConfiguredIssuers {
     }
 
     fn read(&self) -> Result<Option<Issuers>, ConfigurationError> {
-        let configuration = self.source.configuration()?;
+        let read = self.source.configuration()?;
         let current = self.current.load();
-        if configuration == current.configuration {
+        if read.0 == current.configuration {
             return Ok(None);
         }
-        Issuers::new(configuration, &self.disallowed, &self.outbound, Some(&current)).map(Some)
+        Issuers::new(read, &self.disallowed, (&self.outbound, &self.clock), Some(&current)).map(Some)
     }
 
     async fn keep_up(current: &Issuers) {
@@ -236,9 +250,9 @@ impl Followed for ConfiguredIssuers {
 impl Issuers {
     /// Creates the issuers. Unchanged ones keep their state.
     fn new(
-        configuration: AuthenticationConfiguration,
+        (configuration, hash): (AuthenticationConfiguration, Option<String>),
         disallowed: &[String],
-        outbound: &Arc<Outbound>,
+        (outbound, clock): (&Arc<Outbound>, &Arc<dyn Clock>),
         before: Option<&Self>,
     ) -> Result<Self, ConfigurationError> {
         let mappers = configuration
@@ -251,7 +265,8 @@ impl Issuers {
             }
             let issuer = &authenticator.issuer;
             let known = before.iter().find(|one| one.authenticator.issuer == *issuer).map(|one| one.keys.clone());
-            let keys = known.unwrap_or_else(|| Arc::new(IssuerKeys::new(issuer.clone(), outbound.clone())));
+            let new = || Arc::new(IssuerKeys::new(issuer.clone(), outbound.clone(), clock.clone()));
+            let keys = known.unwrap_or_else(new);
             Arc::new(JwtIssuer {
                 authenticator: authenticator.clone(),
                 mapper,
@@ -261,7 +276,7 @@ impl Issuers {
             })
         });
         let each = each.collect();
-        Ok(Self { configuration, each })
+        Ok(Self { configuration, each, hash })
     }
 }
 

@@ -15,13 +15,14 @@ use keelson_access::{
     Abac, AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, HeldRules, PrivilegedGroup, User,
     Verdict,
 };
+use keelson_meta::metering::AtomicHistogram;
 use keelson_meta::{Clock, Random};
 use keelson_outbound::Outbound;
 use parking_lot::Mutex;
 
 use super::config::{AuthorizationConfiguration, AuthorizerEntry, AuthorizerKind, ConnectionInfo};
 use super::decisions::{Counted, DecisionCounts, Decisions};
-use crate::document::ConfigurationError;
+use crate::document::{ConfigurationError, hash_of_file};
 use crate::followed::{self, Followed};
 use crate::reloads::Reloads;
 use crate::webhook::{Counters, MatchConditions, WebhookAuthorizer, WebhookCounts};
@@ -65,6 +66,8 @@ pub(crate) struct Current {
     chain: AuthorizerChain,
     /// The webhooks of the chain.
     webhooks: Vec<Arc<WebhookAuthorizer>>,
+    /// The hash of the file.
+    hash: Option<String>,
 }
 
 /// A validated configuration.
@@ -73,13 +76,15 @@ struct Judged {
     conditions: Vec<MatchConditions>,
     /// The policies of ABAC, if it is an authorizer.
     policies: Option<Arc<Abac>>,
+    /// The hash of the file.
+    hash: Option<String>,
 }
 
 impl AuthorizationSource {
     fn judged(&self) -> Result<Judged, ConfigurationError> {
-        let configuration = match self {
-            Self::File(file) => AuthorizationConfiguration::load(file)?,
-            Self::Flags(authorizers) => AuthorizationConfiguration { authorizers: authorizers.clone() },
+        let (configuration, hash) = match self {
+            Self::File(file) => (AuthorizationConfiguration::load(file)?, hash_of_file(file)),
+            Self::Flags(authorizers) => (AuthorizationConfiguration { authorizers: authorizers.clone() }, None),
         };
         let conditions =
             configuration.compile().map_err(|faults| ConfigurationError::Invalid { what: "authorization", faults })?;
@@ -89,7 +94,7 @@ impl AuthorizationSource {
             Abac::read(abac.policy_file.as_deref().unwrap_or(Path::new(""))).map(Arc::new)
         });
         let policies = policies.transpose().map_err(|error| ConfigurationError::Unusable(error.to_string()))?;
-        Ok(Judged { configuration, conditions, policies })
+        Ok(Judged { configuration, conditions, policies, hash })
     }
 
     /// The kinds of authorizers that the configuration names.
@@ -109,7 +114,7 @@ impl ConfiguredAuthorizers {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Result<Self, ConfigurationError> {
-        let configuration = source.judged()?.configuration;
+        let Judged { configuration, hash, .. } = source.judged()?;
         let chain = AuthorizerChain::new(vec![Arc::new(PrivilegedGroup)]);
         let file = match source {
             AuthorizationSource::File(file) => Some(file.clone()),
@@ -118,7 +123,7 @@ impl ConfiguredAuthorizers {
         Ok(Self {
             file,
             local,
-            current: ArcSwap::from_pointee(Current { configuration, chain, webhooks: Vec::new() }),
+            current: ArcSwap::from_pointee(Current { configuration, chain, webhooks: Vec::new(), hash }),
             outbound: OnceLock::new(),
             clock,
             random,
@@ -143,7 +148,7 @@ impl ConfiguredAuthorizers {
     }
 
     fn made_of(&self, judged: Judged, outbound: &Arc<Outbound>) -> Result<Current, ConfigurationError> {
-        let Judged { configuration, conditions, policies } = judged;
+        let Judged { configuration, conditions, policies, hash } = judged;
         let mut chain: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroup)];
         let mut webhooks = Vec::new();
         for (entry, conditions) in configuration.authorizers.iter().zip(conditions) {
@@ -177,7 +182,7 @@ impl ConfiguredAuthorizers {
             let decisions = self.decisions.lock().entry(name).or_default().clone();
             chain.push(Arc::new(Counted { authorizer, decisions }));
         }
-        Ok(Current { configuration, chain: AuthorizerChain::new(chain), webhooks })
+        Ok(Current { configuration, chain: AuthorizerChain::new(chain), webhooks, hash })
     }
 
     fn webhook(
@@ -211,9 +216,19 @@ impl ConfiguredAuthorizers {
         &self.reloads
     }
 
+    /// The hash of the file in force; `None` if the configuration comes from flags.
+    pub fn hash(&self) -> Option<String> {
+        self.current.load().hash.clone()
+    }
+
     /// The counts of each webhook.
     pub fn webhook_counts(&self) -> Vec<WebhookCounts> {
         self.counters.lock().iter().map(|(name, counters)| counters.told(name)).collect()
+    }
+
+    /// The durations of evaluations of the conditions of each webhook, by its name.
+    pub fn matching_times(&self) -> Vec<(String, Arc<AtomicHistogram>)> {
+        self.counters.lock().iter().map(|(name, counters)| (name.clone(), counters.matching())).collect()
     }
 
     /// The decisions of each authorizer.

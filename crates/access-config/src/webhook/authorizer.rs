@@ -17,6 +17,7 @@ use keelson_meta::Random;
 use keelson_meta::field_selector::{FieldOperator, FieldSelector};
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::label_selector::{LabelSelector, Operator};
+use keelson_meta::metering::{AtomicHistogram, Buckets};
 use keelson_outbound::{Outbound, cut};
 use keelson_supervision::error_repeated;
 
@@ -65,6 +66,20 @@ pub(crate) struct Counters {
     failed_open: [AtomicU64; RESULTS.len()],
     excluded: AtomicU64,
     unmatched: AtomicU64,
+    matching: Matching,
+}
+
+/// The durations of evaluations of the conditions.
+#[derive(Debug)]
+struct Matching(Arc<AtomicHistogram>);
+
+/// Upper bounds of its buckets, in microseconds.
+static MATCHING_BUCKETS: Buckets = Buckets::of_durations(&[1_000, 5_000, 10_000, 25_000, 100_000, 200_000, 250_000]);
+
+impl Default for Matching {
+    fn default() -> Self {
+        Self(Arc::new(AtomicHistogram::new(&MATCHING_BUCKETS)))
+    }
 }
 
 /// A histogram of durations.
@@ -115,6 +130,11 @@ pub struct WebhookCounts {
 }
 
 impl Counters {
+    /// The durations of evaluations of the conditions.
+    pub(crate) fn matching(&self) -> Arc<AtomicHistogram> {
+        self.matching.0.clone()
+    }
+
     pub(crate) fn told(&self, name: &str) -> WebhookCounts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         WebhookCounts {
@@ -186,7 +206,10 @@ impl WebhookAuthorizer {
 
     async fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Verdict {
         if !self.conditions.is_empty() {
-            match self.conditions.hold(&condition_request(user, attributes)) {
+            let begun = Instant::now();
+            let holds = self.conditions.hold(&condition_request(user, attributes));
+            self.counts.matching.0.observe_duration(begun.elapsed());
+            match holds {
                 Ok(true) => {}
                 Ok(false) => {
                     self.counts.excluded.fetch_add(1, Ordering::Relaxed);

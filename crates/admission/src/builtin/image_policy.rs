@@ -25,6 +25,8 @@ const PODS: &str = "pods";
 const EPHEMERAL: &str = "ephemeralcontainers";
 /// Annotations of a pod whose keys contain this text are sent to the backend.
 const SHOWN: &str = ".image-policy.k8s.io/";
+/// The annotation of a pod that was allowed without a review.
+const FAILED_OPEN: &str = "alpha.image-policy.k8s.io/failed-open";
 /// The prefix of the keys of audit annotations.
 const AUDIT: &str = "imagepolicywebhook.image-policy.k8s.io/";
 
@@ -117,6 +119,7 @@ impl ImagePolicyWebhook {
             Ok(verdict) => verdict,
             Err(_) if self.settings.allows_on_failure => {
                 audit.annotate(format!("{AUDIT}failed-open"), "true".to_owned());
+                attributes.reinvocation.mark(FAILED_OPEN, "true");
                 return Ok(());
             }
             Err(why) => return Err(attributes.refused(why)),

@@ -129,6 +129,10 @@ impl NodeAccess {
             self.counts.insecure_logs.fetch_add(1, Ordering::Relaxed);
         }
         let (response, permit) = self.client.send(&address, head, None).await.map_err(|error| {
+            // As upstream, which finds these failures by their text.
+            if error.to_string().contains("x509:") {
+                self.counts.untrusted_logs.fetch_add(1, Ordering::Relaxed);
+            }
             refused_or(error).unwrap_or_else(|why| {
                 let host = host_port(&address.host, address.port);
                 ApiError::Unclassified(format!("Get {}: {why}", quote(&format!("https://{host}{target}"))))

@@ -179,6 +179,10 @@ async fn kubelets_are_verified_and_shown_a_certificate() {
     // The client may skip the verification, as in kube-apiserver.
     let insecure = lab.raw.get(format!("{}?insecureSkipTLSVerifyBackend=true", log("p"))).await.expect(200);
     assert_eq!(insecure.text(), "one\ntwo\nthree\n");
+    let metrics = lab.raw.get("/metrics").await.expect(200).text();
+    for count in ["insecure_backend_total{usage=\"skip_tls_allowed\"}", "backend_tls_failure_total"] {
+        assert!(metrics.contains(&format!("kube_apiserver_pod_logs_{count} 1")), "{count}: {metrics}");
+    }
     // The server reads a new authority from the file.
     std::fs::write(written.unwrap(), trusted).unwrap();
     let begun = Instant::now();
@@ -227,5 +231,11 @@ async fn logs_are_counted() {
     lab.raw.get(log("p")).await.expect(200);
     let metrics = lab.raw.get("/metrics").await.expect(200).text();
     assert!(metrics.contains("keelson_node_requests_total{way=\"log\"} 1"), "{metrics}");
+    assert!(metrics.contains("kube_apiserver_pod_logs_insecure_backend_total{usage=\"enforce_tls\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("kube_apiserver_pod_logs_insecure_backend_total{usage=\"skip_tls_allowed\"} 0"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("kube_apiserver_pod_logs_backend_tls_failure_total 0"), "{metrics}");
     assert!(metrics.contains("keelson_node_connections 0"));
 }

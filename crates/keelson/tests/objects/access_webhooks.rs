@@ -258,7 +258,8 @@ impl Decided {
     async fn until_metric(&self, name: &str, least: f64) {
         until(async || {
             let text = self.admin.get("/metrics").await.expect(200).text();
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok());
+            let mut lines = text.lines().map(crate::without_server);
+            let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok());
             value.is_some_and(|value| value >= least)
         })
         .await;
@@ -324,6 +325,8 @@ async fn a_webhook_decides_before_others_and_is_told_what_is_selected() {
     cluster
         .until_metric(r#"apiserver_authorization_match_condition_exclusions_total{name="hook",type="Webhook"}"#, 3.0)
         .await;
+    let evaluations = "apiserver_authorization_match_condition_evaluation_seconds_count";
+    cluster.until_metric(&format!(r#"{evaluations}{{name="hook",type="Webhook"}}"#), 3.0).await;
 
     // Access reviews call it too, and reviews of rules say that their list is incomplete.
     let review = json!({ "spec": { "user": "eve", "resourceAttributes": { "verb": "get", "resource": "nodes" } } });
@@ -392,6 +395,9 @@ async fn a_configuration_that_changes_counts_and_a_wrong_one_does_not() {
     until(async || cluster.get("ann", pods).await.0 == 403).await;
     cluster.replace(&format!("{head}authorizers: [{{type: AlwaysAllow, name: all}}]\n"));
     until(async || cluster.get("eve", pods).await.0 == 200).await;
+    let text = cluster.admin.get("/metrics").await.expect(200).text();
+    let info = "\napiserver_authorization_config_controller_last_config_info{apiserver_id_hash=\"sha256:";
+    assert_eq!(text.matches(info).count(), 1, "{text}");
     cluster.replace(&format!("{head}authorizers: [{{type: AlwaysDeny, name: none}}]\n"));
     until(async || cluster.get("ann", "/api").await.0 == 403).await;
     let told = r#"forbidden: User "ann" cannot get path "/api": Everything is forbidden."#;

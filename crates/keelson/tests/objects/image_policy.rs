@@ -207,8 +207,19 @@ async fn pods_pass_without_a_backend_where_the_settings_say_so() {
     let server = builder.start().await;
     let raw = server.raw();
     for image in ["text:1", "refuses:1", "redirects:1", "closes:1", "noted:1"] {
-        raw.post(format!("{PODS}?dryRun=All"), &pod("p", image)).await.expect(201);
+        let made = raw.post(format!("{PODS}?dryRun=All"), &pod("p", image)).await.expect(201).json();
+        // The mark has no owner in `managedFields`, as all fields of plugins.
+        let mark = made["metadata"]["annotations"]["alpha.image-policy.k8s.io/failed-open"].as_str();
+        assert_eq!(mark, (image != "noted:1").then_some("true"), "{made}");
+        assert!(!made["metadata"]["managedFields"].to_string().contains("failed-open"), "{made}");
     }
+    // The mark is stored, also of a pod that had other annotations.
+    let mut annotated = pod("kept", "redirects:1");
+    annotated["metadata"]["annotations"] = json!({ "a": "b" });
+    raw.post(PODS, &annotated).await.expect(201);
+    let kept = raw.get(format!("{PODS}/kept")).await.expect(200).json();
+    let expected = json!({ "a": "b", "alpha.image-policy.k8s.io/failed-open": "true" });
+    assert_eq!(kept["metadata"]["annotations"], expected);
     // A denial of the backend rejects the pod.
     raw.post(PODS, &pod("p", "bad:1")).await.expect(403);
     // A request that times out is no failure of the backend.
@@ -219,7 +230,7 @@ async fn pods_pass_without_a_backend_where_the_settings_say_so() {
     loop {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         let count = |key: &str, value: &str| text.matches(&annotation(key, value)).count();
-        if (count("failed-open", "true"), count("scan", "5")) == (4, 1) {
+        if (count("failed-open", "true"), count("scan", "5")) == (5, 1) {
             break;
         }
         assert!(begun.elapsed() < PATIENCE, "{text}");

@@ -162,6 +162,12 @@ impl Lab {
         fs::rename(new, &self.file).unwrap();
     }
 
+    /// The hash of the configuration file.
+    fn file_hash(&self) -> String {
+        let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &fs::read(&self.file).unwrap());
+        hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     fn claims(&self, issuer: &str, more: &Value) -> Value {
         let mut claims = json!({
             "iss": self.process.url(&format!("/{issuer}")), "aud": "app", "sub": "jane", "iat": now(), "nbf": now(), "exp": now() + 600,
@@ -214,7 +220,7 @@ impl Lab {
 
     async fn metric(&self, line: &str) -> bool {
         let text = self.server.raw().get("/metrics").await.expect(200).text();
-        text.lines().any(|found| found.trim_end_matches(".0") == line)
+        text.lines().any(|found| crate::without_server(found).trim_end_matches(".0") == line)
     }
 
     async fn until_metric(&self, line: &str) {
@@ -478,6 +484,19 @@ async fn a_file_that_changes_counts_and_a_wrong_one_does_not() {
     lab.becomes(&key, "two", 201).await;
     lab.becomes(&key, "one", 201).await;
     lab.until_metric(&reloads("success", 1)).await;
+    let text = lab.server.raw().get("/metrics").await.expect(200).text();
+    let family = |name: &str| {
+        let mut lines = text.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        let (line, others) = (lines.next().unwrap_or_default().to_owned(), lines.count());
+        assert!(line.contains(r#"{apiserver_id_hash="sha256:"#), "{name}: {line}");
+        (line, others)
+    };
+    let (configuration, others) = family("apiserver_authentication_config_controller_last_config_info");
+    assert!(configuration.contains(&format!(r#"hash="sha256:{}""#, lab.file_hash())) && others == 0, "{configuration}");
+    let keys = "apiserver_authentication_jwt_authenticator_jwks_fetch_last";
+    let (fetched, _) = family(&format!("{keys}_timestamp_seconds"));
+    assert!(fetched.contains(r#"jwt_issuer_hash="sha256:"#) && fetched.contains(r#"result="success""#), "{fetched}");
+    assert!(family(&format!("{keys}_key_set_info")).0.contains(r#"",hash="sha256:"#), "{text}");
 
     lab.write("jwt: [{issuer: {url: 'http://x'}}]\n");
     lab.until_metric(&reloads("failure", 1)).await;

@@ -43,6 +43,42 @@ const PREFIXES: [&str; 17] = [
     "workqueue_",
 ];
 
+/// The stable and beta families of kube-apiserver, with their labels.
+const STABLE: [(&str, &str); 29] = [
+    ("apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds", "apiserver_id_hash status"),
+    ("apiserver_authentication_config_controller_automatic_reloads_total", "apiserver_id_hash status"),
+    ("apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds", "apiserver_id_hash status"),
+    ("apiserver_authorization_config_controller_automatic_reloads_total", "apiserver_id_hash status"),
+    ("apiserver_cel_compilation_duration_seconds", ""),
+    ("apiserver_cel_evaluation_duration_seconds", ""),
+    ("apiserver_flowcontrol_current_executing_requests", "flow_schema priority_level"),
+    ("apiserver_flowcontrol_current_executing_seats", "flow_schema priority_level"),
+    ("apiserver_flowcontrol_current_inqueue_requests", "flow_schema priority_level"),
+    ("apiserver_flowcontrol_dispatched_requests_total", "flow_schema priority_level"),
+    ("apiserver_flowcontrol_nominal_limit_seats", "priority_level"),
+    ("apiserver_flowcontrol_rejected_requests_total", "flow_schema priority_level reason"),
+    ("apiserver_flowcontrol_request_wait_duration_seconds", "execute flow_schema priority_level"),
+    (
+        "apiserver_validating_admission_policy_check_duration_seconds",
+        "enforcement_action error_type policy policy_binding",
+    ),
+    ("apiserver_validating_admission_policy_check_total", "enforcement_action error_type policy policy_binding"),
+    ("kubernetes_feature_enabled", "name stage"),
+    ("apiserver_admission_controller_admission_duration_seconds", "name operation rejected type"),
+    ("apiserver_admission_step_admission_duration_seconds", "operation rejected type"),
+    ("apiserver_admission_webhook_admission_duration_seconds", "name operation rejected type"),
+    ("apiserver_current_inflight_requests", "request_kind"),
+    ("apiserver_longrunning_requests", "component group resource scope subresource verb version"),
+    ("apiserver_request_duration_seconds", "component dry_run group resource scope subresource verb version"),
+    ("apiserver_request_total", "code component dry_run group resource scope subresource system_client verb version"),
+    ("apiserver_requested_deprecated_apis", "group removed_release resource subresource version"),
+    ("apiserver_response_sizes", "component group resource scope subresource verb version"),
+    ("apiserver_storage_objects", "resource"),
+    ("apiserver_storage_size_bytes", "storage_cluster_id"),
+    ("kubernetes_healthcheck", "name type"),
+    ("kubernetes_healthchecks_total", "name status type"),
+];
+
 /// A family in a scrape or in the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Family {
@@ -232,6 +268,16 @@ async fn the_page_the_alerts_and_the_dashboard_name_what_there_is() {
                 faults.push(format!("{name} has the labels {:?}", family.labels));
             }
             Some(_) => {}
+        }
+    }
+    for (name, labels) in STABLE {
+        let labels: BTreeSet<String> = labels.split_whitespace().map(str::to_owned).collect();
+        for (place, family) in [("page", described.get(name)), ("scrape", found.get(name))] {
+            let is_equal = family.is_some_and(|family| family.labels == labels);
+            // A family without a sample has no labels.
+            if !is_equal && (place == "page" || family.is_some_and(|family| !family.labels.is_empty())) {
+                faults.push(format!("{name} has other labels in the {place} than {labels:?}"));
+            }
         }
     }
     for (file, expression) in expressions() {

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use keelson_meta::Object;
+use keelson_meta::json::{Map, Value};
 
 /// The record of the first pass.
 #[derive(Debug, Default)]
@@ -18,6 +19,7 @@ struct Noted {
     is_again: bool,
     is_wanted: bool,
     of: HashMap<&'static str, OfPlugin>,
+    marks: Vec<(&'static str, &'static str)>,
 }
 
 /// The record of one admission plugin that calls webhooks or evaluates policies.
@@ -34,6 +36,27 @@ struct OfPlugin {
 impl Reinvocation {
     fn noted(&self) -> MutexGuard<'_, Noted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an annotation that a validating plugin sets on the object. It is set after all of them.
+    pub fn mark(&self, annotation: &'static str, value: &'static str) {
+        self.noted().marks.push((annotation, value));
+    }
+
+    /// Sets the annotations of validating plugins. Returns true if there are any.
+    pub(crate) fn set_marks(&self, object: &mut Object) -> bool {
+        let marks = std::mem::take(&mut self.noted().marks);
+        let is_marked = !marks.is_empty();
+        if is_marked {
+            let metadata = object.metadata_mut();
+            if !matches!(metadata.get("annotations"), Some(Value::Object(_))) {
+                metadata.insert("annotations", Map::new());
+            }
+            if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+                marks.into_iter().for_each(|(annotation, value)| drop(annotations.insert(annotation, value)));
+            }
+        }
+        is_marked
     }
 
     /// Begins the second pass, if a plugin requested it. There is no third pass.

@@ -164,10 +164,11 @@ impl Registry {
         self.check_grant(request, None, &object).await?;
         refuse_creation_by_others(request).await?;
         // Validating admission.
-        let new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
+        let mut new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
         if interest > Interest::None {
             let shown = shown_for_judgement(target, &new, None, interest).await?;
             self.admission().validate(&asked.making(&shown), Some(&shown)).await?;
+            new.is_canonical &= !reinvocation.set_marks(&mut new.object);
         }
         // Quotas.
         companions.charge(self.charges(Charged::of(target, None, &new.object)).await?);
@@ -266,11 +267,12 @@ impl Registry {
         self.check_grant(request, Some(&stored), &next).await?;
         let managed_fields = managed::keep_times(&stored, live.managed_fields.as_deref(), &mut next, managed_fields);
         // Validating admission.
-        let next = ManagedObject { object: next, managed_fields, is_canonical: !is_changed };
+        let mut next = ManagedObject { object: next, managed_fields, is_canonical: !is_changed };
         if interest > Interest::None {
             let attributes = asked.from(Some(old.as_ref().unwrap_or(&stored)));
             let shown = shown_for_judgement(target, &next, attributes.old, interest).await?;
             self.admission().validate(&attributes, Some(&shown)).await?;
+            next.is_canonical &= !reinvocation.set_marks(&mut next.object);
         }
         if !goes {
             companions.charge(self.charges(Charged::of(target, Some(&stored), &next.object)).await?);

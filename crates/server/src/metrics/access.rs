@@ -2,11 +2,14 @@
 //!
 //! Names are upstream's if upstream has the metric.
 
+use std::time::UNIX_EPOCH;
+
 use keelson_access::FileReads;
 use keelson_access_config::{
     AskedCounts, ConfiguredAuthorizers, ConfiguredIssuers, DecisionCounts, IssuerSample, IssuerTimes, Reloads,
     TOKEN_CACHE, WebhookCounts,
 };
+use keelson_encryption::sha256_of;
 use keelson_http::metrics::{HistogramSample, Sample};
 use keelson_meta::metering::AtomicHistogram;
 
@@ -25,11 +28,16 @@ pub(crate) fn read_samples(files: &[(&'static str, FileReads)]) -> Vec<Sample> {
 }
 
 /// The counts of issuers and authorizers.
-pub(crate) fn access_samples(issuers: Option<&ConfiguredIssuers>, authorizers: &ConfiguredAuthorizers) -> Vec<Sample> {
-    let mut samples = Vec::new();
+pub(crate) fn access_samples(
+    issuers: Option<&ConfiguredIssuers>,
+    authorizers: &ConfiguredAuthorizers,
+    server_id: &str,
+) -> Vec<Sample> {
+    let server = sha256_of(server_id.as_bytes());
+    let mut samples = config_samples(issuers, authorizers, &server);
     let mut reloads = |count: &'static str, last: &'static str, what: &Reloads| {
         let counts = what.counts();
-        let labelled = |status: &str| vec![("status", status.to_owned())];
+        let labelled = |status: &str| vec![("status", status.to_owned()), ("apiserver_id_hash", server.clone())];
         samples.extend(counts.map(|counts| Sample {
             labels: labelled(counts.status),
             ..counter(count, "Reloads of the configuration file, by result", counts.count)
@@ -62,10 +70,61 @@ pub(crate) fn access_samples(issuers: Option<&ConfiguredIssuers>, authorizers: &
         labels: vec![("issuer", issuer.url.clone())],
         ..gauge("keelson_jwt_issuer_known", "1 for an issuer of tokens that was reached", issuer.is_known.into())
     }));
+    samples.extend(key_samples(&issuers, &server));
     samples.extend(decision_samples(&authorizers.decision_counts()));
     samples.extend(webhook_samples(&authorizers.webhook_counts()));
     samples.extend(token_cache_samples());
     samples
+}
+
+/// The hashes of the configuration files in force.
+fn config_samples(
+    issuers: Option<&ConfiguredIssuers>,
+    authorizers: &ConfiguredAuthorizers,
+    server: &str,
+) -> Vec<Sample> {
+    let of = |name, help, hash: Option<String>| {
+        let labels = vec![("apiserver_id_hash", server.to_owned()), ("hash", hash?)];
+        Some(Sample { labels, ..gauge(name, help, 1) })
+    };
+    let authentication = of(
+        "apiserver_authentication_config_controller_last_config_info",
+        "1 for the hash of the file that configures authentication",
+        issuers.and_then(ConfiguredIssuers::hash),
+    );
+    let authorization = of(
+        "apiserver_authorization_config_controller_last_config_info",
+        "1 for the hash of the file that configures authorization",
+        authorizers.hash(),
+    );
+    authentication.into_iter().chain(authorization).collect()
+}
+
+/// The fetches of the issuers' keys.
+fn key_samples(issuers: &[IssuerSample], server: &str) -> Vec<Sample> {
+    let (mut times, mut sets) = (Vec::new(), Vec::new());
+    for issuer in issuers {
+        let labels = |more: (&'static str, String)| {
+            vec![("apiserver_id_hash", server.to_owned()), ("jwt_issuer_hash", issuer.issuer_hash.clone()), more]
+        };
+        times.extend(issuer.fetched.iter().filter_map(|(result, time)| {
+            let since = time.as_ref()?.duration_since(UNIX_EPOCH).ok()?;
+            let (name, help) = (
+                "apiserver_authentication_jwt_authenticator_jwks_fetch_last_timestamp_seconds",
+                "Time of the last fetch of an issuer's keys, by outcome, in seconds since 1970",
+            );
+            Some(Sample { labels: labels(("result", (*result).to_owned())), ..gauge(name, help, since.as_secs()) })
+        }));
+        sets.extend(issuer.key_set_hash.iter().map(|hash| {
+            let (name, help) = (
+                "apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info",
+                "1 for the hash of the document with an issuer's keys",
+            );
+            Sample { labels: labels(("hash", hash.clone())), ..gauge(name, help, 1) }
+        }));
+    }
+    times.extend(sets);
+    times
 }
 
 /// The durations of token verifications, by issuer.
@@ -77,7 +136,7 @@ pub(crate) fn issuer_times(issuers: &ConfiguredIssuers) -> Vec<HistogramSample> 
     let of = |IssuerTimes { issuer_hash, by_result }: IssuerTimes| {
         let measured = by_result.into_iter().filter(|(_, times)| times.count() > 0);
         let sample = |(result, times): (&str, std::sync::Arc<AtomicHistogram>)| {
-            let labels = vec![("result", result.to_owned()), ("jwt_issuer_hash", format!("sha256:{issuer_hash}"))];
+            let labels = vec![("result", result.to_owned()), ("jwt_issuer_hash", issuer_hash.clone())];
             Some(HistogramSample::of(&[&*times], name, help)?.with(labels))
         };
         measured.filter_map(sample).collect::<Vec<_>>()
@@ -187,7 +246,18 @@ pub(crate) fn review_times(authorizers: &ConfiguredAuthorizers) -> Vec<Histogram
         };
         asked.map(sample).collect::<Vec<_>>()
     };
-    authorizers.webhook_counts().iter().flat_map(of_one).collect()
+    let mut samples: Vec<HistogramSample> = authorizers.webhook_counts().iter().flat_map(of_one).collect();
+    samples.extend(authorizers.matching_times().into_iter().filter(|(_, times)| times.count() > 0).filter_map(
+        |(name, times)| {
+            let (family, help) = (
+                "apiserver_authorization_match_condition_evaluation_seconds",
+                "Duration of the evaluation of an authorizer's match conditions, in seconds",
+            );
+            let labels = vec![("name", name), ("type", "Webhook".to_owned())];
+            Some(HistogramSample::of(&[&*times], family, help)?.with(labels))
+        },
+    ));
+    samples
 }
 
 fn result_labels(name: &str, asked: &AskedCounts) -> Vec<(&'static str, String)> {
