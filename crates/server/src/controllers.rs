@@ -14,9 +14,9 @@ use keelson_aggregator::{
     AggregatedObjects, Aggregator, AutomaticServices, Availability, PeerServers, RemoteContents, builtin_services,
 };
 use keelson_controllers::{
-    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, EventExpiry, FlowObjects,
-    FlowSchemaStatus, GarbageCollection, IdentityCollection, KubernetesService, Leadership, NamespaceDeletion,
-    NamespaceObjects, PodGarbageCollection, Progress, Publication, QuotaStatus, RegisteredServers,
+    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, EventExpiry,
+    FlowObjects, FlowSchemaStatus, GarbageCollection, IdentityCollection, KubernetesService, Leadership,
+    NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress, Publication, QuotaStatus, RegisteredServers,
     StorageVersionCollection, StorageVersionMigrator, StorageVersionPublication, storage_state_definition,
 };
 use keelson_extensions::Extensions;

@@ -1,4 +1,6 @@
 //! Flags of kube-apiserver for lifetimes, defaults and headers, under their names.
+//!
+//! `keelson_server::Config` has their meaning.
 
 use std::time::Duration;
 
@@ -74,7 +76,8 @@ impl Upstream {
 fn transport_security(directives: &[String]) -> anyhow::Result<Option<HeaderValue>> {
     let is_allowed = |directive: &String| {
         let age = directive.strip_prefix("max-age=");
-        matches!(directive.as_str(), "includeSubDomains" | "preload") || age.is_some_and(|age| age.parse::<u64>().is_ok())
+        matches!(directive.as_str(), "includeSubDomains" | "preload")
+            || age.is_some_and(|age| age.parse::<u64>().is_ok())
     };
     ensure!(
         directives.iter().all(is_allowed),

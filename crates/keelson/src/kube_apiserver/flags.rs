@@ -62,7 +62,7 @@ const fn own(name: &'static str, form: Form, own: Own) -> Flag {
 
 /// All flags, in alphabetical order.
 pub(super) static FLAGS: [Flag; 174] = [
-    row("admission-control", List, Idle("it is deprecated; --enable-admission-plugins has effect")),
+    row("admission-control", List, Idle("it is deprecated in favour of --enable-admission-plugins")),
     row("admission-control-config-file", File, Same),
     row("advertise-address", Text, Same),
     row("aggregator-reject-forwarding-redirect", Switch, Only(&["true"], "redirects are never followed")),
@@ -348,13 +348,15 @@ Other flags fail with kube-apiserver's text. The log names each accepted flag wi
                 Only(values, why) => {
                     let values: Vec<String> =
                         values.iter().filter(|value| !value.is_empty()).map(|value| format!("`{value}`")).collect();
-                    let only = if values.is_empty() { "refused".to_owned() } else { format!("only {}", values.join(", ")) };
+                    let only =
+                        if values.is_empty() { "refused".to_owned() } else { format!("only {}", values.join(", ")) };
                     ("limited", format!("{only}: {why}"))
                 }
             };
             writeln!(text, "| `--{}` | {class} | {note} |", flag.name).unwrap();
         }
-        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/kube-apiserver-flags.md");
+        let file =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/kube-apiserver-flags.md");
         if std::env::var_os("KEELSON_UPDATE").is_some() {
             std::fs::write(&file, &text).unwrap();
         }

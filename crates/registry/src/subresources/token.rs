@@ -87,7 +87,14 @@ pub type WarnedUser = ((User, Vec<String>), Option<&'static str>);
 impl ServiceAccountTokens {
     /// Tokens for the accounts in a registry, from an issuer.
     pub fn new(registry: Arc<Registry>, issuer: Arc<TokenIssuer>) -> Self {
-        Self { registry, issuer, listed: None, takes_bootstrap_tokens: false, times: TokenTimes::default(), foreign: Vec::new() }
+        Self {
+            registry,
+            issuer,
+            listed: None,
+            takes_bootstrap_tokens: false,
+            times: TokenTimes::default(),
+            foreign: Vec::new(),
+        }
     }
 
     /// Adds the tokens of a file.

@@ -95,7 +95,8 @@ impl CreateStrategy for Pods {
     }
 
     fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
-        let tolerates_more = registry.does(InherentPlugin::DefaultTolerationSeconds) && tolerate_troubles(registry, object);
+        let tolerates_more =
+            registry.does(InherentPlugin::DefaultTolerationSeconds) && tolerate_troubles(registry, object);
         let has_priority =
             registry.does(InherentPlugin::Priority) && scheduling::pod_priority(registry, target, object)?;
         Ok(has_priority || tolerates_more)
