@@ -62,7 +62,7 @@ const fn own(name: &'static str, form: Form, own: Own) -> Flag {
 
 /// All flags, in alphabetical order.
 pub(super) static FLAGS: [Flag; 174] = [
-    row("admission-control", List, Idle("it is deprecated; --enable-admission-plugins has effect")),
+    row("admission-control", List, Idle("it is deprecated in favour of --enable-admission-plugins")),
     row("admission-control-config-file", File, Same),
     row("advertise-address", Text, Same),
     row("aggregator-reject-forwarding-redirect", Switch, Only(&["true"], "redirects are never followed")),

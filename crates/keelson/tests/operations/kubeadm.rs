@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use keelson_testkit::{Endpoint, EtcdServer, KubeletDouble, Raw};
+use keelson_testkit::{Answer, Call, Endpoint, EtcdServer, KubeletDouble, Raw};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, PKCS_RSA_SHA256, RsaKeySize, SanType};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -209,8 +209,10 @@ impl Host {
         self.endpoint(user).await.raw()
     }
 
-    async fn with_token(&self, token: &str) -> Raw {
-        self.endpoint(json!({ "token": token })).await.raw()
+    /// Sends a request with a token.
+    async fn by_token(&self, token: &str, call: impl FnOnce(&Raw) -> Call) -> Answer {
+        let client = self.endpoint(json!({})).await.anonymous();
+        call(&client).header("authorization", format!("Bearer {token}")).await
     }
 }
 
@@ -274,9 +276,10 @@ async fn kubeadms_static_pod_runs_with_its_files_probes_and_kubeconfigs() {
     let accounts = "/api/v1/namespaces/kube-system/serviceaccounts";
     root.post(accounts, &json!({"metadata": {"name": "a"}})).await.expect(201);
     let token = root.post(format!("{accounts}/a/token"), &json!({"spec": {}})).await.expect(201).json();
-    let client = host.with_token(token["status"]["token"].as_str().unwrap()).await;
+    let token = token["status"]["token"].as_str().unwrap();
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let who = client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await.expect(201).json();
+    let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let who = host.by_token(token, |client| client.post(reviews, &review)).await.expect(201).json();
     assert_eq!(who["status"]["userInfo"]["username"], "system:serviceaccount:kube-system:a");
 }
 
@@ -327,10 +330,10 @@ async fn a_node_joins_by_kubeadms_bootstrap_objects() {
     // kubeadm join: cluster-info without credentials, then a certificate request by token.
     let info = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
     host.endpoint(json!({})).await.anonymous().get(info).await.expect(200);
-    let joining = host.with_token("abcdef.0123456789abcdef").await;
-    assert_eq!(joining.get("/api/v1/nodes/worker").await.status, 404);
-    assert_eq!(joining.get("/api/v1/nodes").await.status, 403);
-    assert_eq!(host.with_token("abcdef.0123456789abcdee").await.get(info).await.status, 401);
+    const TOKEN: &str = "abcdef.0123456789abcdef";
+    assert_eq!(host.by_token(TOKEN, |client| client.get("/api/v1/nodes/worker")).await.status, 404);
+    assert_eq!(host.by_token(TOKEN, |client| client.get("/api/v1/nodes")).await.status, 403);
+    assert_eq!(host.by_token("abcdef.0123456789abcdee", |client| client.get(info)).await.status, 401);
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "system:node:worker");
     params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
@@ -343,8 +346,9 @@ async fn a_node_joins_by_kubeadms_bootstrap_objects() {
             "usages": ["digital signature", "client auth"],
         },
     });
-    let made = joining.post(requests, &request).await.expect(201).json();
+    let made = host.by_token(TOKEN, |client| client.post(requests, &request)).await.expect(201).json();
     assert_eq!(made["spec"]["username"], "system:bootstrap:abcdef");
     assert!(made["spec"]["groups"].as_array().unwrap().contains(&json!(groups)));
-    joining.get(format!("{requests}/node-csr-worker")).await.expect(200);
+    let own = format!("{requests}/node-csr-worker");
+    host.by_token(TOKEN, |client| client.get(own)).await.expect(200);
 }

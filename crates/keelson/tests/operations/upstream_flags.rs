@@ -90,6 +90,7 @@ async fn events_end_a_time_after_their_last_write() {
     server.raw().post(&events, &event("first")).await.expect(201);
     server.raw().post(&events, &event("second")).await.expect(201);
     // An event from before a restart ends by its own times.
+    server.terminate().await;
     server.restart().await;
     let raw = server.raw();
     let merge = "application/merge-patch+json";

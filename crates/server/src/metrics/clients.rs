@@ -84,7 +84,8 @@ pub(crate) fn egress_samples(egress: &Egress) -> Vec<Sample> {
     let sample = |stats: &EgressStats, name, help, stage: Option<&str>, count: &AtomicU64| Sample {
         name,
         help,
-        kind: MetricKind::Counter,
+        // The exposition gives each counter the suffix `_total`, which upstream's name of the failures lacks.
+        kind: if stage.is_some() { MetricKind::Gauge } else { MetricKind::Counter },
         labels: egress_labels(stats).into_iter().chain(stage.map(|stage| ("stage", stage.to_owned()))).collect(),
         value: count.load(Ordering::Relaxed) as f64,
     };
