@@ -75,8 +75,8 @@ impl User {
     }
 
     /// The name under which the user has a share of common resources. The service accounts of a namespace have one share
-    /// together, since a user with write access to it can create any number of them. Service accounts of `kube-system` have their
-    /// own.
+    /// together, since a user with write access to it can create any number of them. Each account of `kube-system` has
+    /// its own.
     pub fn share_name(&self) -> &str {
         let account = self.name.strip_prefix(ACCOUNTS).and_then(|name| name.split_once(':'));
         match account {

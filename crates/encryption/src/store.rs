@@ -210,6 +210,10 @@ impl Store for EncryptedStore {
         self.store.crowded().await
     }
 
+    fn history_limit(&self) -> Option<u64> {
+        self.store.history_limit()
+    }
+
     fn free_bytes(&self) -> Option<u64> {
         self.store.free_bytes()
     }

@@ -287,6 +287,10 @@ impl Store for FaultyStore {
         self.inner.crowded().await
     }
 
+    fn history_limit(&self) -> Option<u64> {
+        self.inner.history_limit()
+    }
+
     fn free_bytes(&self) -> Option<u64> {
         self.inner.free_bytes()
     }

@@ -149,6 +149,10 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
         self.store.crowded().await
     }
 
+    fn history_limit(&self) -> Option<u64> {
+        self.store.history_limit()
+    }
+
     fn free_bytes(&self) -> Option<u64> {
         self.store.free_bytes()
     }

@@ -213,6 +213,10 @@ impl Store for MemoryStore {
         self.shared.state.lock().compact(oldest)
     }
 
+    fn history_limit(&self) -> Option<u64> {
+        Some(self.shared.state.lock().superseded.limit).filter(|limit| *limit != u64::MAX)
+    }
+
     async fn crowded(&self) -> Revision {
         beyond(&self.shared.crowded, || self.shared.state.lock().oldest).await
     }

@@ -430,6 +430,11 @@ pub trait Store: Send + Sync + 'static {
         std::future::pending().await
     }
 
+    /// The bytes of replaced and deleted versions that the engine keeps at most; `None` without such a limit.
+    fn history_limit(&self) -> Option<u64> {
+        None
+    }
+
     /// The bytes that new data may use, as of the last measurement; `None` if the engine does not know.
     fn free_bytes(&self) -> Option<u64> {
         None

@@ -13,6 +13,45 @@ fn large(name: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"text": "x".repeat(400_000)}})
 }
 
+/// Otherwise the history, and with it lists and watches of others, would last for seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_replaces_much_leaves_history_to_others() {
+    const HISTORY: u64 = 64 << 20;
+    let builder = TestServer::builder().sqlite().configure(|config| config.store_room.history_bytes = HISTORY);
+    let server = builder.start().await;
+    let raw = server.raw();
+    let subjects =
+        ["ann", "bob"].map(|name| json!({"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}));
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"});
+    let binding = json!({"metadata": {"name": "both"}, "roleRef": role, "subjects": subjects});
+    raw.post(BINDINGS, &binding).await.expect(201);
+    let path = format!("{CONFIG_MAPS}/ann");
+    create(&raw, "ann", "ann").await.expect(201);
+    let mut count = 0;
+    let refused = loop {
+        let mut next = large("ann");
+        next["data"]["count"] = json!(count.to_string());
+        let answer = raw.put(&path, &next).header("impersonate-user", "ann").await;
+        if answer.status != 200 {
+            break answer;
+        }
+        count += 1;
+        assert!(count < 1000, "{count} updates of 400 KB");
+    };
+    let message = refused.expect(429).json()["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("too much of the history: the user has replaced "), "{message}");
+    assert!(count > 150, "{count}");
+    create(&raw, "ann", "another").await.expect(429);
+    let mut smaller = large("ann");
+    smaller["data"]["text"] = json!("x".repeat(399_000));
+    raw.put(&path, &smaller).header("impersonate-user", "ann").await.expect(429);
+    create(&raw, "bob", "bob").await.expect(201);
+    raw.put(&path, &large("ann")).await.expect(200);
+    let change = json!({"data": {"text": "x"}});
+    raw.patch(&path, "application/merge-patch+json", &change).header("impersonate-user", "ann").await.expect(200);
+    raw.delete(&path).header("impersonate-user", "ann").await.expect(200);
+}
+
 async fn create(raw: &Raw, user: &str, name: &str) -> Answer {
     raw.post(CONFIG_MAPS, &large(name)).header("impersonate-user", user).await
 }

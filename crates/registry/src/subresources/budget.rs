@@ -22,7 +22,7 @@ use crate::intake::fit;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::update::replacement;
-use crate::write::{Live, Proposal, Proposed, WriteRequest, existing};
+use crate::write::{Change, Live, Proposal, Proposed, WriteRequest, existing};
 
 /// The largest number of evictions that a budget's controller has not seen yet.
 const MAX_DISRUPTED_PODS: usize = 2000;
@@ -55,7 +55,8 @@ impl Registry {
         Ok(found)
     }
 
-    /// Uses one disruption of a budget, for a pod.
+    /// Uses one disruption of a budget, for a pod. A pod for which one is used already takes no other: its evictions may
+    /// come at the same time.
     ///
     /// # Errors
     /// 429 if no disruption is left or the budget has not been counted yet, 403 if its status is inconsistent.
@@ -63,7 +64,7 @@ impl Registry {
         &self,
         namespace: &str,
         budget: &str,
-        pod: &str,
+        pod: &Object,
         caller: &Caller,
     ) -> Result<(), ApiError> {
         let mut budgets = self.target("policy", "poddisruptionbudgets")?.in_namespace(Some(namespace));
@@ -80,7 +81,7 @@ impl Registry {
 struct TakeDisruption<'t> {
     budgets: &'t Target,
     budget: &'t str,
-    pod: &'t str,
+    pod: &'t Object,
 }
 
 #[async_trait]
@@ -90,9 +91,13 @@ impl Proposal for TakeDisruption<'_> {
         registry: &'s Registry,
         live: Option<&'s Entry>,
     ) -> Result<Proposed<'s>, ApiError> {
-        let live = Live::in_version_of(self.budgets, existing(live)?).await?;
+        let entry = existing(live)?;
+        let live = Live::in_version_of(self.budgets, entry).await?;
+        if has_place(&live.object, self.pod) {
+            return Ok(Proposed::Change(Change::Keep(entry.object.clone(), entry.revision), None));
+        }
         check(&live.object)?;
-        let mut next = decremented(&live.object, self.pod, registry.now());
+        let mut next = decremented(&live.object, self.pod.name(), registry.now());
         fit(self.budgets, &mut next)?;
         replacement(self.budgets, self.budget, live, next)
     }
@@ -120,6 +125,13 @@ fn guards(budget: &Object, pod: &Object) -> bool {
 
 fn count(budget: &Object, field: &str) -> i64 {
     budget.get(&["status", field]).and_then(Value::as_i64).unwrap_or_default()
+}
+
+/// Returns true if the budget has a disruption for this pod. An entry from before its creation is about an earlier pod
+/// of the same name.
+fn has_place(budget: &Object, pod: &Object) -> bool {
+    let evicted = budget.get(&["status", "disruptedPods", pod.name()]).and_then(Value::as_str);
+    evicted.zip(pod.creation_timestamp()).is_some_and(|(evicted, created)| evicted > created)
 }
 
 fn check(budget: &Object) -> Result<(), ApiError> {

@@ -47,8 +47,8 @@ impl Registry {
             return if gone { Ok(()) } else { Err(budget::unsettled(budget.name())) };
         }
         // A deletion that is refused in any case must not use up the budget.
-        self.deletion(&pods, pod.into(), options)?;
-        self.take_disruption(namespace, budget.name(), name, caller).await?;
+        self.deletion(&pods, pod.clone().into(), options)?;
+        self.take_disruption(namespace, budget.name(), &pod, caller).await?;
         self.evict_if(&pods, name, caller, options, |_| true).await.map(|_| ())
     }
 

@@ -1,6 +1,6 @@
 //! Decodes many objects for one request.
 //!
-//! The task yields after about a millisecond of work.
+//! The task yields after about a millisecond of work, so that no request holds a shared thread.
 
 use keelson_cache::Entry;
 use keelson_meta::Object;

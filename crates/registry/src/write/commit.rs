@@ -13,7 +13,7 @@ use std::sync::Arc;
 use keelson_cache::{Collection, Entry};
 use keelson_codec::stored::{Checked, StoredObject};
 use keelson_meta::{ApiError, Revision};
-use keelson_storage::{CommitError, Compare, Condition, KeyValue, Relief, StoreKey, Transaction, Write};
+use keelson_storage::{CommitError, Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 use keelson_supervision::warn_repeated;
 
 use super::{Change, Effect, Guards, ManagedObject, Staged, WriteRequest, Written};
@@ -206,9 +206,7 @@ impl Registry {
             return self.rehearse_commit(plan).await.map(Attempt::Ended);
         }
         let relief = room::relief(plan);
-        if relief == Relief::None {
-            self.check_growth(plan)?;
-        }
+        self.check_growth(plan, relief)?;
         let key = plan.key.clone();
         let condition = live.map_or(Condition::Absent, |live| Condition::At(live.revision));
         let mut compares = vec![Compare { key: key.clone(), condition }];

@@ -17,7 +17,7 @@ const MARK_BYTES: usize = 1024;
 /// containers.
 const DELETION_BYTES: usize = 8 * 1024;
 /// The largest object of upkeep, in bytes.
-const SMALL_BYTES: usize = 4 * 1024;
+pub(super) const SMALL_BYTES: usize = 4 * 1024;
 /// The largest number of bytes that an update may add to a small object.
 const SMALL_GROWTH_BYTES: usize = 1024;
 /// The namespaces with the leases of servers, nodes and controllers.

@@ -57,6 +57,8 @@ pub struct SpaceGauges {
     full: AtomicBool,
     /// The bytes available for new data, plus one. 0 before the first measurement.
     left: AtomicU64,
+    /// The maximum bytes of superseded versions, plus one. 0 before the first measurement.
+    history_limit: AtomicU64,
     /// The reason for refusing new data, if the store does.
     refusal: Mutex<Option<String>>,
 }
@@ -86,6 +88,11 @@ impl SpaceGauges {
     /// The bytes available for new data; `None` before the first measurement.
     pub(crate) fn free(&self) -> Option<u64> {
         self.left.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// The maximum bytes of superseded versions; `None` before the first measurement.
+    pub(crate) fn history_limit(&self) -> Option<u64> {
+        self.history_limit.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// The reason for refusing new data. None if the store accepts it.
@@ -316,6 +323,7 @@ impl Space {
         let set = |gauge: &AtomicU64, value| gauge.store(value, Ordering::Relaxed);
         set(&self.gauges.used, used);
         set(&self.gauges.left, all.saturating_sub(used).saturating_add(1));
+        set(&self.gauges.history_limit, self.history.limit.saturating_add(1));
         set(&self.gauges.file, Pages::bytes(self.pages.all));
         set(&self.gauges.history, self.history.bytes());
         set(&self.gauges.reserve, self.reserve.as_ref().filter(|held| held.is_held()).map_or(0, Reserve::bytes));

@@ -335,6 +335,10 @@ impl Store for SqliteStore {
         beyond(&self.shared.crowded, || self.shared.oldest()).await
     }
 
+    fn history_limit(&self) -> Option<u64> {
+        self.shared.gauges.history_limit()
+    }
+
     fn free_bytes(&self) -> Option<u64> {
         self.shared.gauges.free()
     }

@@ -42,8 +42,8 @@ fn answer(request: &HookRequest) -> HookReply {
         "/uid" => review(request, json!({ "allowed": true, "uid": "u".repeat(4 << 20) })),
         "/kind" => json(200, json!({ "apiVersion": "x/v1", "kind": "k".repeat(4 << 20) }).to_string()),
         "/texts" => denied(json!({
-            "message": "\u{1b}m".repeat(1 << 20), "reason": "\u{1b}r".repeat(1 << 20),
-            "details": { "name": "\u{1b}n".repeat(1 << 20), "kind": "\u{1b}k", "group": "\u{1b}g", "uid": "\u{1b}u" },
+            "message": "\u{1b}m".repeat(300 << 10), "reason": "\u{1b}r".repeat(100 << 10),
+            "details": { "name": "\u{1b}n".repeat(100 << 10), "kind": "\u{1b}k", "group": "\u{1b}g", "uid": "\u{1b}u" },
         })),
         "/causes" => {
             let cause = json!({ "reason": "\u{1b}r", "message": "m".repeat(1000), "field": "f" });

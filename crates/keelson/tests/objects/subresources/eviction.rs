@@ -148,6 +148,33 @@ async fn options_say_which_pod_is_meant_and_how_it_goes() {
     assert_eq!(lab.get("pods/a").await["metadata"]["deletionGracePeriodSeconds"], 5);
 }
 
+/// Clients repeat evictions, and several drain a node at the same time.
+#[tokio::test]
+async fn evictions_of_one_pod_take_one_place() {
+    let lab = Lab::start().await;
+    for name in ["a", "b", "c"] {
+        lab.running(name, true).await;
+    }
+    lab.budget("guard", json!({"minAvailable": 1}), counted(2)).await;
+    // The time of an eviction has whole seconds, and is compared with the creation.
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    let evictions = (0..20).map(|number| {
+        let raw = lab.raw.clone();
+        let name = if number % 2 == 0 { "a" } else { "b" };
+        async move {
+            let eviction = json!({"metadata": {"name": name}});
+            raw.post(format!("{NAMESPACE}/pods/{name}/eviction"), &eviction).await.status
+        }
+    });
+    assert_eq!(futures::future::join_all(evictions).await, [201; 20]);
+    assert!(lab.is_leaving("a").await && lab.is_leaving("b").await);
+    check(&lab.evict("c", json!(null)).await, 429, "TooManyRequests", VIOLATED);
+    // A place of an earlier pod is none of a later one.
+    let earlier = json!({"status": {"disruptedPods": {"c": "2020-01-01T00:00:00Z"}}});
+    lab.raw.patch(format!("{BUDGETS}/guard/status"), MERGE, &earlier).await.expect(200);
+    check(&lab.evict("c", json!(null)).await, 429, "TooManyRequests", VIOLATED);
+}
+
 /// Otherwise a user could use up the budgets of others with evictions of pods that do not exist.
 #[tokio::test]
 async fn an_eviction_that_deletes_nothing_takes_no_place() {
