@@ -85,9 +85,9 @@ fn virtual_starts_are_shown() {
     let mut level = Queues::new(Limits { seats: Some(1), ..QUEUED }, at(0));
     assert_eq!((level.last_dispatch(), level.start_bounds(false)), ((0.0, 0.0), None));
     let [busy, other] = flows(QUEUED, 2)[..] else { panic!("there are two flows") };
-    let first = seated(level.arrive(at(0), busy, 1, || "first"), &level);
-    assert!(matches!(level.arrive(at(10), busy, 1, || "second"), Arrival::Waits(_)));
-    assert!(matches!(level.arrive(at(10), other, 1, || "third"), Arrival::Waits(_)));
+    let first = seated(come(&mut level, at(0), busy, 1, "first"), &level);
+    assert!(matches!(come(&mut level, at(10), busy, 1, "second"), Came::Waits(_)));
+    assert!(matches!(come(&mut level, at(10), other, 1, "third"), Came::Waits(_)));
     // One queue had the only seat for 10 ms. Its first request is assumed to take 3 ms.
     assert_eq!(level.start_bounds(false), Some((0.01, 0.01)));
     assert_eq!(level.start_bounds(true).map(|(least, most)| (least < most, most)), Some((true, 0.01)));

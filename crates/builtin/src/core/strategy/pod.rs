@@ -116,7 +116,7 @@ impl UpdateStrategy for Pods {
     ) -> Result<bool, ApiError> {
         let tolerates_more = target.subresource.is_none()
             && registry.does(InherentPlugin::DefaultTolerationSeconds)
-            && tolerate_troubles(registry, next);
+            && tolerate_troubles(next, registry.config().toleration_seconds);
         let keeps_priority = registry.does(InherentPlugin::Priority) && scheduling::keep_priority(current, next);
         Ok(keeps_priority || tolerates_more)
     }
