@@ -173,7 +173,7 @@ async fn a_copy_that_is_killed_at_its_beginning_leaves_no_empty_store() {
     let ended = interrupted.wait_with_output().await.unwrap();
     let why = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(130), "{why}");
-    assert!(why.ends_with("the same command continues the copy, and no server starts on it before\n"), "{why}");
+    assert!(why.ends_with("repeat the command to continue the copy; no server starts on it before\n"), "{why}");
     begin().await.kill().await.unwrap();
     let data_dir = data.path().to_str().unwrap();
     let (done, text) = keelson(&["serve", "--bind", "127.0.0.1:0", "--data-dir", data_dir, "--store", &to]).await;
