@@ -32,7 +32,7 @@ const SERVED_POLL: Duration = Duration::from_millis(50);
 /// # Errors
 /// When the server can't be reached, or refuses an object.
 pub(crate) fn run(settings: &Demo) -> anyhow::Result<()> {
-    let interrupt = Interrupt::listen("this command continues, and --remove deletes the demo")?;
+    let interrupt = Interrupt::listen("repeat the command to continue, or delete the demo with --remove")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
     let output = settings.output.form;
     runtime.block_on(interrupt.or(async {

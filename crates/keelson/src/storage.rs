@@ -101,7 +101,7 @@ fn copy(settings: &CopyStores) -> anyhow::Result<()> {
     let from = from.context("reading the URL of the source")?;
     let to = StoreConfig::parse(to).and_then(|store| store.with_password(None));
     let to = to.context("reading the URL of the target")?;
-    let interrupt = Interrupt::listen("this command continues the copy, and no server starts on it before")?;
+    let interrupt = Interrupt::listen("repeat the command to continue the copy; no server starts on it before")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
     let mut progress = Progress::new("copy");
     let report = |CopyProgress { pass, compared, total, .. }| {

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use keelson_storage::{Store, StoreKey, Transaction};
 use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
 use keelson_testkit::{EtcdServer, PostgresServer, ProcessServer, Raw};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -145,7 +146,8 @@ async fn nobody_serves_a_copy_that_is_not_finished_until_it_is() {
     assert_eq!(objects(&server.raw()).await.0, made);
 }
 
-/// A copy is killed as soon as it has written something. No server takes the remaining store for a new one.
+/// A copy is interrupted and killed as soon as it has written something. No server takes the remaining store for a new
+/// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_is_killed_at_its_beginning_leaves_no_empty_store() {
     let (data, source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
@@ -157,11 +159,22 @@ async fn a_copy_that_is_killed_at_its_beginning_leaves_no_empty_store() {
     }
     drop(from);
     let (file, to) = (target.path().join("keelson.db"), sqlite(&target));
-    let mut copying = Command::new(KEELSON).args(["storage", "copy", &sqlite(&source), &to]).spawn().unwrap();
-    while file.metadata().map_or(0, |found| found.len()) == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    copying.kill().await.unwrap();
+    let begin = async || {
+        let mut copy = Command::new(KEELSON);
+        let copying = copy.args(["storage", "copy", &sqlite(&source), &to]).stderr(Stdio::piped()).spawn().unwrap();
+        while file.metadata().map_or(0, |found| found.len()) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        copying
+    };
+    let interrupted = begin().await;
+    let pid = interrupted.id().and_then(|id| Pid::from_raw(id.cast_signed())).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let ended = interrupted.wait_with_output().await.unwrap();
+    let why = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(130), "{why}");
+    assert!(why.ends_with("repeat the command to continue the copy; no server starts on it before\n"), "{why}");
+    begin().await.kill().await.unwrap();
     let data_dir = data.path().to_str().unwrap();
     let (done, text) = keelson(&["serve", "--bind", "127.0.0.1:0", "--data-dir", data_dir, "--store", &to]).await;
     assert!(
