@@ -151,8 +151,13 @@ impl Running {
             tokio::select! {
                 lines = self.lines.next() => match lines {
                     Ok(Some(lines)) => {
-                        if let Some(batch) = self.batch(&lines)? {
-                            self.keep(&batch).await;
+                        let batch = self.batch(&lines)?;
+                        if let Some(batch) = &batch {
+                            self.keep(batch).await;
+                        }
+                        // ORDER: readers wait for the revision here, and only for a moment in the cache.
+                        self.progress.reach(self.reached);
+                        if let Some(batch) = batch {
                             return Ok(batch);
                         }
                     }
@@ -221,7 +226,6 @@ impl Running {
                 Event::Failed(why) => return Err(self.error(&Fault::Invalid(why))),
             }
         }
-        self.progress.reach(watermark);
         if watermark == self.reached {
             return Ok(None);
         }
