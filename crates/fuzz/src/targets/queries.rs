@@ -20,6 +20,7 @@ pub(super) const QUERY_PARAMETERS: Target = Target {
     name: "query-parameters",
     seeds: &[
         b"-.metadata.labels['a.b/c']:version,spec.n:number",
+        b"-column('Port(s)'):number,column(\"Restarts\"),metadata.name",
         b"spec.list[*].x == quantity('1Gi') and not exists(spec.nothing) or spec.n in (1, 2.5, 3e0)",
         b"any(spec.list, .y startsWith 'v' && .x matches '^[0-9]+(Gi|Mi)$')",
         b"{.spec.list[1].x}",
@@ -34,6 +35,7 @@ pub(super) const QUERY_PARAMETERS: Target = Target {
         "['a.b/c']",
         "[0]",
         ":quantity",
+        "column('",
         ":time",
         "-",
         ",",
