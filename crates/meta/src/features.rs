@@ -197,7 +197,9 @@ impl FeatureGates {
     }
 
     fn check_needs(&self) -> Result<(), FeatureError> {
-        for gate in GATES.values().filter(|gate| self.is_on(gate.name)) {
+        // A default of this server alone is no wish of the operator.
+        let is_own = |gate: &Gate| OWN_DEFAULTS.iter().any(|(own, _)| *own == gate.name) && !self.set.contains_key(gate.name);
+        for gate in GATES.values().filter(|gate| self.is_on(gate.name) && !is_own(gate)) {
             let needs: Vec<&str> = gate.needs.iter().copied().filter(|name| !self.is_on(name)).collect();
             if !needs.is_empty() {
                 return Err(FeatureError::Needs { name: gate.name, needs });
@@ -339,6 +341,13 @@ mod tests {
         assert!(gates.is_on("ContainerStopSignals") && gates.is_on("GenericWorkload"));
         assert!(!gates.is_on("EmptyDirVolumeMode"));
         assert!(gates.is_on("HostnameOverride"));
+    }
+
+    #[test]
+    fn a_default_of_this_server_needs_no_other_gate() {
+        assert!(with(Release::V1_37, &["AllBeta=false"]).is_ok());
+        let refused = with(Release::V1_37, &["AllBeta=false", "StorageVersionAPI=true"]).unwrap_err();
+        assert!(refused.contains("[APIServerIdentity]"), "{refused}");
     }
 
     #[test]
