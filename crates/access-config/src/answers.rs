@@ -34,10 +34,10 @@ pub struct Answers<V> {
 }
 
 /// The response to one request. The task that holds the lock makes the call.
-type Slot<V> = tokio::sync::Mutex<Option<Answered<V>>>;
+type Slot<V> = tokio::sync::Mutex<Option<CachedResponse<V>>>;
 
 #[derive(Debug)]
-struct Answered<V> {
+struct CachedResponse<V> {
     answer: V,
     at: Instant,
     until: Instant,
@@ -62,7 +62,7 @@ impl<V: Clone> Answers<V> {
         }
         let (answer, keep) = ask.await;
         let at = Instant::now();
-        *last = Some(Answered { answer: answer.clone(), at, until: at + keep });
+        *last = Some(CachedResponse { answer: answer.clone(), at, until: at + keep });
         if keep.is_zero() {
             // Callers that already wait for the lock still get the response.
             self.slots.lock().remove(&key);

@@ -1,7 +1,7 @@
 //! A configuration that is rebuilt when its file changes, and whose remote parts are kept up to date.
 //!
 //! If a file is invalid, the previous version stays in force, and the failure is counted. Each configuration implements
-//! `Followed`.
+//! `FollowedFile`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::document::ConfigurationError;
 use crate::reloads::Reloads;
 
 /// A configuration whose file may change.
-pub(crate) trait Followed: Send + Sync + 'static {
+pub(crate) trait FollowedFile: Send + Sync + 'static {
     /// The name of the configuration in messages, before the word "configuration".
     const NAME: &'static str;
     /// The value built from the file.
@@ -44,7 +44,7 @@ pub(crate) trait Followed: Send + Sync + 'static {
 }
 
 /// Reloads the file of a configuration after changes, and keeps its remote parts up to date. Never returns.
-pub(crate) async fn follow<F: Followed>(configuration: Arc<F>) {
+pub(crate) async fn follow<F: FollowedFile>(configuration: Arc<F>) {
     let mut changes = match configuration.file() {
         Some(file) => Some(FileChanges::new(file).await),
         None => None,
@@ -70,7 +70,7 @@ pub(crate) async fn follow<F: Followed>(configuration: Arc<F>) {
     }
 }
 
-async fn read_again<F: Followed>(configuration: &Arc<F>) {
+async fn read_again<F: FollowedFile>(configuration: &Arc<F>) {
     if configuration.file().is_none() {
         return;
     }

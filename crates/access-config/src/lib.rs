@@ -31,6 +31,6 @@ pub use egress::EgressConfiguration;
 pub use reloads::{ReloadCounts, Reloads};
 pub use traces::{CollectorEndpoint, TracingConfiguration};
 pub use webhook::{
-    AskedCounts, HostCredentials, RETRY_WAIT, ReviewClient, ReviewVersion, TOKEN_CACHE, TokenCacheCounts,
+    CallCounts, HostCredentials, RETRY_WAIT, ReviewClient, ReviewVersion, TOKEN_CACHE, TokenCacheCounts,
     WebhookConnection, WebhookCounts, WebhookEndpoint, WebhookTokens, WebhookUsers,
 };

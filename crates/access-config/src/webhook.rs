@@ -12,7 +12,7 @@ mod kubeconfig;
 mod token_cache;
 mod tokens;
 
-pub use authorizer::{AskedCounts, WebhookCounts};
+pub use authorizer::{CallCounts, WebhookCounts};
 pub use client::{RETRY_WAIT, ReviewClient, ReviewVersion};
 pub use connection::WebhookConnection;
 pub use host_credentials::{HostCredentials, WebhookUsers};

@@ -12,7 +12,7 @@ use keelson_codec::yaml;
 use keelson_meta::go_format::quote;
 use keelson_meta::json::{Map, Value, ValueKind};
 
-use crate::authorize::{Attributes, Authorizer, Deciding, Decision, ResourceAttributes, Verdict};
+use crate::authorize::{Attributes, Authorizer, Decision, PendingVerdict, ResourceAttributes, Verdict};
 use crate::rbac::{HeldRules, PolicyRule};
 use crate::shared_text::SharedText;
 use crate::user::{AUTHENTICATED, User};
@@ -139,7 +139,7 @@ impl Abac {
 
 impl Authorizer for Abac {
     /// Cost: comparisons with each policy, as upstream.
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         Either::Left(ready(self.decide(user, attributes)))
     }
 

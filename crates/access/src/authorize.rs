@@ -79,13 +79,13 @@ impl Verdict {
 }
 
 /// A verdict, immediate or as a future.
-pub type Deciding<'a> = Either<Ready<Verdict>, BoxFuture<'a, Verdict>>;
+pub type PendingVerdict<'a> = Either<Ready<Verdict>, BoxFuture<'a, Verdict>>;
 
 /// Decides what users may do.
 pub trait Authorizer: Debug + Send + Sync {
     /// Decides if `user` may make the request. Errors never allow: the verdict is then [`Decision::NoOpinion`] with the
     /// error as its reason.
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a>;
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a>;
 
     /// The rules of a user in a namespace, or cluster-wide, for rules reviews and checks of privilege escalation.
     /// Authorizers without rules return none.
@@ -107,7 +107,7 @@ impl PrivilegedGroup {
 }
 
 impl Authorizer for PrivilegedGroup {
-    fn authorize<'a>(&'a self, user: &'a User, _attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, user: &'a User, _attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         Either::Left(ready(Self::decide(user)))
     }
 }
@@ -117,7 +117,7 @@ impl Authorizer for PrivilegedGroup {
 pub struct AlwaysAllow;
 
 impl Authorizer for AlwaysAllow {
-    fn authorize<'a>(&'a self, _user: &'a User, _attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, _user: &'a User, _attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         Either::Left(ready(Verdict { decision: Decision::Allow, reason: SharedText::default() }))
     }
 
@@ -165,7 +165,7 @@ fn undecided(reasons: &[SharedText]) -> Verdict {
 }
 
 impl Authorizer for AuthorizerChain {
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         let mut reasons = Reasons::new();
         for (place, authorizer) in self.0.iter().enumerate() {
             match authorizer.authorize(user, attributes) {
@@ -215,7 +215,7 @@ mod tests {
     struct Answers(Decision, &'static str, bool);
 
     impl Authorizer for Answers {
-        fn authorize<'a>(&'a self, _: &'a User, _: &'a Attributes<'a>) -> Deciding<'a> {
+        fn authorize<'a>(&'a self, _: &'a User, _: &'a Attributes<'a>) -> PendingVerdict<'a> {
             let verdict = Verdict { decision: self.0, reason: self.1.into() };
             if self.2 { Either::Right(Box::pin(ready(verdict))) } else { Either::Left(ready(verdict)) }
         }

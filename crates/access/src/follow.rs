@@ -47,10 +47,10 @@ pub struct NotCached(String);
 /// Keeps an index at the cache's watermark.
 pub struct Follower<I: Index> {
     cache: Arc<Cache>,
-    followed: RwLock<Followed<I>>,
+    followed: RwLock<FollowedIndex<I>>,
 }
 
-struct Followed<I: Index> {
+struct FollowedIndex<I: Index> {
     collections: Vec<(I::Kind, Arc<Collection>, WatchCursor)>,
     index: I,
     /// The watermark that the index covers.
@@ -72,7 +72,7 @@ impl<I: Index> Follower<I> {
             let collection = cache.collection(prefix).ok_or_else(|| NotCached(prefix.to_owned()))?;
             collections.push(follow(kind, collection, &mut index));
         }
-        Ok(Self { cache, followed: RwLock::new(Followed { collections, index, seen: Revision::ZERO }) })
+        Ok(Self { cache, followed: RwLock::new(FollowedIndex { collections, index, seen: Revision::ZERO }) })
     }
 
     /// Updates the index continuously, so that a reader never has many events to apply. Never returns.
@@ -148,7 +148,7 @@ fn follow<I: Index>(
     }
 }
 
-impl<I: Index> Followed<I> {
+impl<I: Index> FollowedIndex<I> {
     /// Applies a batch of events. Returns true once the index has reached the watermark.
     fn take_up(&mut self, watermark: Revision) -> bool {
         let (mut is_all, mut bytes) = (true, 0);

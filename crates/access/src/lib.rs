@@ -37,8 +37,8 @@ mod watched_file;
 pub use abac::{Abac, AbacError};
 pub use authenticate::{ClientIdentity, IdentityError};
 pub use authorize::{
-    AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, PrivilegedGroup, ResourceAttributes,
-    Verdict,
+    AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Decision, PendingVerdict, PrivilegedGroup,
+    ResourceAttributes, Verdict,
 };
 pub use bootstrap_tokens::BootstrapToken;
 pub use certificate_request::{CertificateRequest, CertificateRequestError};

@@ -20,12 +20,12 @@ use keelson_meta::field_selector::FieldSelector;
 use keelson_supervision::error_repeated;
 use tokio::sync::{Notify, OnceCell};
 
-use crate::authorize::{Attributes, Authorizer, Deciding, Decision, ResourceAttributes, Verdict};
+use crate::authorize::{Attributes, Authorizer, Decision, PendingVerdict, ResourceAttributes, Verdict};
 use crate::follow::Follower;
 use crate::rbac::HeldRules;
 use crate::shared_text::SharedText;
 use crate::user::User;
-use graph::{Graph, Source, Used};
+use graph::{Graph, Source, UsedKind};
 
 /// The namespace of the leases of nodes.
 pub const LEASES_NAMESPACE: &str = "kube-node-lease";
@@ -117,12 +117,12 @@ impl NodeAuthorizer {
 
 impl Authorizer for NodeAuthorizer {
     /// Cost: one or two hash lookups, except for the first request of any node.
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         let Some(node) = node_of(user) else { return Either::Left(ready(no_opinion(""))) };
         let Attributes::Resource(asked) = attributes else { return Either::Left(ready(no_opinion(""))) };
         match judge(node, asked) {
-            Judgement::Decided(verdict) => Either::Left(ready(verdict)),
-            Judgement::IfRelated(object) => match self.0.graph.get() {
+            NodeDecision::Decided(verdict) => Either::Left(ready(verdict)),
+            NodeDecision::IfRelated(object) => match self.0.graph.get() {
                 Some(graph) => Either::Left(ready(related(graph, node, asked, object))),
                 None => Either::Right(Box::pin(self.decide_with_graph(node, asked, object))),
             },
@@ -142,7 +142,7 @@ impl fmt::Debug for NodeAuthorizer {
 }
 
 /// The decision, or the check that it needs.
-enum Judgement {
+enum NodeDecision {
     Decided(Verdict),
     /// Allowed if the node is related to this object.
     IfRelated(Object),
@@ -155,19 +155,19 @@ enum Object {
     Volume,
     Attachment,
     Slice,
-    Used(Used),
+    Used(UsedKind),
 }
 
 fn no_opinion(reason: impl Into<SharedText>) -> Verdict {
     Verdict { decision: Decision::NoOpinion, reason: reason.into() }
 }
 
-fn allowed() -> Judgement {
-    Judgement::Decided(Verdict { decision: Decision::Allow, reason: "".into() })
+fn allowed() -> NodeDecision {
+    NodeDecision::Decided(Verdict { decision: Decision::Allow, reason: "".into() })
 }
 
-fn not(reason: impl Into<SharedText>) -> Judgement {
-    Judgement::Decided(no_opinion(reason))
+fn not(reason: impl Into<SharedText>) -> NodeDecision {
+    NodeDecision::Decided(no_opinion(reason))
 }
 
 /// Decides by the relation between the named object and the node.
@@ -187,18 +187,18 @@ fn related(graph: &Follower<Graph>, node: &str, asked: &ResourceAttributes<'_>, 
     no_opinion(format!("no relationship found between node '{node}' and this object"))
 }
 
-fn judge(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
+fn judge(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
     let subresource = asked.subresource.unwrap_or_default();
     match (asked.group, asked.resource, subresource) {
-        ("", "secrets", _) => read(asked, Object::Used(Used::Secret)),
-        ("", "configmaps", _) => read(asked, Object::Used(Used::ConfigMap)),
+        ("", "secrets", _) => read(asked, Object::Used(UsedKind::Secret)),
+        ("", "configmaps", _) => read(asked, Object::Used(UsedKind::ConfigMap)),
         ("", "persistentvolumeclaims", "status") => match asked.verb {
-            "update" | "patch" => Judgement::IfRelated(Object::Used(Used::Claim)),
+            "update" | "patch" => NodeDecision::IfRelated(Object::Used(UsedKind::Claim)),
             _ => not("can only get/update/patch this type"),
         },
-        ("", "persistentvolumeclaims", _) => get(asked, Object::Used(Used::Claim)),
+        ("", "persistentvolumeclaims", _) => get(asked, Object::Used(UsedKind::Claim)),
         ("", "persistentvolumes", _) => get(asked, Object::Volume),
-        ("resource.k8s.io", "resourceclaims", _) => get(asked, Object::Used(Used::ResourceClaim)),
+        ("resource.k8s.io", "resourceclaims", _) => get(asked, Object::Used(UsedKind::ResourceClaim)),
         ("storage.k8s.io", "volumeattachments", _) => get(asked, Object::Attachment),
         ("", "serviceaccounts", _) => service_account(asked),
         ("coordination.k8s.io", "leases", _) => lease(node, asked),
@@ -217,7 +217,7 @@ fn judge(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
 }
 
 /// Read access to one named object of a namespace.
-fn read(asked: &ResourceAttributes<'_>, object: Object) -> Judgement {
+fn read(asked: &ResourceAttributes<'_>, object: Object) -> NodeDecision {
     if !matches!(asked.verb, "get" | "list" | "watch") {
         return not("can only read resources of this type");
     }
@@ -227,25 +227,25 @@ fn read(asked: &ResourceAttributes<'_>, object: Object) -> Judgement {
     if asked.namespace.is_none_or(str::is_empty) {
         return not("can only read namespaced object of this type");
     }
-    Judgement::IfRelated(object)
+    NodeDecision::IfRelated(object)
 }
 
-fn get(asked: &ResourceAttributes<'_>, object: Object) -> Judgement {
+fn get(asked: &ResourceAttributes<'_>, object: Object) -> NodeDecision {
     match (asked.verb, asked.subresource) {
-        ("get", None) => Judgement::IfRelated(object),
+        ("get", None) => NodeDecision::IfRelated(object),
         ("get", Some(_)) => not("cannot get subresource"),
         _ => not("can only get individual resources of this type"),
     }
 }
 
 /// Access to service accounts of pods, and to their tokens.
-fn service_account(asked: &ResourceAttributes<'_>) -> Judgement {
+fn service_account(asked: &ResourceAttributes<'_>) -> NodeDecision {
     match (asked.verb, asked.subresource) {
-        ("get", None) => Judgement::IfRelated(Object::Used(Used::ServiceAccount)),
+        ("get", None) => NodeDecision::IfRelated(Object::Used(UsedKind::ServiceAccount)),
         ("create", _) if asked.name.is_none_or(str::is_empty) => {
             not("can only create tokens for individual service accounts")
         }
-        ("create", Some("token")) => Judgement::IfRelated(Object::Used(Used::ServiceAccount)),
+        ("create", Some("token")) => NodeDecision::IfRelated(Object::Used(UsedKind::ServiceAccount)),
         ("create", _) => not("can only create token subresource of serviceaccount"),
         _ => not("can only create tokens for individual service accounts"),
     }
@@ -260,7 +260,7 @@ fn own(node: &str, asked: &ResourceAttributes<'_>) -> Option<bool> {
     }
 }
 
-fn lease(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
+fn lease(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
     match own(node, asked) {
         None => not("can only get, create, update, patch, or delete a node lease"),
         Some(_) if asked.namespace != Some(LEASES_NAMESPACE) => {
@@ -271,7 +271,7 @@ fn lease(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
     }
 }
 
-fn csi_node(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
+fn csi_node(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
     match own(node, asked) {
         None => not("can only get, create, update, patch, or delete a CSINode"),
         Some(_) if asked.subresource.is_some() => not("cannot authorize CSINode subresources"),
@@ -280,13 +280,13 @@ fn csi_node(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
     }
 }
 
-fn slice(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
+fn slice(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
     if asked.subresource.is_some() {
         return not("cannot authorize ResourceSlice subresources");
     }
     match asked.verb {
         "create" => allowed(),
-        "get" | "update" | "patch" | "delete" => Judgement::IfRelated(Object::Slice),
+        "get" | "update" | "patch" | "delete" => NodeDecision::IfRelated(Object::Slice),
         "list" | "watch" | "deletecollection" if selects_own(node, asked) => allowed(),
         "list" | "watch" | "deletecollection" => {
             not("can only list/watch/deletecollection resourceslices with nodeName field selector")
@@ -297,7 +297,7 @@ fn slice(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
     }
 }
 
-fn own_node(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
+fn own_node(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
     match (asked.subresource, asked.verb) {
         (None, "create" | "update" | "patch") | (Some("status"), "update" | "patch") => allowed(),
         (None, "get" | "list" | "watch") => match asked.name.unwrap_or_default() {
@@ -309,12 +309,12 @@ fn own_node(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
     }
 }
 
-fn pod(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
+fn pod(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
     match (asked.subresource, asked.verb) {
-        (None, "get") => Judgement::IfRelated(Object::Pod),
+        (None, "get") => NodeDecision::IfRelated(Object::Pod),
         (None, "list" | "watch") if selects_own(node, asked) => allowed(),
         (None, "list" | "watch") if asked.name.is_some_and(|name| !name.is_empty()) => {
-            Judgement::IfRelated(Object::Pod)
+            NodeDecision::IfRelated(Object::Pod)
         }
         (None, "list" | "watch") => not("can only list/watch pods with spec.nodeName field selector"),
         (None, "create" | "delete") | (Some("status"), "update" | "patch") | (Some("eviction"), "create") => allowed(),

@@ -33,14 +33,14 @@ use crate::kubeconfig::Kubeconfig;
 use crate::tls::{self, TlsError};
 use crate::user::MASTERS;
 use files::Durability;
-use maker::Maker;
+use maker::PairLoader;
 
 pub use ends::{CertificateEnd, ending_within, first_end, last_begin};
 pub use issue::KeyAndCertificate;
 pub use key_text::KeyTextError;
 pub use renewal::{Renewal, RenewalTime};
 pub use service_account::TokenKeyFiles;
-pub use unsaved::{Saved, Unsaved};
+pub use unsaved::{PendingFiles, WrittenFiles};
 
 /// The user name in the administrator's certificate.
 pub const ADMIN_NAME: &str = "keelson-admin";
@@ -256,9 +256,9 @@ pub fn prepare(
     options: &PkiOptions,
     clock: &dyn Clock,
     random: &dyn Random,
-) -> Result<(Pki, Unsaved), PkiError> {
+) -> Result<(Pki, PendingFiles), PkiError> {
     let names = names::of(options)?;
-    let maker = Maker::new(data_dir, names, clock.now(), random, options.accept_loss);
+    let maker = PairLoader::new(data_dir, names, clock.now(), random, options.accept_loss);
     losses::warn_of_readable_keys(data_dir);
     let ca = maker.authority("ca", CA_NAME)?;
     let admin = maker.admin(&ca)?;
@@ -314,7 +314,7 @@ pub fn serving(
         let pair = issue::leaf(&ca, SERVING_NAME, &issue::Purpose::Server { names: &names }, now, random)?;
         return Ok(ServingPki { ca_pem: ca.certificate_pem.clone(), pair, signer: Some(Signer(ca)) });
     };
-    let maker = Maker::new(data_dir, names, now, random, options.accept_loss);
+    let maker = PairLoader::new(data_dir, names, now, random, options.accept_loss);
     let ca = maker.authority("ca", CA_NAME)?;
     let pair = maker.serving(&ca)?;
     let _ = maker.unsaved.into_inner().save()?;
@@ -460,7 +460,7 @@ impl Pki {
     ///
     /// # Errors
     /// The existing file cannot be read.
-    pub fn keep_kubeconfig(&self, path: &Path, url: &str, unsaved: &mut Unsaved) -> Result<(), PkiError> {
+    pub fn keep_kubeconfig(&self, path: &Path, url: &str, unsaved: &mut PendingFiles) -> Result<(), PkiError> {
         unsaved.keep_note(path.to_owned(), &self.kubeconfig(url))
     }
 }

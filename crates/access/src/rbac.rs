@@ -26,10 +26,10 @@ pub use binding::RoleRef;
 pub use escalation::{Missing, missing_rights, rights_beyond};
 pub use rule::PolicyRule;
 
-use crate::authorize::{Attributes, Authorizer, Deciding};
+use crate::authorize::{Attributes, Authorizer, PendingVerdict};
 use crate::follow::{Follower, NotCached};
 use crate::user::User;
-use index::{Index, Kind, Unread};
+use index::{Index, Kind, UndecodedRole};
 
 /// The rules of a user, and the reasons why the list may be incomplete.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ enum Answer<T> {
     Given(T),
     /// The index lacks more events than a thread that serves requests may apply.
     Behind,
-    Unread(Unread),
+    Unread(UndecodedRole),
 }
 
 impl Rbac {
@@ -90,7 +90,7 @@ impl Rbac {
     }
 
     /// Reads the index without waiting.
-    fn try_ask<T>(&self, ask: impl FnOnce(&Index) -> Result<T, Unread>) -> Answer<T> {
+    fn try_ask<T>(&self, ask: impl FnOnce(&Index) -> Result<T, UndecodedRole>) -> Answer<T> {
         match self.followed.try_current(ask) {
             None => Answer::Behind,
             Some(Err(unread)) => Answer::Unread(unread),
@@ -99,11 +99,11 @@ impl Rbac {
     }
 
     /// Reads the index. If events must be applied or a role decoded first, another thread does that.
-    async fn ask<T>(&self, ask: impl Fn(&Index) -> Result<T, Unread>) -> T {
+    async fn ask<T>(&self, ask: impl Fn(&Index) -> Result<T, UndecodedRole>) -> T {
         loop {
             let unread = match self.try_ask(&ask) {
                 Answer::Given(answer) => return answer,
-                Answer::Unread(Unread(role)) => Some(role),
+                Answer::Unread(UndecodedRole(role)) => Some(role),
                 Answer::Behind => None,
             };
             let _turn = self.reading.lock().await;
@@ -122,7 +122,7 @@ impl Rbac {
 impl Authorizer for Rbac {
     /// Cost: that of [`Index::decide`], plus applying new events if there are any. The future waits if many events must
     /// be applied or a large role decoded.
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         match self.try_ask(|index| index.decide(user, attributes)) {
             Answer::Given(verdict) => Either::Left(ready(verdict)),
             Answer::Behind | Answer::Unread(_) => {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::user::User;
-use crate::watched_file::{Contents, FileError, FileReads, Watched, read_bounded};
+use crate::watched_file::{Contents, FileError, FileReads, ParsedFile, read_bounded};
 
 /// The largest accepted file in bytes: about 100,000 tokens.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
@@ -39,7 +39,7 @@ pub enum StaticTokensError {
 }
 
 /// The users of the tokens in a file.
-pub struct StaticTokens(Watched<Users>);
+pub struct StaticTokens(ParsedFile<Users>);
 
 /// Users by their tokens.
 struct Users(HashMap<String, User>);
@@ -50,7 +50,7 @@ impl StaticTokens {
     /// # Errors
     /// The file cannot be read, a line is invalid, or there are no lines.
     pub fn read(file: &Path) -> Result<Self, StaticTokensError> {
-        Watched::read(file).map(Self)
+        ParsedFile::read(file).map(Self)
     }
 
     /// The user of a token, if the file has it.

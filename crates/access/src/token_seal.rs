@@ -18,7 +18,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use keelson_meta::Random;
 
-use crate::watched_file::{Contents, FileError, FileReads, Watched, read_bounded};
+use crate::watched_file::{Contents, FileError, FileReads, ParsedFile, read_bounded};
 
 /// The length of a key in bytes.
 pub(crate) const KEY_BYTES: usize = 32;
@@ -73,7 +73,7 @@ pub struct Opened {
 
 /// Seals tokens and opens them.
 pub struct TokenSeal {
-    keys: Watched<SealKeys>,
+    keys: ParsedFile<SealKeys>,
     random: Arc<dyn Random>,
 }
 
@@ -91,7 +91,7 @@ impl TokenSeal {
     /// # Errors
     /// The file has no keys, or a line is not a key.
     pub fn read(file: &Path, random: Arc<dyn Random>) -> Result<Self, TokenSealError> {
-        Ok(Self { keys: Watched::read(file)?, random })
+        Ok(Self { keys: ParsedFile::read(file)?, random })
     }
 
     /// The counts of reloads.

@@ -57,13 +57,13 @@ impl FileReads {
 }
 
 /// A file with its parsed content.
-pub(crate) struct Watched<C> {
+pub(crate) struct ParsedFile<C> {
     file: PathBuf,
     current: ArcSwap<C>,
     reads: FileReads,
 }
 
-impl<C: Contents> Watched<C> {
+impl<C: Contents> ParsedFile<C> {
     /// Reads the file.
     pub(crate) fn read(file: &Path) -> Result<Self, C::Error> {
         Ok(Self { file: file.to_owned(), current: ArcSwap::from_pointee(C::read(file)?), reads: FileReads::default() })

@@ -46,7 +46,7 @@ pub(crate) struct Conditions {
 
 /// The result of evaluating all conditions.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Met {
+pub(crate) enum ConditionsResult {
     Yes,
     No,
     /// A condition failed, with the reason, and none is false.
@@ -65,9 +65,9 @@ impl Conditions {
     }
 
     /// Evaluates all conditions with these variables.
-    pub(crate) fn are_met(&self, variables: &[Cel<'_>]) -> Met {
+    pub(crate) fn are_met(&self, variables: &[Cel<'_>]) -> ConditionsResult {
         if self.is_empty() {
-            return Met::Yes;
+            return ConditionsResult::Yes;
         }
         let compiled = self.compiled.get_or_init(|| {
             let environment = self.of.environment();
@@ -83,18 +83,18 @@ impl Conditions {
             };
             match left.checked_sub(meter.used()) {
                 Some(rest) => left = rest,
-                None => return Met::Unknown(OUT_OF_BUDGET.to_owned()),
+                None => return ConditionsResult::Unknown(OUT_OF_BUDGET.to_owned()),
             }
             match holds {
                 Ok(true) => {}
-                Ok(false) => return Met::No,
+                Ok(false) => return ConditionsResult::No,
                 Err(error) => faults.push(format!("expression '{text}' resulted in error: {error}")),
             }
         }
         match faults.as_slice() {
-            [] => Met::Yes,
-            [one] => Met::Unknown(one.clone()),
-            many => Met::Unknown(format!("[{}]", many.join(", "))),
+            [] => ConditionsResult::Yes,
+            [one] => ConditionsResult::Unknown(one.clone()),
+            many => ConditionsResult::Unknown(format!("[{}]", many.join(", "))),
         }
     }
 }

@@ -16,7 +16,7 @@ const OWN_GROUP: &str = "admissionregistration.k8s.io";
 
 /// The kind of plugin. Some objects are exempt. Otherwise a webhook that refuses all requests could never be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum MatchedPlugin {
     /// A webhook, which never gets admission configuration objects.
     Webhook,
     /// A policy, which never gets policies and their bindings. It never gets reviews either. Otherwise a policy that
@@ -24,7 +24,7 @@ pub(crate) enum Asked {
     Policy,
 }
 
-impl Asked {
+impl MatchedPlugin {
     fn sees(self, target: &Target) -> bool {
         if self == Self::Policy && target.resource.is_review() {
             return false;
@@ -69,7 +69,7 @@ enum Scope {
 /// The requests that a webhook or policy matches.
 #[derive(Debug)]
 pub(crate) struct Matching {
-    asked: Asked,
+    asked: MatchedPlugin,
     rules: Vec<Rule>,
     excluded: Vec<Rule>,
     takes_equivalents: bool,
@@ -125,7 +125,7 @@ impl Rule {
 
 impl Matching {
     /// Reads the rules and selectors of a webhook, or of the constraints of a policy.
-    pub(crate) fn of(asked: Asked, stated: &Value, rules: &str) -> Self {
+    pub(crate) fn of(asked: MatchedPlugin, stated: &Value, rules: &str) -> Self {
         let each = |field: &str| stated[field].as_array().into_iter().flatten().map(Rule::of).collect();
         let selector = |field: &str| match &stated[field] {
             // An invalid selector selects nothing. Validation refuses new ones.

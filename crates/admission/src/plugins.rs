@@ -10,7 +10,7 @@ use keelson_access_config::ReviewClient;
 use keelson_cache::Cache;
 use keelson_meta::{ApiError, Random};
 use keelson_outbound::Outbound;
-use keelson_registry::{Admission, AdmissionChain, InherentPlugin};
+use keelson_registry::{Admission, AdmissionChain, BuiltinStagePlugin};
 
 use crate::builtin::{
     AlwaysDeny, AlwaysPullImages, CALL_TIME, CertificateRules, ClusterTrustBundleAttest, DenyServiceExternalIps,
@@ -82,9 +82,9 @@ enum Built {
     /// An implementation in this crate.
     By(Make),
     /// A part of the write path of the registry, which skips it if the plugin is off.
-    Inherent(InherentPlugin),
+    Inherent(BuiltinStagePlugin),
     /// An implementation in this crate, and a part of the write path of the registry.
-    InPart(InherentPlugin, Make),
+    InPart(BuiltinStagePlugin, Make),
     /// A part of the transaction of a write in the registry, with a setting of its own.
     Apart,
     /// A plugin without any effect.
@@ -109,7 +109,7 @@ const fn with_nodes(name: &'static str, built: Built) -> Plugin {
 const PLUGINS: &[Plugin] = &[
     off("AlwaysAdmit", Idle),
     off(NAMESPACES, Apart),
-    on("NamespaceLifecycle", Inherent(InherentPlugin::NamespaceLifecycle)),
+    on("NamespaceLifecycle", Inherent(BuiltinStagePlugin::NamespaceLifecycle)),
     off("NamespaceExists", By(|_| Ok(Arc::new(NamespaceExists)))),
     off("LimitPodHardAntiAffinityTopology", By(|_| Ok(Arc::new(LimitPodHardAntiAffinityTopology)))),
     on("LimitRanger", By(|_| Ok(Arc::new(LimitRanger)))),
@@ -126,16 +126,16 @@ const PLUGINS: &[Plugin] = &[
         }),
     ),
     off("PodNodeSelector", By(|parts| Ok(Arc::new(PodNodeSelector::new(parts.configuration.node_selectors.clone()))))),
-    on("Priority", Inherent(InherentPlugin::Priority)),
-    on("DefaultTolerationSeconds", Inherent(InherentPlugin::DefaultTolerationSeconds)),
+    on("Priority", Inherent(BuiltinStagePlugin::Priority)),
+    on("DefaultTolerationSeconds", Inherent(BuiltinStagePlugin::DefaultTolerationSeconds)),
     off(
         "PodTolerationRestriction",
         By(|parts| Ok(Arc::new(PodTolerationRestriction::new(parts.configuration.tolerations.clone())))),
     ),
     off("EventRateLimit", By(|parts| Ok(Arc::new(EventRateLimit::new(&parts.configuration.event_limits)?)))),
     off("ExtendedResourceToleration", By(|_| Ok(Arc::new(ExtendedResourceToleration)))),
-    on("DefaultStorageClass", Inherent(InherentPlugin::DefaultStorageClass)),
-    on("StorageObjectInUseProtection", Inherent(InherentPlugin::StorageObjectInUseProtection)),
+    on("DefaultStorageClass", Inherent(BuiltinStagePlugin::DefaultStorageClass)),
+    on("StorageObjectInUseProtection", Inherent(BuiltinStagePlugin::StorageObjectInUseProtection)),
     on("PodGroupProtection", Missing),
     off("OwnerReferencesPermissionEnforcement", By(|_| Ok(Arc::new(OwnerReferencesPermissionEnforcement)))),
     on("PersistentVolumeClaimResize", By(|_| Ok(Arc::new(PersistentVolumeClaimResize)))),
@@ -144,9 +144,9 @@ const PLUGINS: &[Plugin] = &[
     on("CertificateSigning", By(|_| Ok(Arc::new(CertificateRules::Signing)))),
     on("ClusterTrustBundleAttest", By(|_| Ok(Arc::new(ClusterTrustBundleAttest)))),
     on("CertificateSubjectRestriction", By(|_| Ok(Arc::new(CertificateRules::Subject)))),
-    on("DefaultIngressClass", Inherent(InherentPlugin::DefaultIngressClass)),
+    on("DefaultIngressClass", Inherent(BuiltinStagePlugin::DefaultIngressClass)),
     off("DenyServiceExternalIPs", By(|_| Ok(Arc::new(DenyServiceExternalIps)))),
-    on("PodTopologyLabels", InPart(InherentPlugin::PodTopologyLabels, |_| Ok(Arc::new(PodTopologyLabels)))),
+    on("PodTopologyLabels", InPart(BuiltinStagePlugin::PodTopologyLabels, |_| Ok(Arc::new(PodTopologyLabels)))),
     on("PodGroupWorkloadExists", Missing),
     on("NodeDeclaredFeatureValidator", By(|_| Ok(Arc::new(NodeDeclaredFeatureValidator)))),
     on("JobValidation", Missing),
@@ -279,7 +279,7 @@ impl Selection {
     }
 
     /// The disabled plugins that are part of the registry's write path.
-    pub fn left_out(&self) -> Vec<InherentPlugin> {
+    pub fn left_out(&self) -> Vec<BuiltinStagePlugin> {
         let off = PLUGINS.iter().filter(|plugin| self.disabled.iter().any(|name| name == plugin.name));
         let inherent = off.filter_map(|plugin| match plugin.built {
             Inherent(inherent) | InPart(inherent, _) => Some(inherent),

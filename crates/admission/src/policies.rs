@@ -24,7 +24,7 @@ use keelson_builtin::key_prefix;
 use keelson_cache::{Cache, Entry};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{AdmissionAttributes, Interest};
+use keelson_registry::{AdmissionAttributes, AttributesNeeded};
 
 pub(crate) use mutating::MutatingPolicies;
 pub use stats::{ConditionCounts, ConditionKey, PolicyError, PolicyKey, PolicyStats};
@@ -113,10 +113,11 @@ fn follow(cache: &Arc<Cache>, policies: &str, bindings: &str) -> Result<Follower
 }
 
 /// The parts of a request that the policies read.
-fn interest(bound: &[Bound], attributes: &AdmissionAttributes<'_>) -> Interest {
+fn interest(bound: &[Bound], attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
     let asked = bound.iter().filter(|bound| bound.policy.matching.concerns(attributes));
-    let wanted = asked.map(|bound| if bound.policy.sees_owners { Interest::Whole } else { Interest::Object });
-    wanted.max().unwrap_or(Interest::None)
+    let wanted =
+        asked.map(|bound| if bound.policy.sees_owners { AttributesNeeded::Whole } else { AttributesNeeded::Object });
+    wanted.max().unwrap_or(AttributesNeeded::None)
 }
 
 /// Returns true if a binding matches the request.

@@ -16,7 +16,7 @@ use crate::matching::Endpoint;
 
 /// The variables of a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Scene<'a> {
+pub(crate) struct PolicyVariables<'a> {
     pub(crate) object: Option<&'a Object>,
     pub(crate) old: Option<&'a Object>,
     /// The variable `request`, from [`crate::request::for_expressions`].
@@ -24,7 +24,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) rights: &'a Rights<'a>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> PolicyVariables<'a> {
     /// The variables of a match condition. They also come first for a policy. Policies also get the namespace of the
     /// object.
     pub(crate) fn variables(&self, authorizer: bool, namespace: Option<&'a Object>) -> Vec<Cel<'a>> {

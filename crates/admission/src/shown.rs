@@ -9,7 +9,7 @@ use crate::matching::Endpoint;
 
 /// The objects of a request for a webhook or policy.
 #[derive(Debug)]
-pub(crate) enum Shown {
+pub(crate) enum AdmissionObjects {
     /// The objects in the version of the request.
     AsIs,
     /// The objects in another version.
@@ -21,7 +21,7 @@ pub(crate) enum Shown {
     },
 }
 
-impl Shown {
+impl AdmissionObjects {
     /// Converts the objects to the kind of an endpoint, if needed.
     ///
     /// # Errors

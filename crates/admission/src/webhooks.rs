@@ -29,16 +29,16 @@ use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 use keelson_outbound::Outbound;
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation};
 use keelson_supervision::RepeatLog;
 use patch::Patched;
 
-use crate::conditions::Met;
+use crate::conditions::ConditionsResult;
 use crate::matching::Endpoint;
 use crate::policies::{ConditionKey, PolicyStats};
 use crate::request;
-use crate::scene::{Rights, Scene};
-use crate::shown::Shown;
+use crate::scene::{PolicyVariables, Rights};
+use crate::shown::AdmissionObjects;
 pub use stats::{Rejection, WebhookKey, WebhookStats, WebhookTimes};
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -163,12 +163,12 @@ impl Webhooks {
         if !hook.matching.selects(attributes, object)? {
             return Ok(None);
         }
-        let shown = Shown::of(attributes, &endpoint, object).await?;
+        let shown = AdmissionObjects::of(attributes, &endpoint, object).await?;
         match self.is_met(hook, attributes, &endpoint, &shown, object) {
-            Met::Yes => {}
-            Met::No => return Ok(None),
-            Met::Unknown(_) if hook.fails_open => return Ok(None),
-            Met::Unknown(why) => return Err(attributes.refused(why)),
+            ConditionsResult::Yes => {}
+            ConditionsResult::No => return Ok(None),
+            ConditionsResult::Unknown(_) if hook.fails_open => return Ok(None),
+            ConditionsResult::Unknown(why) => return Err(attributes.refused(why)),
         }
         if attributes.caller.is_dry_run() && !hook.takes_dry_run() {
             let name = quote(&hook.name);
@@ -182,16 +182,16 @@ impl Webhooks {
         hook: &Hook,
         attributes: &AdmissionAttributes<'_>,
         endpoint: &Endpoint,
-        shown: &Shown,
+        shown: &AdmissionObjects,
         object: Option<&Object>,
-    ) -> Met {
+    ) -> ConditionsResult {
         if hook.conditions.is_empty() {
-            return Met::Yes;
+            return ConditionsResult::Yes;
         }
         let request = request::for_expressions(attributes, endpoint);
         let rights = Rights::of(attributes, endpoint);
         let (object, old) = (shown.object(object), shown.old(attributes.old));
-        let scene = Scene { object, old, request: &request, rights: &rights };
+        let scene = PolicyVariables { object, old, request: &request, rights: &rights };
         // Like upstream, conditions may use the variable for the namespace, but it is always null.
         let key = ConditionKey {
             name: hook.name.clone(),
@@ -200,7 +200,7 @@ impl Webhooks {
             operation: attributes.operation,
         };
         let met = self.conditions.timed(&key, || hook.conditions.are_met(&scene.variables(true, None)));
-        if met == Met::No {
+        if met == ConditionsResult::No {
             self.stats.excluded(&hook.name, self.kind, attributes.operation);
         }
         met
@@ -382,9 +382,9 @@ impl Admission for Webhooks {
         self.kind.plugin()
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let is_asked = |hook: &Arc<Hook>| hook.matching.concerns(attributes);
-        if self.hooks().iter().any(is_asked) { Interest::Whole } else { Interest::None }
+        if self.hooks().iter().any(is_asked) { AttributesNeeded::Whole } else { AttributesNeeded::None }
     }
 
     fn mutate<'a>(

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use keelson_cache::Entry;
-use keelson_controllers::{Backoff, Outcome, Queue, RegisteredServers, Stored, follow};
+use keelson_controllers::{Backoff, Outcome, Queue, RegisteredServers, RevisedObject, follow};
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::Surface;
+use keelson_registry::ServedApis;
 use keelson_supervision::warn_repeated;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -41,9 +41,9 @@ pub struct AutomaticServices {
 #[derive(Default)]
 struct State {
     /// The last processed surface.
-    surface: Arc<Surface>,
+    surface: Arc<ServedApis>,
     /// The desired APIServices by group, then name.
-    wanted: HashMap<String, BTreeMap<String, Wanted>>,
+    wanted: HashMap<String, BTreeMap<String, WantedService>>,
     /// The APIServices that existed at start and have not been processed yet.
     at_start: BTreeSet<String>,
     /// Desired APIServices that have been found or made correct once since the start.
@@ -52,7 +52,7 @@ struct State {
 
 impl State {
     /// The desired APIService with this name, such as `v1.apps`.
-    fn wanted(&self, name: &str) -> Option<&Wanted> {
+    fn wanted(&self, name: &str) -> Option<&WantedService> {
         let (_, group) = name.split_once('.')?;
         self.wanted.get(group)?.get(name)
     }
@@ -66,7 +66,7 @@ enum Automanaged {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wanted {
+struct WantedService {
     kept: Automanaged,
     spec: Value,
 }
@@ -120,7 +120,7 @@ impl AutomaticServices {
     }
 
     /// Records the served groups and enqueues the APIServices that differ from the last surface.
-    fn want(&self, surface: &Arc<Surface>) {
+    fn want(&self, surface: &Arc<ServedApis>) {
         let mut state = self.state.lock();
         let last = std::mem::replace(&mut state.surface, surface.clone());
         for group in surface.changed_groups(&last) {
@@ -189,7 +189,7 @@ impl AutomaticServices {
 
     /// Deletes an APIService that is no longer desired, unless another server on the store may run a release with this
     /// built-in group.
-    async fn delete(&self, kept: Automanaged, stored: &Stored) -> Result<(), ApiError> {
+    async fn delete(&self, kept: Automanaged, stored: &RevisedObject) -> Result<(), ApiError> {
         let (client, services) = (self.aggregator.client(), self.aggregator.services());
         if kept == Automanaged::Always {
             return client.delete(services, stored).await;
@@ -203,7 +203,7 @@ impl AutomaticServices {
         // it.
         if self.is_one_of_several().await? {
             let spec = stored.object.get(&["spec"]).cloned().unwrap_or_default();
-            return match client.create(services, object(stored.object.name(), &Wanted { kept, spec })).await {
+            return match client.create(services, object(stored.object.name(), &WantedService { kept, spec })).await {
                 Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
                 Err(error) => Err(error),
             };
@@ -217,8 +217,8 @@ impl AutomaticServices {
 }
 
 /// The APIServices of built-in groups, which are created at start.
-pub fn builtin_services(surface: &Surface) -> Vec<Value> {
-    let wanted: BTreeMap<String, Wanted> = surface.groups().flat_map(|group| wanted(surface, group)).collect();
+pub fn builtin_services(surface: &ServedApis) -> Vec<Value> {
+    let wanted: BTreeMap<String, WantedService> = surface.groups().flat_map(|group| wanted(surface, group)).collect();
     let at_start = wanted.into_iter().filter(|(_, wanted)| wanted.kept == Automanaged::OnStart);
     at_start.map(|(name, wanted)| object(&name, &wanted)).collect()
 }
@@ -227,7 +227,7 @@ pub fn builtin_services(surface: &Surface) -> Vec<Value> {
 pub(crate) const OWN_GROUP: &str = "apiregistration.k8s.io";
 
 /// The APIServices of a served group by name, such as `v1.apps`, or `v1.` for the core group.
-fn wanted(surface: &Surface, group: &str) -> BTreeMap<String, Wanted> {
+fn wanted(surface: &ServedApis, group: &str) -> BTreeMap<String, WantedService> {
     if group == OWN_GROUP {
         return BTreeMap::new();
     }
@@ -251,12 +251,12 @@ fn wanted(surface: &Surface, group: &str) -> BTreeMap<String, Wanted> {
         spec["version"] = json!(version);
         spec["groupPriorityMinimum"] = json!(group_priority);
         spec["versionPriority"] = json!(priority);
-        (format!("{version}.{group}"), Wanted { kept, spec })
+        (format!("{version}.{group}"), WantedService { kept, spec })
     });
     named.collect()
 }
 
-fn object(name: &str, wanted: &Wanted) -> Value {
+fn object(name: &str, wanted: &WantedService) -> Value {
     json!({
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",

@@ -25,4 +25,4 @@ pub use availability::Availability;
 pub use discovery::AggregatedDiscovery;
 pub use namespace_contents::RemoteContents;
 pub use objects::AggregatedObjects;
-pub use peers::{PeerDescriptions, PeerServers, Rerouted};
+pub use peers::{PeerDescriptions, PeerForwarding, PeerServers};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use http::HeaderMap;
-use keelson_controllers::{Content, Elsewhere, Left};
+use keelson_controllers::{Content, RemainingObjects, RemoteNamespaceContent};
 use keelson_discovery::{DiscoveredResource, Freshness, VersionSource};
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, GroupResource, version_names};
@@ -49,7 +49,7 @@ impl RemoteContents {
     }
 }
 
-impl Elsewhere for RemoteContents {
+impl RemoteNamespaceContent for RemoteContents {
     fn contents(&self) -> Vec<Box<dyn Content>> {
         let (aggregated, discovered) = (self.aggregator.current(), self.aggregator.discovery());
         let mut versions: Vec<&VersionSource> = discovered.versions().collect();
@@ -128,7 +128,7 @@ impl Content for RemoteContent {
         self.name.clone()
     }
 
-    fn empty<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Left, ApiError>> {
+    fn empty<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<RemainingObjects, ApiError>> {
         Box::pin(async move {
             let outbound = self.aggregator.outbound();
             let peer = match &self.server {
@@ -139,7 +139,7 @@ impl Content for RemoteContent {
             let path = format!("{}/namespaces/{namespace}/{}", self.version_path, self.name.resource);
             let found = self.list(&peer, &path).await?;
             if found.is_empty() {
-                return Ok(Left::default());
+                return Ok(RemainingObjects::default());
             }
             // All objects of the namespace are deleted, so no dependent is kept for another owner.
             let options = json!({ "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background" });
@@ -204,11 +204,11 @@ fn items_of(list: &Value) -> Result<Vec<Value>, String> {
     }
 }
 
-fn count(objects: &[Value]) -> Left {
+fn count(objects: &[Value]) -> RemainingObjects {
     let mut finalizers: BTreeMap<String, usize> = BTreeMap::new();
     for object in objects {
         let held = object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str);
         held.for_each(|finalizer| *finalizers.entry(finalizer.to_owned()).or_default() += 1);
     }
-    Left { objects: objects.len(), finalizers }
+    RemainingObjects { objects: objects.len(), finalizers }
 }

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt as _};
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use http::{Method, Request};
-use keelson_controllers::{EventElsewhere, ObjectElsewhere, ObjectsElsewhere, PageElsewhere, ResourceElsewhere};
+use keelson_controllers::{RemoteAccess, RemoteEvent, RemoteKind, RemoteObject, RemotePage};
 use keelson_discovery::{DiscoveredResource, Freshness, VersionSource};
 use keelson_meta::error::{ConflictKind, ExpiredKind};
 use keelson_meta::json::Value;
@@ -63,7 +63,7 @@ pub struct AggregatedObjects {
 }
 
 /// The server of a kind.
-enum Keeper {
+enum KindServer {
     /// An aggregated server.
     Aggregated(RemoteService),
     /// A peer.
@@ -80,31 +80,31 @@ impl AggregatedObjects {
     ///
     /// # Errors
     /// 503 when it is not available.
-    fn keeper(&self, resource: &ResourceElsewhere) -> Result<Keeper, ApiError> {
+    fn keeper(&self, resource: &RemoteKind) -> Result<KindServer, ApiError> {
         let services = self.aggregator.current();
-        let ResourceElsewhere { group, version, plural, .. } = resource;
+        let RemoteKind { group, version, plural, .. } = resource;
         if let Some((service, remote)) = services.remote(group, version).and_then(|it| Some((it, it.remote()?))) {
-            let is_there = service.is_available().then(|| Keeper::Aggregated(remote.clone()));
+            let is_there = service.is_available().then(|| KindServer::Aggregated(remote.clone()));
             return is_there.ok_or_else(|| unavailable(resource, "its server is not available"));
         }
         let of_peer = self.peers.as_ref().and_then(|peers| {
             let known =
                 peers.unknown_here().into_iter().find(|it| (&it.group, &*it.resource.plural) == (group, plural));
-            Some(Keeper::Peer(Box::new(known?.server), peers.find(group, version, plural)?))
+            Some(KindServer::Peer(Box::new(known?.server), peers.find(group, version, plural)?))
         });
         of_peer.ok_or_else(|| unavailable(resource, "no server has it"))
     }
 
-    fn peer(&self, resource: &ResourceElsewhere) -> Result<(RestClient, String), ApiError> {
+    fn peer(&self, resource: &RemoteKind) -> Result<(RestClient, String), ApiError> {
         let peer = match self.keeper(resource)? {
-            Keeper::Aggregated(remote) => remote.client(self.aggregator.outbound()),
-            Keeper::Peer(config, _) => self.aggregator.outbound().client(&config),
+            KindServer::Aggregated(remote) => remote.client(self.aggregator.outbound()),
+            KindServer::Peer(config, _) => self.aggregator.outbound().client(&config),
         };
         Ok((peer.map_err(|why| unavailable(resource, &why))?, version_path(&resource.group, &resource.version)))
     }
 
     /// The kinds that only peers know and that can be followed.
-    fn of_peers(&self) -> impl Iterator<Item = ResourceElsewhere> {
+    fn of_peers(&self) -> impl Iterator<Item = RemoteKind> {
         let unknown = self.peers.as_ref().map(|peers| peers.unknown_here()).unwrap_or_default();
         let followed = unknown.into_iter().filter(|it| can_be_followed(&it.resource));
         followed.map(|it| resource_of(it.group, it.version, &it.resource))
@@ -113,7 +113,7 @@ impl AggregatedObjects {
     /// Sends a change of an object to its server.
     async fn change<'a, F: Future<Output = Result<RestResponse, CallError>> + Send>(
         &'a self,
-        resource: &'a ResourceElsewhere,
+        resource: &'a RemoteKind,
         key: &'a str,
         send: impl FnOnce(RestClient, String) -> F + Send + 'a,
     ) -> Result<(), ApiError> {
@@ -122,7 +122,7 @@ impl AggregatedObjects {
         accepted(resource, Some(key), answer).map(|_| ())
     }
 
-    async fn page(&self, resource: &ResourceElsewhere, token: &str) -> Result<PageElsewhere, ApiError> {
+    async fn page(&self, resource: &RemoteKind, token: &str) -> Result<RemotePage, ApiError> {
         let (peer, version) = self.peer(resource)?;
         let rest = if token.is_empty() { String::new() } else { format!("&continue={}", encoded(token)) };
         let path = format!("{version}/{}?limit={PAGE}{rest}", resource.plural);
@@ -135,12 +135,12 @@ impl AggregatedObjects {
 
     async fn watch_from(
         &self,
-        resource: &ResourceElsewhere,
+        resource: &RemoteKind,
         resource_version: &str,
-    ) -> Result<BoxStream<'static, Result<EventElsewhere, ApiError>>, ApiError> {
+    ) -> Result<BoxStream<'static, Result<RemoteEvent, ApiError>>, ApiError> {
         let upstream = match self.keeper(resource)? {
-            Keeper::Aggregated(remote) => self.aggregator.outbound().upstream(&remote),
-            Keeper::Peer(_, upstream) => upstream,
+            KindServer::Aggregated(remote) => self.aggregator.outbound().upstream(&remote),
+            KindServer::Peer(_, upstream) => upstream,
         };
         let uri = format!(
             "https://{}{}/{}?watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}",
@@ -174,14 +174,14 @@ impl AggregatedObjects {
         Ok(events.boxed())
     }
 
-    async fn object(&self, resource: &ResourceElsewhere, key: &str) -> Result<ObjectElsewhere, ApiError> {
+    async fn object(&self, resource: &RemoteKind, key: &str) -> Result<RemoteObject, ApiError> {
         let (peer, version) = self.peer(resource)?;
         let path = path_of(resource, &version, key);
         let answer = CONTROLLER.get(&peer, &path, Some(OBJECT), HeaderMap::new(), OBJECT_BYTES).await;
         let answer = accepted(resource, Some(key), answer)?;
         let kind = resource.clone();
         let object = discovery::read(answer, move |object, _| {
-            ObjectElsewhere::read(&kind, &object["metadata"]).ok_or_else(|| "the answer is no object".to_owned())
+            RemoteObject::read(&kind, &object["metadata"]).ok_or_else(|| "the answer is no object".to_owned())
         });
         let object = object.await.map_err(|why| unavailable(resource, &why))?;
         if *object.key != *key {
@@ -191,7 +191,7 @@ impl AggregatedObjects {
     }
 }
 
-impl ObjectsElsewhere for AggregatedObjects {
+impl RemoteAccess for AggregatedObjects {
     fn generation(&self) -> u64 {
         // Each of them only increases.
         let of_peers = self.peers.as_ref().map_or(0, |peers| peers.generation());
@@ -209,7 +209,7 @@ impl ObjectsElsewhere for AggregatedObjects {
         self.aggregator.current().remote(group, version).is_some() && !is_current
     }
 
-    fn resources(&self) -> Vec<ResourceElsewhere> {
+    fn resources(&self) -> Vec<RemoteKind> {
         let (services, discovered) = (self.aggregator.current(), self.aggregator.discovery());
         let mut versions: Vec<&VersionSource> = discovered.versions().collect();
         versions.sort_by(|a, b| {
@@ -230,33 +230,25 @@ impl ObjectsElsewhere for AggregatedObjects {
         resources
     }
 
-    fn list<'a>(
-        &'a self,
-        resource: &'a ResourceElsewhere,
-        token: &'a str,
-    ) -> BoxFuture<'a, Result<PageElsewhere, ApiError>> {
+    fn list<'a>(&'a self, resource: &'a RemoteKind, token: &'a str) -> BoxFuture<'a, Result<RemotePage, ApiError>> {
         Box::pin(self.page(resource, token))
     }
 
     fn watch<'a>(
         &'a self,
-        resource: &'a ResourceElsewhere,
+        resource: &'a RemoteKind,
         resource_version: &'a str,
-    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<EventElsewhere, ApiError>>, ApiError>> {
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<RemoteEvent, ApiError>>, ApiError>> {
         Box::pin(self.watch_from(resource, resource_version))
     }
 
-    fn get<'a>(
-        &'a self,
-        resource: &'a ResourceElsewhere,
-        key: &'a str,
-    ) -> BoxFuture<'a, Result<ObjectElsewhere, ApiError>> {
+    fn get<'a>(&'a self, resource: &'a RemoteKind, key: &'a str) -> BoxFuture<'a, Result<RemoteObject, ApiError>> {
         Box::pin(self.object(resource, key))
     }
 
     fn delete<'a>(
         &'a self,
-        resource: &'a ResourceElsewhere,
+        resource: &'a RemoteKind,
         key: &'a str,
         options: Value,
     ) -> BoxFuture<'a, Result<(), ApiError>> {
@@ -267,7 +259,7 @@ impl ObjectsElsewhere for AggregatedObjects {
 
     fn patch<'a>(
         &'a self,
-        resource: &'a ResourceElsewhere,
+        resource: &'a RemoteKind,
         key: &'a str,
         patch: Value,
     ) -> BoxFuture<'a, Result<(), ApiError>> {
@@ -282,8 +274,8 @@ fn can_be_followed(resource: &DiscoveredResource) -> bool {
     VERBS.iter().all(|wanted| resource.verbs.iter().any(|verb| *verb == *wanted))
 }
 
-fn resource_of(group: String, version: String, resource: &DiscoveredResource) -> ResourceElsewhere {
-    ResourceElsewhere {
+fn resource_of(group: String, version: String, resource: &DiscoveredResource) -> RemoteKind {
+    RemoteKind {
         group,
         version,
         plural: resource.plural.to_string(),
@@ -294,7 +286,7 @@ fn resource_of(group: String, version: String, resource: &DiscoveredResource) ->
 
 /// A running watch.
 struct Watch {
-    resource: ResourceElsewhere,
+    resource: RemoteKind,
     body: AnswerStream,
     /// The received part of the next line.
     line: BytesMut,
@@ -303,7 +295,7 @@ struct Watch {
 
 impl Watch {
     /// The next event; `None` when the watch has ended.
-    async fn next(&mut self) -> Result<Option<EventElsewhere>, ApiError> {
+    async fn next(&mut self) -> Result<Option<RemoteEvent>, ApiError> {
         loop {
             // A server that always has another event must not hold the thread.
             consume_budget().await;
@@ -340,19 +332,19 @@ impl Watch {
 }
 
 /// The event of a line, if it has one.
-fn event_of(resource: &ResourceElsewhere, line: &[u8]) -> Result<Option<EventElsewhere>, ApiError> {
+fn event_of(resource: &RemoteKind, line: &[u8]) -> Result<Option<RemoteEvent>, ApiError> {
     let parsed = keelson_codec::json::parse(line).map_err(|_| unavailable(resource, "an event is no JSON"))?;
     let (event, object) = (&parsed.value, &parsed.value["object"]);
     let read = || {
-        let read = ObjectElsewhere::read(resource, &object["metadata"]);
+        let read = RemoteObject::read(resource, &object["metadata"]);
         read.ok_or_else(|| unavailable(resource, "an event is about no object"))
     };
     match event["type"].as_str() {
-        Some("ADDED" | "MODIFIED") => Ok(Some(EventElsewhere::Is(read()?))),
-        Some("DELETED") => Ok(Some(EventElsewhere::Gone(read()?))),
+        Some("ADDED" | "MODIFIED") => Ok(Some(RemoteEvent::Is(read()?))),
+        Some("DELETED") => Ok(Some(RemoteEvent::Gone(read()?))),
         Some("BOOKMARK") => {
             let version = object["metadata"]["resourceVersion"].as_str().filter(|version| !version.is_empty());
-            Ok(version.map(|version| EventElsewhere::UpTo(version.to_owned())))
+            Ok(version.map(|version| RemoteEvent::UpTo(version.to_owned())))
         }
         Some("ERROR") if object["code"] == 410 => Err(expired()),
         _ => Err(unavailable(resource, "a watch has failed")),
@@ -363,7 +355,7 @@ fn encoded(text: &str) -> impl std::fmt::Display {
     utf8_percent_encode(text, PLAIN)
 }
 
-fn path_of(resource: &ResourceElsewhere, version: &str, key: &str) -> String {
+fn path_of(resource: &RemoteKind, version: &str, key: &str) -> String {
     let (namespace, name) = key.split_once('/').map_or((None, key), |(namespace, name)| (Some(namespace), name));
     let below = namespace.map(|namespace| format!("namespaces/{}/", encoded(namespace))).unwrap_or_default();
     format!("{version}/{below}{}/{}", resource.plural, encoded(name))
@@ -371,15 +363,15 @@ fn path_of(resource: &ResourceElsewhere, version: &str, key: &str) -> String {
 
 /// The objects of a page. One invalid object fails the whole list, since a skipped object would look like a deleted
 /// one.
-fn page_of(resource: &ResourceElsewhere, list: &Value) -> Result<PageElsewhere, String> {
+fn page_of(resource: &RemoteKind, list: &Value) -> Result<RemotePage, String> {
     let items = match list.get("items") {
         Some(Value::Array(items)) => items.as_slice(),
         Some(Value::Null) => &[],
         _ => return Err("the answer is no list".to_owned()),
     };
-    let objects = items.iter().map(|item| ObjectElsewhere::read(resource, &item["metadata"])).collect::<Option<_>>();
+    let objects = items.iter().map(|item| RemoteObject::read(resource, &item["metadata"])).collect::<Option<_>>();
     let text = |field: &str| list["metadata"][field].as_str().unwrap_or_default().to_owned();
-    Ok(PageElsewhere {
+    Ok(RemotePage {
         objects: objects.ok_or("an item of the list is no object of this kind")?,
         resource_version: text("resourceVersion"),
         token: text("continue"),
@@ -388,7 +380,7 @@ fn page_of(resource: &ResourceElsewhere, list: &Value) -> Result<PageElsewhere, 
 
 /// Returns a successful response. A 404 counts only if its body names the object.
 fn accepted(
-    resource: &ResourceElsewhere,
+    resource: &RemoteKind,
     key: Option<&str>,
     answer: Result<RestResponse, CallError>,
 ) -> Result<RestResponse, ApiError> {
@@ -424,6 +416,6 @@ fn expired() -> ApiError {
     ApiError::Expired { message: ExpiredKind::ListRevision, continue_token: None }
 }
 
-fn unavailable(resource: &ResourceElsewhere, why: &str) -> ApiError {
+fn unavailable(resource: &RemoteKind, why: &str) -> ApiError {
     ApiError::ServiceUnavailable { message: format!("{}: {why}", resource.name()), retry_after_seconds: None }
 }

@@ -19,8 +19,8 @@ use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use keelson_cache::Entry;
 use keelson_controllers::{
-    Backoff, Client, IDENTITY_LABEL, IDENTITY_VALUE, Life, Outcome, Queue, RegisteredServer, RegisteredServers,
-    SERVER_MANAGER, follow,
+    Backoff, Client, IDENTITY_LABEL, IDENTITY_VALUE, Outcome, Queue, RegisteredServer, RegisteredServers,
+    SERVER_MANAGER, ServerState, follow,
 };
 use keelson_discovery::{DiscoveredResource, PeerDocuments, ServedVersion};
 use keelson_meta::field_selector::FieldSelector;
@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use self::asked::{Asked, OpenApi, PeerDocument, paths_of};
+use self::asked::{OpenApi, PeerDocument, PeerRequest, paths_of};
 use crate::aggregator::Aggregator;
 
 /// The server name in the certificates of servers, as upstream.
@@ -67,12 +67,12 @@ pub struct PeerServers {
     failures: AtomicU64,
     /// Failed discovery requests to peers.
     silent: RepeatLog,
-    rerouted: Mutex<BTreeMap<Rerouted, u64>>,
+    rerouted: Mutex<BTreeMap<PeerForwarding, u64>>,
 }
 
 /// A resource and a status code, to count the requests that were forwarded to peers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rerouted {
+pub struct PeerForwarding {
     /// The group, empty for the core group.
     pub group: String,
     /// The version.
@@ -218,12 +218,12 @@ impl PeerServers {
     }
 
     /// Counts a forwarded request with its status code.
-    pub fn note_rerouted(&self, rerouted: Rerouted) {
+    pub fn note_rerouted(&self, rerouted: PeerForwarding) {
         *self.rerouted.lock().entry(rerouted).or_default() += 1;
     }
 
     /// The number of forwarded requests by resource and code, for resources that a peer still serves.
-    pub fn rerouted(&self) -> Vec<(Rerouted, u64)> {
+    pub fn rerouted(&self) -> Vec<(PeerForwarding, u64)> {
         self.rerouted.lock().iter().map(|(what, times)| (what.clone(), *times)).collect()
     }
 
@@ -293,7 +293,7 @@ impl PeerServers {
 
     /// Records the live peers and enqueues requests to new ones. Returns true if a peer was added or removed.
     fn take_in(&self, servers: Vec<RegisteredServer>) -> bool {
-        let others = servers.into_iter().filter(|server| server.id != self.own && server.life != Life::Dead);
+        let others = servers.into_iter().filter(|server| server.id != self.own && server.life != ServerState::Dead);
         let mut living: BTreeMap<String, (String, SocketAddr)> =
             others.filter_map(|server| Some((server.id, (server.holder, server.peer_address?)))).collect();
         while living.len() > PEERS {
@@ -329,7 +329,7 @@ impl PeerServers {
         let Some(known) = self.known.lock().get(&id).cloned() else { return Outcome::Done };
         let asked = async {
             let peer = self.aggregator.outbound().client(&self.config(&known))?;
-            let asked = Asked { peer: &peer, aggregator: &self.aggregator, kept: &self.kept };
+            let asked = PeerRequest { peer: &peer, aggregator: &self.aggregator, kept: &self.kept };
             let documents = asked.documents(&known.documents).await?;
             self.take(&id, &known.holder, |peer| (peer.answers, peer.documents) = (true, documents.clone()));
             Ok(asked.openapi(&documents, &known.openapi).await)

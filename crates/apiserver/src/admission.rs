@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use keelson_access::User;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation, Operation};
 use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -77,13 +77,13 @@ impl Refusal {
 }
 
 /// A hook as an admission plugin.
-pub(crate) struct Hooked<K, H> {
+pub(crate) struct HookPlugin<K, H> {
     hook: H,
     kind: GroupVersionKind,
     of: PhantomData<fn() -> K>,
 }
 
-impl<K: Resource<DynamicType = ()>, H> Hooked<K, H> {
+impl<K: Resource<DynamicType = ()>, H> HookPlugin<K, H> {
     pub(crate) fn new(hook: H) -> Self {
         let kind = GroupVersionKind {
             group: K::group(&()).into_owned(),
@@ -94,7 +94,7 @@ impl<K: Resource<DynamicType = ()>, H> Hooked<K, H> {
     }
 }
 
-impl<K, H> Hooked<K, H>
+impl<K, H> HookPlugin<K, H>
 where
     K: Serialize + DeserializeOwned + Send + Sync + 'static,
     H: AdmissionHook<K>,
@@ -130,14 +130,14 @@ where
     }
 }
 
-impl<K, H> Admission for Hooked<K, H>
+impl<K, H> Admission for HookPlugin<K, H>
 where
     K: Serialize + DeserializeOwned + Send + Sync + 'static,
     H: AdmissionHook<K>,
 {
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let is_asked = *attributes.target.version.kind() == self.kind && attributes.operation != Operation::Connect;
-        if is_asked { Interest::Whole } else { Interest::None }
+        if is_asked { AttributesNeeded::Whole } else { AttributesNeeded::None }
     }
 
     fn mutate<'a>(
@@ -175,7 +175,7 @@ where
     }
 }
 
-impl<K, H> std::fmt::Debug for Hooked<K, H> {
+impl<K, H> std::fmt::Debug for HookPlugin<K, H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hooked").field("kind", &self.kind).finish_non_exhaustive()
     }

@@ -11,7 +11,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use keelson_access::{
-    Attributes, Authorizer, Deciding, Decision, PrivilegedGroup, ResourceAttributes, SharedText, User, Verdict,
+    Attributes, Authorizer, Decision, PendingVerdict, PrivilegedGroup, ResourceAttributes, SharedText, User, Verdict,
 };
 use keelson_supervision::warn_repeated;
 use kube::Client;
@@ -68,7 +68,7 @@ fn failed(cause: &str) -> Verdict {
 }
 
 impl Authorizer for AccessReviews {
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         if matches!(attributes, Attributes::Path { verb: "get", path } if HEALTH_PATHS.contains(path)) {
             return Either::Left(ready(Verdict { decision: Decision::Allow, reason: SharedText::default() }));
         }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::admission::{AdmissionHook, Hooked};
+use crate::admission::{AdmissionHook, HookPlugin};
 use crate::external::{Computed, ComputedOnRead, External, Kept, ObjectStore};
 use crate::server::RunningApiServer;
 use crate::storage::Storage;
@@ -169,7 +169,7 @@ impl ApiServerBuilder {
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        self.hooks.push(Arc::new(Hooked::<K, _>::new(hook)));
+        self.hooks.push(Arc::new(HookPlugin::<K, _>::new(hook)));
         self
     }
 

@@ -72,12 +72,12 @@ struct Record {
 /// The other servers of the store, as this one observes them. A server that missed a few renewals may still be alive,
 /// so others must not take over its work.
 #[derive(Clone, Debug)]
-pub(crate) struct Neighbours {
+pub(crate) struct OtherServers {
     /// The servers that renew their records; `None` before the first look.
     seen: Arc<Mutex<Option<HashSet<String>>>>,
 }
 
-impl Neighbours {
+impl OtherServers {
     /// The neighbours in a store that only one server uses: none.
     pub(crate) fn none() -> Self {
         Self { seen: Arc::new(Mutex::new(Some(HashSet::new()))) }
@@ -105,22 +105,22 @@ pub(crate) struct Membership {
     /// The number of the registration that the record belongs to.
     registration: u64,
     has_registered: bool,
-    held: Option<Held>,
+    held: Option<LeaseRecord>,
     /// The observations of other records.
     others: Observations,
-    neighbours: Neighbours,
+    neighbours: OtherServers,
 }
 
 /// The written record.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct LeaseRecord {
     revision: Revision,
     until: SystemTime,
 }
 
 /// The handling of another process with the same name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Namesake {
+enum NameConflict {
     /// This process, which is starting, replaces the other.
     Replace,
     /// The other process started later, so this process gives way.
@@ -156,9 +156,9 @@ impl Membership {
             has_registered: false,
             held: None,
             others,
-            neighbours: Neighbours::unknown(),
+            neighbours: OtherServers::unknown(),
         };
-        match membership.take(Namesake::Replace).await {
+        match membership.take(NameConflict::Replace).await {
             Ok(()) => {}
             Err(error) if error.refuses_puts() => {
                 membership.fence.lose();
@@ -174,7 +174,7 @@ impl Membership {
     }
 
     /// The other servers of the store, updated from now on.
-    pub(crate) fn neighbours(&self) -> Neighbours {
+    pub(crate) fn neighbours(&self) -> OtherServers {
         self.neighbours.clone()
     }
 
@@ -230,7 +230,7 @@ impl Membership {
     async fn renew(&mut self, registry: &Registry) -> Result<(), StoreError> {
         let Some(held) = self.held else {
             // An earlier process of this name may have left a record that could not be replaced at start.
-            let namesake = if self.has_registered { Namesake::GiveWay } else { Namesake::Replace };
+            let namesake = if self.has_registered { NameConflict::GiveWay } else { NameConflict::Replace };
             return self.take(namesake).await;
         };
         if held.until <= self.clock.now() {
@@ -258,14 +258,14 @@ impl Membership {
         tracing::error!(server_id = self.server_id, why, "this server lost its record and registers again");
         // ORDER: before the registration, since the published versions may have been collected.
         registry.close_encodings().await;
-        self.take(Namesake::GiveWay).await
+        self.take(NameConflict::GiveWay).await
     }
 
-    async fn take(&mut self, namesake: Namesake) -> Result<(), StoreError> {
+    async fn take(&mut self, namesake: NameConflict) -> Result<(), StoreError> {
         for _ in 0..ATTEMPTS {
             let found = self.store.get(&self.key).await?;
             let holder = found.as_ref().and_then(read).map(|record| record.holder);
-            if namesake == Namesake::GiveWay && holder.is_some_and(|holder| holder != self.holder) {
+            if namesake == NameConflict::GiveWay && holder.is_some_and(|holder| holder != self.holder) {
                 self.give_way();
                 return Ok(());
             }
@@ -313,7 +313,7 @@ impl Membership {
 
     fn hold(&mut self, revision: Revision, renewed: SystemTime) {
         let until = renewed + self.terms.duration;
-        self.held = Some(Held { revision, until });
+        self.held = Some(LeaseRecord { revision, until });
         self.has_registered = true;
         let (key, registration) = (self.key.clone(), self.registration);
         self.fence.hold(Identity { key, revision, until, registration });
@@ -464,7 +464,7 @@ mod tests {
         two.live(Duration::ZERO).await;
         one.live(Duration::ZERO).await;
         assert!(neighbours.live("two"), "it is back");
-        assert!(!Neighbours::none().live("two"));
+        assert!(!OtherServers::none().live("two"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use keelson_controllers::migrations::{
     AUTOMATIC_LABEL, End, Failures, Rewriter, Subject, has_ended, is_running, say_ended, say_progress, say_running,
     stated_total, subject, superseded,
 };
-use keelson_controllers::{Outcome, StorageVersionEntry, Stored, retry_conflicts};
+use keelson_controllers::{Outcome, RevisedObject, StorageVersionEntry, retry_conflicts};
 use keelson_meta::json::json;
 use keelson_meta::{ApiError, GroupResource, Object, Revision};
 use keelson_registry::Registry;
@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::main_server::{MainServer, object};
-use crate::membership::Neighbours;
+use crate::membership::OtherServers;
 use crate::storage_versions;
 
 /// The path of migrations.
@@ -47,7 +47,7 @@ pub(crate) struct Migrations {
     registry: Arc<Registry>,
     server_id: String,
     /// The other servers of the store. Entries of earlier processes expire with their leases.
-    neighbours: Neighbours,
+    neighbours: OtherServers,
     rewriter: Rewriter,
 }
 
@@ -60,7 +60,7 @@ struct Request {
 }
 
 /// The outcome of a walk.
-enum Walked {
+enum WalkOutcome {
     Through(Failures),
     Disagreed(String),
     /// The migration was deleted or ended, or the served resources changed.
@@ -73,7 +73,7 @@ impl Migrations {
         main_server: MainServer,
         registry: Arc<Registry>,
         server_id: &str,
-        neighbours: Neighbours,
+        neighbours: OtherServers,
     ) -> Self {
         let rewriter = Rewriter::new(registry.clone(), registry.controller(ACCOUNT));
         Self { main_server, registry, server_id: server_id.to_owned(), neighbours, rewriter }
@@ -160,7 +160,7 @@ impl Migrations {
     async fn begin(&self, of: &GroupResource, known: &[&Object]) -> Result<Object, ApiError> {
         let stored = |object: &&Object| {
             let revision = object.resource_version().parse().map(Revision::new).unwrap_or_default();
-            Stored { object: (*object).clone(), revision }
+            RevisedObject { object: (*object).clone(), revision }
         };
         for over in superseded(known.iter().map(stored).collect(), KEPT - 1) {
             let path = format!("{MIGRATIONS}/{}", over.object.name());
@@ -194,12 +194,12 @@ impl Migrations {
             self.say_running(&request, None).await?;
         }
         let failures = match self.walk(&request, stored, entry).await? {
-            Walked::Through(failures) => failures,
-            Walked::Disagreed(why) => {
+            WalkOutcome::Through(failures) => failures,
+            WalkOutcome::Disagreed(why) => {
                 self.end(&request, &End::Failed(why)).await?;
                 return Ok(Outcome::Again);
             }
-            Walked::CutOff => return Ok(Outcome::Again),
+            WalkOutcome::CutOff => return Ok(Outcome::Again),
         };
         if let Some(hindrance) = failures.hindrance(stored.unreadable()) {
             warn_repeated!(migration.name(); migration = migration.name(), hindrance, "a migration can't end yet");
@@ -221,31 +221,36 @@ impl Migrations {
     }
 
     /// Rewrites stale objects in one pass through the collection.
-    async fn walk(&self, request: &Request, stored: &Subject, entry: &StorageVersionEntry) -> Result<Walked, ApiError> {
+    async fn walk(
+        &self,
+        request: &Request,
+        stored: &Subject,
+        entry: &StorageVersionEntry,
+    ) -> Result<WalkOutcome, ApiError> {
         let (mut failures, mut told) = (Failures::default(), Instant::now());
         self.say_progress(request, stored).await?;
         let mut from = Some(String::new());
         while let Some(start) = from {
             if stored.is_removed() {
-                return Ok(Walked::CutOff);
+                return Ok(WalkOutcome::CutOff);
             }
             if told.elapsed() >= PROGRESS_INTERVAL {
                 told = Instant::now();
                 if !self.say_progress(request, stored).await? {
-                    return Ok(Walked::CutOff);
+                    return Ok(WalkOutcome::CutOff);
                 }
                 let published = self.published(entry).await?;
                 let why = published.map_or(Some("no server publishes it any more".to_owned()), |published| {
                     entry.disagreement(&published)
                 });
                 if let Some(why) = why {
-                    return Ok(Walked::Disagreed(why));
+                    return Ok(WalkOutcome::Disagreed(why));
                 }
             }
             from = self.rewriter.step(stored, &start, &mut failures).await;
         }
         self.say_progress(request, stored).await?;
-        Ok(Walked::Through(failures))
+        Ok(WalkOutcome::Through(failures))
     }
 
     /// The published storage version of a resource.

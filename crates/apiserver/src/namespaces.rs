@@ -5,7 +5,9 @@
 
 use futures::future::BoxFuture;
 use keelson_meta::{ApiError, GroupResource, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation, namespace_is_terminating};
+use keelson_registry::{
+    Admission, AdmissionAttributes, AttributesNeeded, Mutation, Operation, namespace_is_terminating,
+};
 
 use crate::main_server::{NamespaceState, Namespaces};
 
@@ -17,9 +19,9 @@ impl Admission for NamespaceLifecycle {
         "NamespaceLifecycle"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let is_asked = attributes.operation == Operation::Create && attributes.target.is_namespaced();
-        if is_asked { Interest::Object } else { Interest::None }
+        if is_asked { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn mutate<'a>(

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use keelson_http::body::{Guarded, ResponseBody, stream};
+use keelson_http::body::{GuardedBody, ResponseBody, stream};
 use keelson_http::handlers::ResourceHandlers;
 use keelson_http::request_info::{RequestInfo, RequestVerb};
 use keelson_http::request_query::RequestQuery;
@@ -60,7 +60,7 @@ impl ApiService for ReadThrough {
             match this.compute(&request.info, &target).await {
                 Ok(None) => this.handlers.call(request, target).await,
                 Ok(Some(open)) => {
-                    this.handlers.call(request, target).await.map(|body| stream(Guarded::new(body, open)))
+                    this.handlers.call(request, target).await.map(|body| stream(GuardedBody::new(body, open)))
                 }
                 Err(fault) => {
                     let message = fault.to_string();

@@ -22,7 +22,7 @@ use keelson_http::pages::{Documentation, Pages};
 use keelson_http::router::Router;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{ApiError, Clock, GroupResource, Random, SystemClock};
-use keelson_registry::{Admission, Contribution, Registry, RegistryConfig};
+use keelson_registry::{Admission, Registry, RegistryConfig, ResourceRegistration};
 use keelson_resources::{Resource, Verb};
 use keelson_storage::bounded::DEFAULT_BOUND;
 use keelson_storage::{BoundedStore, Store, StoreProbe};
@@ -40,7 +40,7 @@ use crate::external::External;
 use crate::identity::Identity;
 use crate::main_lease::MainLease;
 use crate::main_server::{MainServer, Namespaces};
-use crate::membership::{Membership, Neighbours, Terms};
+use crate::membership::{Membership, OtherServers, Terms};
 use crate::migrations::Migrations;
 use crate::mirror::Mirror;
 use crate::mirrored_store::MirroredStore;
@@ -244,7 +244,7 @@ impl Parts {
     async fn publish(&mut self, background: &TaskGroup) -> Keeper<Identity> {
         let identity = std::mem::replace(&mut self.identity, Identity { membership: None, lease: None });
         let acknowledged = identity.lease.as_ref().map(MainLease::acknowledged);
-        let neighbours = identity.membership.as_ref().map_or_else(Neighbours::none, Membership::neighbours);
+        let neighbours = identity.membership.as_ref().map_or_else(OtherServers::none, Membership::neighbours);
         let (registry, supervisor) = (self.registry.clone(), background.supervisor());
         let keep = |stopping| identity.keep(registry, supervisor.clone(), stopping);
         let keeper = Keeper::start(supervisor, "identity", keep);
@@ -337,7 +337,9 @@ async fn client(given: Option<Client>) -> Result<Client, StartError> {
 }
 
 /// The served resources of all definitions, with those whose objects the program keeps or computes.
-fn contributions(settings: &ApiServerBuilder) -> Result<(Vec<Contribution>, Vec<ExternalResource>), StartError> {
+fn contributions(
+    settings: &ApiServerBuilder,
+) -> Result<(Vec<ResourceRegistration>, Vec<ExternalResource>), StartError> {
     if settings.definitions.is_empty() && settings.external.is_empty() {
         return Err(StartError::Resource("the server has no resources: name one with `resource`".to_owned()));
     }
@@ -363,7 +365,7 @@ fn contributions(settings: &ApiServerBuilder) -> Result<(Vec<Contribution>, Vec<
 fn contribution(
     definition: &CustomResourceDefinition,
     verbs: Option<&'static [Verb]>,
-) -> Result<Contribution, StartError> {
+) -> Result<ResourceRegistration, StartError> {
     let names = &definition.spec.names;
     let named = |error: String| {
         StartError::Resource(format!("{}.{} can't be served: {error}", names.plural, definition.spec.group))

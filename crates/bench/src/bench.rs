@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
 use crate::Options;
-use crate::figure::{Quantity, Seen};
+use crate::figure::{Observed, Quantity};
 use crate::load::{Until, load};
 use crate::pods::Pods;
 use crate::process::Process;
@@ -37,19 +37,19 @@ pub(crate) struct Bench {
     launch: Launch,
     directory: Directory,
     server: Option<Server>,
-    filled: Option<(Quantity, Seen)>,
+    filled: Option<(Quantity, Observed)>,
     /// The figures with many definitions of custom resources, after their measurement.
-    pub(crate) definitions: Option<definitions::Measured>,
+    pub(crate) definitions: Option<definitions::DefinitionFigures>,
 }
 
 /// A server that can be started again on its directory.
-pub(crate) struct Again {
+pub(crate) struct Restartable {
     launch: Launch,
     data: PathBuf,
     store: Option<String>,
 }
 
-impl Again {
+impl Restartable {
     pub(crate) async fn start(&self) -> Result<Server> {
         self.launch.start(&self.data, self.store.as_deref()).await
     }
@@ -120,11 +120,11 @@ impl Bench {
     }
 
     /// Starts a new server that can be stopped and started again on its data.
-    pub(crate) async fn restartable(&self, number: usize) -> Result<(Server, Again)> {
+    pub(crate) async fn restartable(&self, number: usize) -> Result<(Server, Restartable)> {
         let name = format!("fresh-{number}");
         let data = self.directory.path().join(&name);
         std::fs::create_dir(&data)?;
-        let again = Again { launch: self.launch.clone(), data, store: self.store.url(&name) };
+        let again = Restartable { launch: self.launch.clone(), data, store: self.store.url(&name) };
         Ok((again.start().await?, again))
     }
 
@@ -165,7 +165,7 @@ impl Bench {
     }
 
     /// Fills the collection once and returns the rate.
-    pub(crate) async fn fill(&mut self) -> Result<(Quantity, Seen)> {
+    pub(crate) async fn fill(&mut self) -> Result<(Quantity, Observed)> {
         if let Some(figure) = &self.filled {
             return Ok(figure.clone());
         }
@@ -213,9 +213,9 @@ impl Meter {
     }
 
     /// Adds the server's usage since then.
-    pub(crate) fn stop(self, seen: Seen) -> Result<Seen> {
+    pub(crate) fn stop(self, seen: Observed) -> Result<Observed> {
         let peak = self.process.peak_memory()?;
-        Ok(Seen {
+        Ok(Observed {
             cpu: Some(self.process.cpu()?.saturating_sub(self.cpu)),
             peak: Some(peak),
             growth: Some(peak.saturating_sub(self.memory)),

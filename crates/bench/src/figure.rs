@@ -70,12 +70,12 @@ pub(crate) struct Figure {
     pub(crate) value: Quantity,
     /// The goal, if any.
     pub(crate) at_least: Option<Quantity>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: Observed,
 }
 
 /// Additional observations, if meaningful.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     /// The median time to the first byte of a response.
     pub(crate) first_byte: Option<Duration>,
     pub(crate) p50: Option<Duration>,
@@ -94,14 +94,14 @@ pub(crate) struct Seen {
 ///
 /// # Panics
 /// Without runs.
-pub(crate) fn median_of(mut runs: Vec<(Quantity, Seen)>) -> (Quantity, Seen) {
+pub(crate) fn median_of(mut runs: Vec<(Quantity, Observed)>) -> (Quantity, Observed) {
     let all: Vec<String> = runs.iter().map(|(value, _)| value.to_string()).collect();
     runs.sort_by(|a, b| a.0.size().total_cmp(&b.0.size()));
     let middle = runs.len() / 2;
     let (value, seen) = runs.swap_remove(middle);
     let runs = (all.len() > 1).then(|| format!("runs: {}", all.join(", ")));
     let notes: Vec<String> = seen.note.into_iter().chain(runs).collect();
-    (value, Seen { note: (!notes.is_empty()).then(|| notes.join("; ")), ..seen })
+    (value, Observed { note: (!notes.is_empty()).then(|| notes.join("; ")), ..seen })
 }
 
 /// The percentile of sorted values (nearest rank). Zero without values.
@@ -130,7 +130,7 @@ pub(crate) fn memory(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Quantity, Seen, duration, median_of, memory, percentile};
+    use super::{Duration, Observed, Quantity, duration, median_of, memory, percentile};
 
     #[test]
     fn percentiles_are_nearest_ranks() {
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_median_run_is_taken_whole() {
-        let run = |rate: f64| (Quantity::Rate(rate), Seen { note: Some(format!("{rate}")), ..Seen::default() });
+        let run = |rate: f64| (Quantity::Rate(rate), Observed { note: Some(format!("{rate}")), ..Observed::default() });
         let (value, seen) = median_of(vec![run(3.0), run(1.0), run(2.0)]);
         assert_eq!((value, seen.note.as_deref()), (Quantity::Rate(2.0), Some("2; runs: 3 /s, 1 /s, 2 /s")));
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tokio::task::LocalSet;
 
-use crate::figure::{Seen, percentile};
+use crate::figure::{Observed, percentile};
 use crate::wire::{Client, Request};
 
 /// The end of a load.
@@ -36,12 +36,12 @@ impl Done {
     }
 
     /// Latencies and bytes, for the table.
-    pub(crate) fn seen(&self) -> Seen {
-        Seen {
+    pub(crate) fn seen(&self) -> Observed {
+        Observed {
             p50: Some(percentile(&self.latencies, 0.50)),
             p99: Some(percentile(&self.latencies, 0.99)),
             bytes_per_second: Some(self.bytes as f64 / self.elapsed.as_secs_f64()),
-            ..Seen::default()
+            ..Observed::default()
         }
     }
 }

@@ -77,10 +77,11 @@ fn cells(figure: &Figure) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{Duration, Figure, markdown, text};
-    use crate::figure::{Quantity, Seen};
+    use crate::figure::{Observed, Quantity};
 
     fn figure() -> Figure {
-        let seen = Seen { p50: Some(Duration::from_micros(1500)), note: Some("seen".into()), ..Seen::default() };
+        let seen =
+            Observed { p50: Some(Duration::from_micros(1500)), note: Some("seen".into()), ..Observed::default() };
         let at_least = Some(Quantity::Rate(5.0));
         Figure { name: "get", what: "get one".into(), value: Quantity::Rate(7.4), at_least, seen }
     }

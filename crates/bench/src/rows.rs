@@ -27,7 +27,7 @@ use anyhow::{Context as _, Error, Result, bail};
 
 use crate::FULL_SIZE;
 use crate::bench::Bench;
-use crate::figure::{Figure, Quantity, Seen};
+use crate::figure::{Figure, Observed, Quantity};
 use crate::store::BenchStore;
 use access::Access;
 use added::Added;
@@ -36,8 +36,8 @@ use custom::Custom;
 use definitions::Definitions;
 use ephemeral::Ephemeral;
 use lists::Form;
-use proxied::Proxied;
-use queries::{Asked, Beside};
+use proxied::ProxiedFigure;
+use queries::{ConcurrentLoad, QueryKind};
 use servers::Objects;
 
 /// The connections of the row with the most, with some spare.
@@ -61,7 +61,7 @@ pub(crate) enum Work {
     ListsAtOnce,
     ListsMemory,
     Selector,
-    Query(Asked, Beside),
+    Query(QueryKind, ConcurrentLoad),
     AddedMemory(Added),
     CreateBeside(Added),
     Discovery,
@@ -75,7 +75,7 @@ pub(crate) enum Work {
     Definitions(Definitions),
     DefinedElsewhere,
     Custom(Custom),
-    Proxied(Proxied),
+    Proxied(ProxiedFigure),
     Access(Access),
     Admitted(Admitted),
     Cost(&'static str),
@@ -138,142 +138,152 @@ pub(crate) const ALL: [Row; 97] = [
     row(
         "query-page",
         "sorted page of 100, order known",
-        Work::Query(Asked::SortedPage, Beside::Nothing),
+        Work::Query(QueryKind::SortedPage, ConcurrentLoad::Nothing),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-page-900",
         "jump to page 900 of it",
-        Work::Query(Asked::DeepPage, Beside::Nothing),
+        Work::Query(QueryKind::DeepPage, ConcurrentLoad::Nothing),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-number-900",
         "jump to page 900 of the unsorted list",
-        Work::Query(Asked::NumberedPage, Beside::Nothing),
+        Work::Query(QueryKind::NumberedPage, ConcurrentLoad::Nothing),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-fields-900",
         "jump to page 900 of the sorted list, with two fields",
-        Work::Query(Asked::Masked, Beside::Nothing),
+        Work::Query(QueryKind::Masked, ConcurrentLoad::Nothing),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-past-900",
         "jump to page 900 of the sorted list at an old revision",
-        Work::Query(Asked::Past, Beside::Nothing),
+        Work::Query(QueryKind::Past, ConcurrentLoad::Nothing),
         Some(Quantity::millis(2)),
     ),
-    row("query-count", "count of two terms", Work::Query(Asked::Count, Beside::Nothing), Some(Quantity::millis(1))),
-    row("query-groups", "pods by phase, known", Work::Query(Asked::Groups, Beside::Nothing), Some(Quantity::millis(2))),
+    row(
+        "query-count",
+        "count of two terms",
+        Work::Query(QueryKind::Count, ConcurrentLoad::Nothing),
+        Some(Quantity::millis(1)),
+    ),
+    row(
+        "query-groups",
+        "pods by phase, known",
+        Work::Query(QueryKind::Groups, ConcurrentLoad::Nothing),
+        Some(Quantity::millis(2)),
+    ),
     row(
         "query-search",
         "search for a new word",
-        Work::Query(Asked::Search, Beside::Nothing),
+        Work::Query(QueryKind::Search, ConcurrentLoad::Nothing),
         Some(Quantity::millis(20)),
     ),
     row(
         "query-search-900",
         "jump to page 900 of a search",
-        Work::Query(Asked::FoundPage, Beside::Nothing),
+        Work::Query(QueryKind::FoundPage, ConcurrentLoad::Nothing),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-scan",
         "filter by an unindexed path",
-        Work::Query(Asked::Scan, Beside::Nothing),
+        Work::Query(QueryKind::Scan, ConcurrentLoad::Nothing),
         Some(Quantity::millis(80)),
     ),
     row(
         "query-filter-900",
         "jump to page 900 of a known filter",
-        Work::Query(Asked::ChosenPage, Beside::Nothing),
+        Work::Query(QueryKind::ChosenPage, ConcurrentLoad::Nothing),
         Some(Quantity::millis(2)),
     ),
-    row("query-where", "a new CEL condition", Work::Query(Asked::Condition, Beside::Nothing), None),
+    row("query-where", "a new CEL condition", Work::Query(QueryKind::Condition, ConcurrentLoad::Nothing), None),
     row(
         "query-where-900",
         "jump to page 900 of a known condition",
-        Work::Query(Asked::ConditionPage, Beside::Nothing),
+        Work::Query(QueryKind::ConditionPage, ConcurrentLoad::Nothing),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-page-writes",
         "sorted page of 100, order known, with 1,000 writes per second",
-        Work::Query(Asked::SortedPage, Beside::Writes),
+        Work::Query(QueryKind::SortedPage, ConcurrentLoad::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-page-900-writes",
         "jump to page 900 of it, with 1,000 writes per second",
-        Work::Query(Asked::DeepPage, Beside::Writes),
+        Work::Query(QueryKind::DeepPage, ConcurrentLoad::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-number-900-writes",
         "jump to page 900 of the unsorted list, with 1,000 writes per second",
-        Work::Query(Asked::NumberedPage, Beside::Writes),
+        Work::Query(QueryKind::NumberedPage, ConcurrentLoad::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-fields-900-writes",
         "jump to page 900 of the sorted list, with two fields, with 1,000 writes per second",
-        Work::Query(Asked::Masked, Beside::Writes),
+        Work::Query(QueryKind::Masked, ConcurrentLoad::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-past-900-writes",
         "jump to page 900 of the sorted list at an old revision, with 1,000 writes per second",
-        Work::Query(Asked::Past, Beside::Writes),
+        Work::Query(QueryKind::Past, ConcurrentLoad::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-count-writes",
         "count of two terms, with 1,000 writes per second",
-        Work::Query(Asked::Count, Beside::Writes),
+        Work::Query(QueryKind::Count, ConcurrentLoad::Writes),
         Some(Quantity::millis(1)),
     ),
     row(
         "query-groups-writes",
         "pods by phase, known, with 1,000 writes per second",
-        Work::Query(Asked::Groups, Beside::Writes),
+        Work::Query(QueryKind::Groups, ConcurrentLoad::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-search-writes",
         "search for a new word, with 1,000 writes per second",
-        Work::Query(Asked::Search, Beside::Writes),
+        Work::Query(QueryKind::Search, ConcurrentLoad::Writes),
         Some(Quantity::millis(20)),
     ),
     row(
         "query-search-900-writes",
         "jump to page 900 of a search, with 1,000 writes per second",
-        Work::Query(Asked::FoundPage, Beside::Writes),
+        Work::Query(QueryKind::FoundPage, ConcurrentLoad::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-scan-writes",
         "filter by an unindexed path, with 1,000 writes per second",
-        Work::Query(Asked::Scan, Beside::Writes),
+        Work::Query(QueryKind::Scan, ConcurrentLoad::Writes),
         Some(Quantity::millis(80)),
     ),
     row(
         "query-filter-900-writes",
         "jump to page 900 of a known filter, with 1,000 writes per second",
-        Work::Query(Asked::ChosenPage, Beside::Writes),
+        Work::Query(QueryKind::ChosenPage, ConcurrentLoad::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-where-writes",
         "a new CEL condition, with 1,000 writes per second",
-        Work::Query(Asked::Condition, Beside::Writes),
+        Work::Query(QueryKind::Condition, ConcurrentLoad::Writes),
         None,
     ),
     row(
         "query-where-900-writes",
         "jump to page 900 of a known condition, with 1,000 writes per second",
-        Work::Query(Asked::ConditionPage, Beside::Writes),
+        Work::Query(QueryKind::ConditionPage, ConcurrentLoad::Writes),
         Some(Quantity::millis(2)),
     ),
     row("discovery", "aggregated discovery, 32 in flight", Work::Discovery, Some(Quantity::Rate(25_000.0))),
@@ -380,21 +390,21 @@ pub(crate) const ALL: [Row; 97] = [
     row(
         "proxied-added",
         "latency added by proxying a get to an aggregated server, median",
-        Work::Proxied(Proxied::Added),
+        Work::Proxied(ProxiedFigure::Added),
         Some(Quantity::micros(150)),
     ),
-    row("proxied-get", "proxied gets, 32 in flight", Work::Proxied(Proxied::Get), None),
-    row("proxied-list", "proxied lists of 4 MB, 4 in flight", Work::Proxied(Proxied::List), None),
+    row("proxied-get", "proxied gets, 32 in flight", Work::Proxied(ProxiedFigure::Get), None),
+    row("proxied-list", "proxied lists of 4 MB, 4 in flight", Work::Proxied(ProxiedFigure::List), None),
     row(
         "proxied-stream",
         "one proxied body, MB per second",
-        Work::Proxied(Proxied::Stream),
+        Work::Proxied(ProxiedFigure::Stream),
         Some(Quantity::Rate(1_000.0)),
     ),
     row(
         "proxied-copied",
         "one body copied between two TLS connections, MB per second",
-        Work::Proxied(Proxied::Copied),
+        Work::Proxied(ProxiedFigure::Copied),
         None,
     ),
     row(
@@ -519,7 +529,7 @@ impl Rows {
 }
 
 impl Row {
-    fn figure(&self, value: Quantity, seen: Seen, bench: &Bench) -> Figure {
+    fn figure(&self, value: Quantity, seen: Observed, bench: &Bench) -> Figure {
         // Goals apply only to the default number of pods and the embedded store.
         let is_stated = match self.work {
             Work::TwoServers(_) | Work::DefinedElsewhere => true,
@@ -530,7 +540,7 @@ impl Row {
     }
 }
 
-async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
+async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Observed)> {
     match work {
         Work::Start => start::start(bench).await,
         Work::Ephemeral(which) => ephemeral::figure(bench, which).await,

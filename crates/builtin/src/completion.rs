@@ -8,11 +8,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use keelson_cache::Complete;
-use keelson_codec::{Checked, StoredObject};
+use keelson_codec::{ParsedObject, StoredObject};
 use keelson_meta::{GroupVersionKind, Revision};
 use keelson_schema::{Schema, WalkOptions, WalkReport};
 
-use crate::converting::Retired;
+use crate::converting::RetiredVersions;
 use crate::core::older::StoredFields;
 use crate::defaulting::Defaults;
 
@@ -47,7 +47,7 @@ impl Completion {
         let mut has_retired = false;
         let form = |kind: GroupVersionKind| {
             let schema = Schema::builtin(&kind.group, &kind.version, &kind.kind)?;
-            has_retired |= Retired::has_any(&kind.group, &kind.kind);
+            has_retired |= RetiredVersions::has_any(&kind.group, &kind.kind);
             let (api_version, defaults) = (kind.group_version().to_string(), Defaults::of(&kind));
             Some(Form { api_version, kind: kind.kind, defaults, schema })
         };
@@ -63,7 +63,7 @@ impl Completion {
     /// Converts an object from a version that is no longer served, and fills in defaults. Returns `None` for an object
     /// that does not fit its schema; it stays unchanged.
     fn convert_retired(&self, stored: &StoredObject) -> Option<StoredObject> {
-        let retired = Retired::of(stored.api_version(), stored.kind())?;
+        let retired = RetiredVersions::of(stored.api_version(), stored.kind())?;
         let mut object = stored.decode(Revision::ZERO);
         retired.convert(&mut object).ok()?;
         let form = self.form(object.api_version()?, object.kind()?)?;
@@ -79,7 +79,7 @@ impl Completion {
 impl Complete for Completion {
     /// Cost: less than checking its bytes, unless a field is missing. An object that does not fit its schema stays
     /// unchanged. It can still be read, and its next write reports the faults.
-    fn complete(&self, checked: &Checked) -> Option<StoredObject> {
+    fn complete(&self, checked: &ParsedObject) -> Option<StoredObject> {
         let stored = checked.object();
         let Some(form) = self.form(stored.api_version(), stored.kind()) else {
             return if self.has_retired { self.convert_retired(stored) } else { None };

@@ -8,7 +8,7 @@
 mod missing;
 pub(crate) mod type_defaults;
 
-use keelson_codec::Checked;
+use keelson_codec::ParsedObject;
 use keelson_meta::{GroupVersionKind, Object};
 use keelson_registry::Defaulter;
 
@@ -39,7 +39,7 @@ impl Defaults {
     }
 
     /// Returns true if defaults would change a stored object. Cost: about a third of checking its JSON.
-    pub fn lacks(self, checked: &Checked) -> bool {
+    pub fn lacks(self, checked: &ParsedObject) -> bool {
         self.defaults.lacks_root(checked.cursor())
     }
 }

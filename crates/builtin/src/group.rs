@@ -7,14 +7,14 @@ use keelson_resources::declare::GroupDeclaration;
 use keelson_tables::printer::Printer;
 
 use crate::converting::families::Family;
-use crate::converting::retired::Retired;
+use crate::converting::retired::RetiredVersions;
 use crate::defaulting::type_defaults::TypeDefaults;
 use crate::deprecation::Deprecation;
-use crate::validating::Written;
+use crate::validating::ValidatedObject;
 use crate::validating::type_rules::Kind;
 
 /// Appends the warnings about an object of a kind.
-pub(crate) type Warn = for<'v> fn(&str, Written<'v>, &mut Vec<String>);
+pub(crate) type Warn = for<'v> fn(&str, ValidatedObject<'v>, &mut Vec<String>);
 
 /// One group. Parts that a group does not need keep their empty value.
 pub(crate) struct BuiltinGroup {
@@ -31,7 +31,7 @@ pub(crate) struct BuiltinGroup {
     /// The kinds with several versions.
     pub(crate) versions: &'static [Family],
     /// The versions that are no longer served.
-    pub(crate) retired: &'static [Retired],
+    pub(crate) retired: &'static [RetiredVersions],
     /// The printer of a kind; `None` for the default columns.
     pub(crate) columns: fn(&str) -> Option<Printer>,
     /// The strategies of a resource, by its plural.
@@ -84,7 +84,7 @@ impl BuiltinGroup {
         self
     }
 
-    pub(crate) const fn retired(mut self, retired: &'static [Retired]) -> Self {
+    pub(crate) const fn retired(mut self, retired: &'static [RetiredVersions]) -> Self {
         self.retired = retired;
         self
     }

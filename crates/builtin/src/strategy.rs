@@ -7,12 +7,12 @@ pub(crate) mod classes;
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value, json};
 use keelson_registry::strategy::{
-    DeleteStrategy, FieldPath, StatusAlone, Strategies, UpdateStrategy, metadata_of_status,
+    DeleteStrategy, FieldPath, StatusOnlyStrategy, Strategies, UpdateStrategy, metadata_of_status,
 };
-use keelson_registry::{InherentPlugin, Registry};
+use keelson_registry::{BuiltinStagePlugin, Registry};
 
 /// Strategies of a kind with only one rule: writes of the status do not change the metadata.
-pub(crate) const STATUS_ALONE: Strategies = Strategies::ORDINARY.update(&StatusAlone);
+pub(crate) const STATUS_ALONE: Strategies = Strategies::ORDINARY.update(&StatusOnlyStrategy);
 
 /// Strategies of a kind whose deletion returns the object. Writes of its status do not change the metadata.
 pub(crate) const RETURNS_DELETED: Strategies = Strategies::ORDINARY.update(&ReturnsDeleted).delete(&ReturnsDeleted);
@@ -44,7 +44,7 @@ pub(crate) fn inner<'a>(map: &'a mut Map, path: &[&str]) -> Option<&'a mut Map> 
 
 /// Adds a finalizer to an object, which keeps it while it is in use. Returns false if this protection is disabled.
 pub(crate) fn protect(registry: &Registry, object: &mut Object, finalizer: &str) -> bool {
-    if !registry.does(InherentPlugin::StorageObjectInUseProtection) {
+    if !registry.does(BuiltinStagePlugin::StorageObjectInUseProtection) {
         return false;
     }
     let mut finalizers: Vec<String> = object.finalizers().into_iter().map(str::to_owned).collect();

@@ -9,7 +9,8 @@ use keelson_cache::{Cache, CollectionSpec};
 use keelson_codec::FieldPath;
 use keelson_meta::{ApiError, Clock, GroupVersionKind, Random};
 use keelson_registry::{
-    BuiltinKinds, Contribution, KindVersion, Registry, RegistryConfig, ServiceRanges, Surface, Taken, View,
+    BuiltinKinds, KindVersion, Registry, RegistryConfig, ResourceRegistration, ServedApis, ServiceRanges,
+    SubresourceKind, View,
 };
 use keelson_resources::{Collection, Group, Resource, ServedVersion};
 use keelson_schema::Schema;
@@ -30,7 +31,7 @@ const STORAGE_VERSION_GROUP: &str = "internal.apiserver.k8s.io";
 pub struct Builtin;
 
 impl BuiltinKinds for Builtin {
-    fn contributions(&self, config: &RegistryConfig) -> Vec<Contribution> {
+    fn contributions(&self, config: &RegistryConfig) -> Vec<ResourceRegistration> {
         contributions(config)
     }
 }
@@ -47,19 +48,19 @@ pub fn registry(
 }
 
 /// The built-in resources without objects, for tests without a store.
-pub fn surface() -> Arc<Surface> {
-    Surface::of(&contributions(&RegistryConfig::default()))
+pub fn surface() -> Arc<ServedApis> {
+    ServedApis::of(&contributions(&RegistryConfig::default()))
 }
 
 /// All built-in resources, in the order of discovery.
-pub fn contributions(config: &RegistryConfig) -> Vec<Contribution> {
+pub fn contributions(config: &RegistryConfig) -> Vec<ResourceRegistration> {
     let groups = catalogue().groups().iter();
     let is_served = |group: &&Arc<Group>| config.storage_version_api || group.name != STORAGE_VERSION_GROUP;
     let resources =
         groups.filter(is_served).flat_map(|group| group.resources.iter().map(move |resource| (group, resource)));
     resources
         .map(|(group, resource)| {
-            let contribution = Contribution::of(as_served(resource, config))
+            let contribution = ResourceRegistration::of(as_served(resource, config))
                 .built_in()
                 .with_group_priority(group.priority)
                 .stored_as(config.storage_version(resource).cloned())
@@ -161,7 +162,13 @@ fn completed(config: &RegistryConfig, group: &Group, resource: &Resource, versio
             Some(schema) if taken != kind => {
                 let defaults = Defaults::of(&taken).map(Defaults::defaulter);
                 let printer = Some(printer(&taken.group, &taken.kind));
-                version.taking(Taken { subresource: subresource.name.clone(), kind: taken, schema, printer, defaults })
+                version.taking(SubresourceKind {
+                    subresource: subresource.name.clone(),
+                    kind: taken,
+                    schema,
+                    printer,
+                    defaults,
+                })
             }
             _ => version,
         }
@@ -201,7 +208,7 @@ fn with_strategies(
 
 #[cfg(test)]
 mod tests {
-    use keelson_registry::Passage;
+    use keelson_registry::ConversionPath;
 
     use super::*;
 
@@ -214,7 +221,7 @@ mod tests {
         for resource in catalogue().resources().filter(|resource| resource.is_persisted()) {
             for version in &resource.versions {
                 let view = view(&resource.gvk(&version.name));
-                assert!(matches!(view.passage(&view.api_version), Some(Passage::Same)));
+                assert!(matches!(view.passage(&view.api_version), Some(ConversionPath::Same)));
                 let stored = resource.default_storage_kind().expect("it is stored").group_version().to_string();
                 assert!(view.passage(&stored).is_some(), "{} from {stored}", view.api_version);
                 assert!(view.passage("nowhere/v1").is_none());
@@ -225,7 +232,9 @@ mod tests {
     #[test]
     fn events_of_either_group_lead_to_the_other() {
         let events = catalogue().resource("events.k8s.io", "events").expect("events");
-        let Some(Passage::Through(conversion)) = view(&events.gvk("v1")).passage("v1") else { panic!("no conversion") };
+        let Some(ConversionPath::Through(conversion)) = view(&events.gvk("v1")).passage("v1") else {
+            panic!("no conversion")
+        };
         assert!(!conversion.is_rename());
         assert_eq!(conversion.source_api_version(), "v1");
     }

@@ -72,14 +72,14 @@ impl Validator for Rules {
 
     fn warnings(&self, old: Option<&Object>, object: &Object) -> Vec<String> {
         let mut warnings = Vec::new();
-        (self.warn)(self.kind.name, Written { at: &At::object(object, old), old, object }, &mut warnings);
+        (self.warn)(self.kind.name, ValidatedObject { at: &At::object(object, old), old, object }, &mut warnings);
         warnings
     }
 }
 
 /// A validated object, for warnings.
 #[derive(Clone, Copy)]
-pub(crate) struct Written<'v> {
+pub(crate) struct ValidatedObject<'v> {
     /// The root of the object.
     pub(crate) at: &'v At<'v, 'v>,
     /// The stored object; `None` for a new one.

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::collection::{Change, Collection};
-use crate::load::{self, Loaded};
+use crate::load::{self, LoadedCollection};
 use crate::shared::{Overlap, Routes, Shared};
 use crate::spec::CollectionSpec;
 
@@ -132,7 +132,7 @@ pub(crate) struct Done {
     /// The number of the attempt. Results of all but the latest attempt are ignored.
     attempt: u32,
     revision: Revision,
-    loaded: Result<Vec<Loaded>, StoreError>,
+    loaded: Result<Vec<LoadedCollection>, StoreError>,
 }
 
 impl Additions {
@@ -337,7 +337,7 @@ impl Additions {
 
     /// Replaces the contents of a collection by those of the store, up to the watermark in one step: readers see no
     /// older state in between. Its watches end, since the events that they have missed are unknown.
-    fn mend(&self, collection: &Collection, mut loaded: Loaded, changes: Vec<Change>, cause: Cause) {
+    fn mend(&self, collection: &Collection, mut loaded: LoadedCollection, changes: Vec<Change>, cause: Cause) {
         changes.into_iter().for_each(|change| loaded.apply(change));
         if cause == Cause::Unreadable && loaded.unreadable.len() >= collection.count_unreadable("") {
             // No value has become readable. The collection still follows the tail, and its watches continue.

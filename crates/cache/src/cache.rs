@@ -16,12 +16,12 @@ use crate::additions::{AddError, AddRequest, Cause};
 use crate::check::Checker;
 use crate::collection::Collection;
 use crate::config::CacheConfig;
-use crate::fill::{Filled, Filler};
+use crate::fill::{Backfill, BackfillProgress};
 use crate::shared::{Routes, Shared};
 use crate::spec::CollectionSpec;
 use crate::stats::{CacheStats, Counters, TailFault};
 use crate::tail::{Command, Follower};
-use crate::watermark::Behind;
+use crate::watermark::BehindError;
 
 /// The maximum number of pending requests to the tail's task, each for up to thousands of collections.
 const COMMANDS: usize = 64;
@@ -31,7 +31,7 @@ pub struct Cache {
     shared: Arc<Shared>,
     commands: mpsc::Sender<Command>,
     /// The progress of the history backfill.
-    history: watch::Receiver<Filled>,
+    history: watch::Receiver<BackfillProgress>,
     tasks: Vec<AbortHandle>,
     /// Cancelled before the tasks are aborted.
     closing: CancellationToken,
@@ -58,8 +58,8 @@ impl Cache {
         let (checks, supervisor) = (config.check_interval, config.supervisor.clone());
         let mut follower = Follower::new(store.clone(), shared.clone(), config, received);
         let (tail, loaded) = follower.start().await?;
-        let (filled, history) = watch::channel(Filled::DownTo(loaded));
-        let filler = Filler { store: store.clone(), shared: shared.clone(), filled };
+        let (filled, history) = watch::channel(BackfillProgress::DownTo(loaded));
+        let filler = Backfill { store: store.clone(), shared: shared.clone(), filled };
         let closing = CancellationToken::new();
         let mut tasks = vec![
             supervisor.spawn("cache-tail", &closing, follower.run(tail)).abort_handle(),
@@ -80,8 +80,8 @@ impl Cache {
     /// Waits until the watermark has reached a revision.
     ///
     /// # Errors
-    /// [`Behind`] after `timeout`.
-    pub async fn wait_for(&self, revision: Revision, timeout: Duration) -> Result<(), Behind> {
+    /// [`BehindError`] after `timeout`.
+    pub async fn wait_for(&self, revision: Revision, timeout: Duration) -> Result<(), BehindError> {
         self.shared.watermark().wait_for(revision, timeout).await
     }
 
@@ -162,9 +162,9 @@ impl Cache {
     /// Waits until the backfill has reached a revision or its end, for at most `timeout`. Returns at once after its
     /// end. The collection reports if it has the revision.
     pub async fn wait_for_history(&self, revision: Revision, timeout: Duration) {
-        let reached = |filled: &Filled| match filled {
-            Filled::DownTo(begin) => *begin <= revision,
-            Filled::Entirely => true,
+        let reached = |filled: &BackfillProgress| match filled {
+            BackfillProgress::DownTo(begin) => *begin <= revision,
+            BackfillProgress::Entirely => true,
         };
         let mut history = self.history.clone();
         // After a timeout, or if the cache stops, the caller's next read returns the result.

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::additions::Cause;
 use crate::collection::Collection;
-use crate::load::{self, PAGE, Wanted};
+use crate::load::{self, PAGE, ScanPrefixes};
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::tail::Command;
@@ -115,7 +115,7 @@ impl Checker {
             Some(Compared { collection, snapshot, up_to, differences: 0, named })
         };
         let mut compared: Vec<Compared> = group.iter().filter_map(state).collect();
-        let wanted = Wanted::of(compared.iter().map(|compared| &compared.collection));
+        let wanted = ScanPrefixes::of(compared.iter().map(|compared| &compared.collection));
         let pages = load::pages(self.store.clone(), wanted.clone(), revision);
         pin_mut!(pages);
         while let Some(page) = pages.next().await {

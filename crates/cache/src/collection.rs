@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use keelson_codec::stored::Encoding;
-use keelson_codec::{Checked, DecodeError, StoredObject};
+use keelson_codec::{DecodeError, ParsedObject, StoredObject};
 use keelson_meta::Revision;
 use keelson_storage::{KeyValue, StoreKey};
 use parking_lot::{MutexGuard, RwLock};
@@ -22,13 +22,13 @@ use crate::entry::{Decoder, Entry};
 use crate::environment::Environment;
 use crate::event::Event;
 use crate::feed::Feed;
-use crate::history::{History, Past};
+use crate::history::{History, HistoryStartError};
 use crate::labels::{LabelInterner, PartInterner};
 use crate::scope::Scope;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::spec::{CollectionSpec, Layout};
 use crate::trees::Trees;
-use crate::views::{Found, KeptIndex, Room, View, ViewOwner};
+use crate::views::{CachedIndex, LookupResult, MemoryReservation, View, ViewOwner};
 use crate::written::DecoderId;
 
 /// The approximate number of events that are applied under one lock. It limits the wait of readers.
@@ -182,14 +182,14 @@ impl Collection {
     }
 
     /// The completed form of a stored object of the collection. `None` if the object is complete.
-    pub fn completed(&self, object: &Checked) -> Option<StoredObject> {
+    pub fn completed(&self, object: &ParsedObject) -> Option<StoredObject> {
         self.decoder.complete.as_ref()?.complete(object)
     }
 
     /// Registers an object that this server writes to one of the collection's keys. When the store returns the same
     /// bytes, the event uses this object. The object must be complete as by [`CollectionSpec::complete`]. Objects that
     /// were completed for a replaced collection must not be registered.
-    pub fn announce(&self, key: StoreKey, object: Checked) {
+    pub fn announce(&self, key: StoreKey, object: ParsedObject) {
         self.environment.written.announce(key, object, self.decoder.id);
     }
 
@@ -343,7 +343,7 @@ impl Collection {
     }
 
     /// Finds the kept view of this name for a snapshot. The name must include everything that the view depends on.
-    pub fn find_view(&self, name: &str, snapshot: &Snapshot) -> Found {
+    pub fn find_view(&self, name: &str, snapshot: &Snapshot) -> LookupResult {
         self.environment.views.find(self.decoder.id, name, snapshot)
     }
 
@@ -358,13 +358,13 @@ impl Collection {
 
     /// Finds the index of this name, and its snapshot. Callers update the index to another snapshot by its
     /// [changes](Snapshot::changes_to).
-    pub fn find_index(&self, name: &str) -> Option<(Snapshot, KeptIndex)> {
+    pub fn find_index(&self, name: &str) -> Option<(Snapshot, CachedIndex)> {
         self.environment.views.find_index(self.decoder.id, name)
     }
 
     /// Keeps an index of a snapshot, within the memory limit of views. It replaces the index of this name for another
     /// snapshot.
-    pub fn keep_index(&self, owner: ViewOwner, name: &str, snapshot: &Snapshot, index: KeptIndex) {
+    pub fn keep_index(&self, owner: ViewOwner, name: &str, snapshot: &Snapshot, index: CachedIndex) {
         // Expired snapshots can't be requested.
         if snapshot.revision >= self.oldest() && !self.is_removed() {
             self.environment.views.keep_index(owner, (self.decoder.id, name), snapshot, index);
@@ -387,7 +387,7 @@ impl Collection {
     }
 
     /// The memory reservation for building a view for a user.
-    pub fn view_room(&self, owner: ViewOwner) -> Room {
+    pub fn view_room(&self, owner: ViewOwner) -> MemoryReservation {
         self.environment.views.room(owner)
     }
 
@@ -511,7 +511,7 @@ impl Collection {
     }
 
     /// Prepends events before `floor` to the history, as far as there is space.
-    pub(crate) fn prepend(&self, floor: Revision, past: Past) {
+    pub(crate) fn prepend(&self, floor: Revision, past: HistoryStartError) {
         self.history().prepend(floor, past);
     }
 
@@ -552,12 +552,12 @@ mod tests {
     use super::*;
 
     /// A waker that reads the collection when it is woken.
-    struct Looks {
+    struct CountingWaker {
         collection: Arc<Collection>,
         seen: Mutex<Vec<(Revision, usize)>>,
     }
 
-    impl Wake for Looks {
+    impl Wake for CountingWaker {
         fn wake(self: Arc<Self>) {
             let snapshot = self.collection.snapshot();
             self.seen.lock().push((snapshot.revision, snapshot.len()));
@@ -597,7 +597,7 @@ mod tests {
     #[test]
     fn the_writes_of_one_revision_become_visible_together() {
         let collection = empty();
-        let looks = Arc::new(Looks { collection: collection.clone(), seen: Mutex::default() });
+        let looks = Arc::new(CountingWaker { collection: collection.clone(), seen: Mutex::default() });
         let mut cursor = collection.watch(Revision::ZERO, Scope::All).unwrap();
         let waker = looks.clone().into();
         assert!(cursor.poll_next(&mut Context::from_waker(&waker), 1).is_pending());

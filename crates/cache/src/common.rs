@@ -19,11 +19,11 @@ const MIN_OBJECTS: usize = 16;
 #[derive(Clone, Default)]
 pub(crate) struct CommonTerms {
     /// The terms, sorted. At most [`RARE`] times the terms of an object.
-    terms: Arc<Vec<Counted>>,
+    terms: Arc<Vec<TermCount>>,
 }
 
 #[derive(Clone)]
-struct Counted {
+struct TermCount {
     text: Arc<[u8]>,
     count: usize,
 }
@@ -41,7 +41,7 @@ impl CommonTerms {
     /// Adds a term with its count.
     pub(crate) fn add(&mut self, text: &[u8], count: usize) {
         if let Err(place) = self.find(text) {
-            Arc::make_mut(&mut self.terms).insert(place, Counted { text: text.into(), count });
+            Arc::make_mut(&mut self.terms).insert(place, TermCount { text: text.into(), count });
         }
     }
 
@@ -57,7 +57,7 @@ impl CommonTerms {
 
     /// Removes the terms that are rare among this number of objects, and returns them.
     pub(crate) fn take_rare(&mut self, objects: usize) -> Vec<Arc<[u8]>> {
-        let is_rare = |term: &Counted| term.count * RARE < objects;
+        let is_rare = |term: &TermCount| term.count * RARE < objects;
         if !self.terms.iter().any(is_rare) {
             return Vec::new();
         }

@@ -10,7 +10,7 @@ const MANY: usize = 10_000;
 const BEGINNING: usize = 5;
 
 /// The beginning of a text. Sorting by it avoids repeated access to scattered texts.
-type Beginning = [u64; BEGINNING];
+type KeyPrefix = [u64; BEGINNING];
 
 /// Runs two pieces of work, in parallel if there are many objects, and returns both results.
 pub(crate) fn both<A: Send, B>(objects: usize, one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
@@ -27,9 +27,9 @@ pub(crate) fn both<A: Send, B>(objects: usize, one: impl FnOnce() -> A + Send, o
 
 /// Returns the indexes of the items, sorted by their texts. A text may have two parts.
 pub(crate) fn order<T: Sync>(items: &[T], text: impl for<'a> Fn(&'a T) -> [&'a str; 2] + Sync) -> Vec<u32> {
-    let mut places: Vec<(Beginning, u32)> =
+    let mut places: Vec<(KeyPrefix, u32)> =
         (0..).zip(items).map(|(place, item)| (beginning(text(item)), place)).collect();
-    let compare = |(a, one): &(Beginning, u32), (b, other): &(Beginning, u32)| {
+    let compare = |(a, one): &(KeyPrefix, u32), (b, other): &(KeyPrefix, u32)| {
         a.cmp(b).then_with(|| whole(text(&items[*one as usize]), text(&items[*other as usize])))
     };
     sort(&mut places, compare);
@@ -37,7 +37,7 @@ pub(crate) fn order<T: Sync>(items: &[T], text: impl for<'a> Fn(&'a T) -> [&'a s
 }
 
 /// The first bytes of a text. Unless they are equal, they have the order of the texts.
-fn beginning(text: [&str; 2]) -> Beginning {
+fn beginning(text: [&str; 2]) -> KeyPrefix {
     let mut bytes = [[0; size_of::<u64>()]; BEGINNING];
     let mut room = bytes.as_flattened_mut();
     for part in text {

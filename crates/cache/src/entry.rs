@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use keelson_codec::cursor::Cursor;
-use keelson_codec::stored::{Checked, DecodeError, Marks, StoredObject};
+use keelson_codec::stored::{DecodeError, Marks, ParsedObject, StoredObject};
 use keelson_meta::Revision;
 use keelson_storage::Seal;
 
@@ -79,11 +79,11 @@ impl Decoder {
         if seal.is_unreadable() {
             return Err(DecodeError::Sealed(String::from_utf8_lossy(value).into_owned()));
         }
-        let checked = Checked::parse(value.clone())?;
+        let checked = ParsedObject::parse(value.clone())?;
         // The encoding of the stored value, since completing an object may convert it to another version.
         let encoding = self.encodings.of(value, checked.object(), seal);
         let completed = self.complete.as_ref().and_then(|known| known.complete(&checked));
-        let checked = completed.map_or(checked, Checked::from);
+        let checked = completed.map_or(checked, ParsedObject::from);
         let rewritten = checked.object().skeleton().as_ptr() != value.as_ptr();
         self.entry(key, &checked, (rewritten, encoding), revision)
     }
@@ -92,7 +92,7 @@ impl Decoder {
     pub(crate) fn written(
         &self,
         key: Arc<str>,
-        written: &Checked,
+        written: &ParsedObject,
         (revision, seal): (Revision, Seal),
     ) -> Result<Entry, DecodeError> {
         let object = written.object();
@@ -108,7 +108,7 @@ impl Decoder {
     fn entry(
         &self,
         key: Arc<str>,
-        checked: &Checked,
+        checked: &ParsedObject,
         (rewritten, encoding): (bool, EncodingId),
         revision: Revision,
     ) -> Result<Entry, DecodeError> {
@@ -155,7 +155,7 @@ impl Entry {
     /// Cost: a scan of the object.
     #[must_use]
     pub fn with_fields_of(&self, object: StoredObject) -> Self {
-        let checked = Checked::from(object.clone());
+        let checked = ParsedObject::from(object.clone());
         let summary = checked.summary(&self.layout.fields);
         let fields = summary.map_or(Fields(None), |summary| Fields::join(&summary.fields));
         Self { fields, ..self.with_object(object) }

@@ -11,17 +11,17 @@ use keelson_meta::Revision;
 use crate::history::Budget;
 use crate::stats::Counters;
 use crate::times::Times;
-use crate::views::KeptViews;
+use crate::views::ViewCache;
 use crate::watermark::Watermark;
-use crate::written::Written;
+use crate::written::WrittenObjects;
 
 /// The state shared by all collections of a cache.
 pub(crate) struct Environment {
     pub(crate) watermark: Watermark,
     pub(crate) budget: Arc<Budget>,
-    pub(crate) written: Written,
+    pub(crate) written: WrittenObjects,
     pub(crate) counters: Counters,
-    pub(crate) views: KeptViews,
+    pub(crate) views: ViewCache,
     pub(crate) times: Times,
     /// States below this revision are expired, even if the history still has them.
     expired: AtomicU64,
@@ -33,9 +33,9 @@ impl Environment {
         Self {
             watermark: Watermark::default(),
             budget: Arc::new(Budget::new(history_bytes)),
-            written: Written::default(),
+            written: WrittenObjects::default(),
             counters: Counters::default(),
-            views: KeptViews::new(view_bytes),
+            views: ViewCache::new(view_bytes),
             times: Times::default(),
             expired: AtomicU64::new(0),
         }

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::collection::Collection;
 use crate::entry::Entry;
 use crate::event::Event;
-use crate::history::Past;
+use crate::history::HistoryStartError;
 use crate::load;
 use crate::shared::Shared;
 use crate::trees::Trees;
@@ -44,23 +44,23 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The progress of the backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Filled {
+pub(crate) enum BackfillProgress {
     /// Down to this revision.
     DownTo(Revision),
     /// Complete.
     Entirely,
 }
 
-pub(crate) struct Filler {
+pub(crate) struct Backfill {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) filled: watch::Sender<Filled>,
+    pub(crate) filled: watch::Sender<BackfillProgress>,
 }
 
 /// The events of one collection in a window.
-type Happened = Vec<StoreEvent>;
+type CollectionEvents = Vec<StoreEvent>;
 
-impl Filler {
+impl Backfill {
     /// Adds events from before `loaded`, the revision of the load.
     pub(crate) async fn run(self, loaded: Revision) {
         let mut attempt = 0;
@@ -71,7 +71,7 @@ impl Filler {
                 Ok(Some((begin, events))) => {
                     (end, attempt) = (begin, 0);
                     looked_at += events;
-                    self.filled.send_replace(Filled::DownTo(end));
+                    self.filled.send_replace(BackfillProgress::DownTo(end));
                 }
                 Err(error) => {
                     attempt += 1;
@@ -87,7 +87,7 @@ impl Filler {
                 }
             }
         }
-        self.filled.send_replace(Filled::Entirely);
+        self.filled.send_replace(BackfillProgress::Entirely);
     }
 
     /// Adds the window that ends at a revision. Returns its beginning and the number of its events. `None` if no
@@ -119,9 +119,9 @@ impl Filler {
         end: Revision,
         taking: &[Arc<Collection>],
         bounded: bool,
-    ) -> Result<Option<(BTreeMap<Box<str>, Happened>, usize)>, StoreError> {
+    ) -> Result<Option<(BTreeMap<Box<str>, CollectionEvents>, usize)>, StoreError> {
         let prefixes: HashSet<&str> = taking.iter().map(|one| one.prefix()).collect();
-        let mut happened: BTreeMap<Box<str>, Happened> = BTreeMap::new();
+        let mut happened: BTreeMap<Box<str>, CollectionEvents> = BTreeMap::new();
         let (mut bytes, mut events, mut read) = (0, 0, begin);
         let mut tail = self.store.tail(begin).await?;
         while read < end {
@@ -155,7 +155,7 @@ impl Filler {
         end: Revision,
     ) -> Result<(), StoreError> {
         if happened.is_empty() {
-            self.shared.prepend(collection, end, Past::nothing(begin));
+            self.shared.prepend(collection, end, HistoryStartError::nothing(begin));
             return Ok(());
         }
         let before = self.before(collection, happened, begin).await?;
@@ -163,7 +163,7 @@ impl Filler {
         let events = load::on_a_core(move || {
             let after = of.state_at_floor();
             let events = events(&of, &happened, before, &after);
-            Past::new(begin, events, after)
+            HistoryStartError::new(begin, events, after)
         });
         self.shared.prepend(collection, end, events.await?);
         Ok(())

@@ -80,14 +80,14 @@ impl Budget {
 }
 
 /// A kept state.
-struct HeldState {
+struct RetainedState {
     position: u64,
     trees: Trees,
     bytes: u64,
 }
 
 /// Events before the beginning of a history.
-pub(crate) struct Past {
+pub(crate) struct HistoryStartError {
     /// The revision after which the events begin.
     floor: Revision,
     /// The events in order.
@@ -96,7 +96,7 @@ pub(crate) struct Past {
     states: Vec<(usize, Trees)>,
 }
 
-impl Past {
+impl HistoryStartError {
     /// The result of a window without events after `floor`.
     pub(crate) const fn nothing(floor: Revision) -> Self {
         Self { floor, events: Vec::new(), states: Vec::new() }
@@ -146,9 +146,9 @@ pub(crate) struct History {
     /// The position of the oldest event.
     first: u64,
     floor: Revision,
-    roots: VecDeque<HeldState>,
+    roots: VecDeque<RetainedState>,
     /// The states that are kept after a request or a pin. The least recently used is first.
-    remembered: VecDeque<HeldState>,
+    remembered: VecDeque<RetainedState>,
     /// Events from this position on keep their frames. `hot_bytes` is their size.
     hot_from: u64,
     hot_bytes: u64,
@@ -237,11 +237,11 @@ impl History {
 
     /// Prepends events before `floor`, as far as there is space. Does nothing if the history no longer begins at
     /// `floor`.
-    pub(crate) fn prepend(&mut self, floor: Revision, past: Past) {
+    pub(crate) fn prepend(&mut self, floor: Revision, past: HistoryStartError) {
         if !self.wants_past(floor) {
             return;
         }
-        let Past { floor, events, states } = past;
+        let HistoryStartError { floor, events, states } = past;
         let mut states = states.into_iter().peekable();
         for (place, event) in events.into_iter().enumerate().rev() {
             if !self.has_room() {
@@ -386,10 +386,10 @@ impl History {
     }
 
     /// Adds the memory that only this state uses to the budget. The state is `writes` writes after the one before it.
-    fn kept(&self, position: u64, trees: Trees, writes: u64) -> HeldState {
+    fn kept(&self, position: u64, trees: Trees, writes: u64) -> RetainedState {
         let bytes = (writes * COPIED_BYTES).min(trees.items() as u64 * ITEM_BYTES);
         self.budget.add(bytes);
-        HeldState { position, trees, bytes }
+        RetainedState { position, trees, bytes }
     }
 
     fn drop_oldest(&mut self) {

@@ -58,12 +58,12 @@ pub use event::{Event, FrameKind, ViewId};
 pub use labels::Labels;
 pub use scope::{Scope, ScopeTerm, SelectedScope};
 pub use shared::Overlap;
-pub use snapshot::{LeafSlice, RangeCursor, Selected, Snapshot, SnapshotError};
+pub use snapshot::{LeafSlice, RangeCursor, SelectedEntries, Snapshot, SnapshotError};
 pub use spec::{CollectionSpec, Complete, Layout};
 pub use stats::{CacheStats, TailFault};
 pub use trees::IndexTerm;
 pub use views::{
-    CatchingUp, Change, Found, Gathered, KeptIndex, NoRoom, Places, Position, Positions, Room, Sight, Turn, View,
-    ViewOwner,
+    CachedIndex, Change, GatheredPositions, LookupResult, MemoryReservation, Places, Position, PositionSource,
+    Positions, ReservationError, Turn, View, ViewOwner, ViewUpdate,
 };
-pub use watermark::Behind;
+pub use watermark::BehindError;

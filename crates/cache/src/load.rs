@@ -31,9 +31,9 @@ pub(crate) fn decoders() -> usize {
 
 /// The prefixes of a scan, sorted. None is below another.
 #[derive(Clone)]
-pub(crate) struct Wanted(Arc<[Box<str>]>);
+pub(crate) struct ScanPrefixes(Arc<[Box<str>]>);
 
-impl Wanted {
+impl ScanPrefixes {
     /// The prefixes of these collections.
     pub(crate) fn of<'a>(collections: impl IntoIterator<Item = &'a Arc<Collection>>) -> Self {
         let mut prefixes: Vec<Box<str>> =
@@ -64,7 +64,7 @@ impl Wanted {
 /// keys between prefixes.
 pub(crate) fn pages(
     store: Arc<dyn Store>,
-    wanted: Wanted,
+    wanted: ScanPrefixes,
     revision: Revision,
 ) -> impl Stream<Item = Result<Vec<KeyValue>, StoreError>> + Send + 'static {
     let ends = wanted.0.first().zip(wanted.0.last());
@@ -77,19 +77,19 @@ pub(crate) fn pages(
 }
 
 /// Reads the stored values of the prefixes at a revision, in the store's fastest order.
-fn scan(store: &Arc<dyn Store>, wanted: &Wanted, revision: Revision) -> Scan {
+fn scan(store: &Arc<dyn Store>, wanted: &ScanPrefixes, revision: Revision) -> Scan {
     let ranges = wanted.0.iter().map(|prefix| (StoreKey::new(&**prefix), StoreKey::prefix_end(prefix)));
     let request = ScanRequest { ranges: ranges.collect(), revision };
     store.scan(request).unwrap_or_else(|| pages(store.clone(), wanted.clone(), revision).boxed())
 }
 
 /// A loaded collection.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedCollection {
     pub(crate) trees: Trees,
     pub(crate) unreadable: Unreadable,
 }
 
-impl Loaded {
+impl LoadedCollection {
     /// Applies a change from after the load.
     pub(crate) fn apply(&mut self, change: Change) {
         change.content.put_in(&change.key, &mut self.trees, &mut self.unreadable);
@@ -109,8 +109,8 @@ pub(crate) async fn collections(
     shared: &Arc<Shared>,
     collections: &[Arc<Collection>],
     revision: Revision,
-) -> Result<Vec<Loaded>, StoreError> {
-    let wanted = Wanted::of(collections);
+) -> Result<Vec<LoadedCollection>, StoreError> {
+    let wanted = ScanPrefixes::of(collections);
     let by_prefix: BTreeMap<&str, usize> =
         collections.iter().enumerate().map(|(place, collection)| (collection.prefix(), place)).collect();
     // The collections in the order of the scan's prefixes.
@@ -141,11 +141,11 @@ pub(crate) async fn collections(
 }
 
 /// Builds the trees of a loaded collection.
-async fn build(collection: &Arc<Collection>, read: Read) -> Result<Loaded, StoreError> {
+async fn build(collection: &Arc<Collection>, read: Read) -> Result<LoadedCollection, StoreError> {
     let layout = collection.layout().clone();
     let Read { entries, unreadable } = read;
     if entries.is_empty() {
-        return Ok(Loaded { trees: Trees::empty(layout), unreadable });
+        return Ok(LoadedCollection { trees: Trees::empty(layout), unreadable });
     }
     let trees = on_a_core(move || {
         let order = cores::order(&entries, |entry| ["", &entry.key]);
@@ -153,11 +153,11 @@ async fn build(collection: &Arc<Collection>, read: Read) -> Result<Loaded, Store
         Trees::from_sorted(&entries, layout)
     });
     let trees = trees.await?;
-    Ok(Loaded { trees, unreadable })
+    Ok(LoadedCollection { trees, unreadable })
 }
 
 /// Decodes the values of a page. Returns them by collection, each with the index of its prefix.
-fn decode(shared: &Shared, wanted: &Wanted, sorted: &[Arc<Collection>], page: &[KeyValue]) -> Vec<(usize, Read)> {
+fn decode(shared: &Shared, wanted: &ScanPrefixes, sorted: &[Arc<Collection>], page: &[KeyValue]) -> Vec<(usize, Read)> {
     let mut parts: Vec<(usize, Read)> = Vec::new();
     for stored in page {
         let Ok(place) = wanted.find(stored.key.as_str()) else { continue };
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_scan_goes_on_at_the_next_key_that_somebody_wants() {
-        let wanted = Wanted(["/r/a/", "/r/c/", "/r/cd/"].map(Box::from).into());
+        let wanted = ScanPrefixes(["/r/a/", "/r/c/", "/r/cd/"].map(Box::from).into());
         let behind = |key: &str| wanted.behind(key).map(|key| key.as_str().to_owned());
         assert_eq!(behind("/r/a/x").as_deref(), Some("/r/a/x\0"));
         assert_eq!(behind("/r/b/x").as_deref(), Some("/r/c/"));

@@ -90,28 +90,28 @@ impl Postings {
     }
 
     /// The ranks of a term's keys from `from` to before `to`. O(log n).
-    pub(crate) fn stretch(&self, term: &mut Term, from: &str, to: Option<&str>) -> Stretch {
+    pub(crate) fn stretch(&self, term: &mut Term, from: &str, to: Option<&str>) -> TermKeys {
         let first = self.tree.before(term.with(from)).count;
         // No key begins with the last character of Unicode, so this position is after all keys of the term.
         let last = self.tree.before(term.with(to.unwrap_or("\u{10ffff}"))).count;
-        Stretch { first, last, term: term.len }
+        TermKeys { first, last, term: term.len }
     }
 
     /// The keys of a range of ranks.
-    pub(crate) fn keys(&self, stretch: &Stretch) -> Keys {
+    pub(crate) fn keys(&self, stretch: &TermKeys) -> Keys {
         Keys { pairs: self.tree.keys(stretch.first, stretch.last), term: stretch.term }
     }
 }
 
 /// Consecutive keys of one term.
-pub(crate) struct Stretch {
+pub(crate) struct TermKeys {
     first: usize,
     last: usize,
     /// The length of the term with the separator.
     term: usize,
 }
 
-impl Stretch {
+impl TermKeys {
     /// The number of keys.
     pub(crate) const fn len(&self) -> usize {
         self.last.saturating_sub(self.first)

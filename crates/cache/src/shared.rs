@@ -18,7 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::collection::{Change, Collection, Content};
 use crate::entry::Entry;
 use crate::environment::Environment;
-use crate::history::Past;
+use crate::history::HistoryStartError;
 use crate::spec::CollectionSpec;
 use crate::stats::{Counters, TailFault};
 use crate::watermark::Watermark;
@@ -177,7 +177,7 @@ impl Shared {
     }
 
     /// Prepends events before `floor` to a collection's history.
-    pub(crate) fn prepend(&self, collection: &Arc<Collection>, floor: Revision, past: Past) {
+    pub(crate) fn prepend(&self, collection: &Arc<Collection>, floor: Revision, past: HistoryStartError) {
         collection.prepend(floor, past);
         self.note_events(std::slice::from_ref(collection));
     }

@@ -101,12 +101,12 @@ impl Snapshot {
     /// Returns all objects of the range if there are no terms, or common terms only.
     ///
     /// Cost: O(log n) for each term and for each object returned.
-    pub fn select<'a>(&'a self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Selected<'a> {
+    pub fn select<'a>(&'a self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> SelectedEntries<'a> {
         let entries = match self.trees.find(terms, from, to) {
             Some(keys) => Candidates::Posted(&self.trees, keys),
             None => Candidates::Range(self.range(from, to)),
         };
-        Selected { entries }
+        SelectedEntries { entries }
     }
 
     /// The leaves of the range, as an owned cursor that can be held across awaits.
@@ -127,7 +127,7 @@ impl Snapshot {
 }
 
 /// Candidates of a selection. See [`Snapshot::select`].
-pub struct Selected<'a> {
+pub struct SelectedEntries<'a> {
     entries: Candidates<'a>,
 }
 
@@ -136,7 +136,7 @@ enum Candidates<'a> {
     Posted(&'a Trees, Keys),
 }
 
-impl<'a> Iterator for Selected<'a> {
+impl<'a> Iterator for SelectedEntries<'a> {
     type Item = &'a Arc<Entry>;
 
     fn next(&mut self) -> Option<&'a Arc<Entry>> {

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use keelson_codec::{Checked, FieldPath, StoredObject};
+use keelson_codec::{FieldPath, ParsedObject, StoredObject};
 
 /// A prefix of the store, and the layout of its objects.
 #[derive(Clone, Debug)]
@@ -70,5 +70,5 @@ impl Layout {
 pub trait Complete: fmt::Debug + Send + Sync {
     /// The completed object. `None` if the object is complete. That case must be cheap, since this runs for every
     /// object that is read.
-    fn complete(&self, stored: &Checked) -> Option<StoredObject>;
+    fn complete(&self, stored: &ParsedObject) -> Option<StoredObject>;
 }

@@ -61,7 +61,7 @@ pub(crate) struct Follower {
 }
 
 /// A decoded batch of the tail.
-struct Prepared {
+struct DecodedBatch {
     /// The changes of each affected collection.
     changes: Vec<(Arc<Collection>, Vec<Change>)>,
     watermark: Revision,
@@ -255,7 +255,7 @@ impl Follower {
 
 impl Shared {
     /// Decodes the events of a batch that are after a revision.
-    fn prepare(&self, batch: &TailBatch, after: Revision) -> Prepared {
+    fn prepare(&self, batch: &TailBatch, after: Revision) -> DecodedBatch {
         let mut changes: Vec<(Arc<Collection>, Vec<Change>)> = Vec::new();
         let mut places = HashMap::new();
         for event in batch.events.iter().filter(|event| event.revision > after) {
@@ -268,10 +268,10 @@ impl Shared {
             });
             changes[place].1.push(change);
         }
-        Prepared { changes, watermark: batch.watermark }
+        DecodedBatch { changes, watermark: batch.watermark }
     }
 
-    fn publish(&self, prepared: Prepared) {
+    fn publish(&self, prepared: DecodedBatch) {
         for (collection, changes) in prepared.changes {
             self.apply(&collection, changes);
         }

@@ -16,7 +16,7 @@ use crate::common::{CommonTerms, is_common};
 use crate::cores::both;
 use crate::entry::Entry;
 use crate::event::Event;
-use crate::postings::{Keys, Postings, Stretch, Term};
+use crate::postings::{Keys, Postings, Term, TermKeys};
 use crate::spec::Layout;
 use crate::tree::{CowTree, Item};
 
@@ -215,7 +215,7 @@ impl Trees {
     pub(crate) fn find(&self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Option<Keys> {
         let terms =
             terms.iter().filter_map(|term| term.term(&self.layout)).filter(|term| !self.common.contains(term.text()));
-        let shortest = terms.map(|mut term| self.index.stretch(&mut term, from, to)).min_by_key(Stretch::len)?;
+        let shortest = terms.map(|mut term| self.index.stretch(&mut term, from, to)).min_by_key(TermKeys::len)?;
         Some(self.index.keys(&shortest))
     }
 }

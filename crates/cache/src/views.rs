@@ -1,8 +1,8 @@
 //! Views are the indexes of queries. A view has the objects of one snapshot that a query selects, in the query's order,
 //! as a counted copy-on-write tree.
 //!
-//! A [`Sight`] returns the sort keys of an entry. This crate does not know their meaning. A view is built by a scan
-//! ([`Gathered`]), or from the view of another snapshot and the difference of both trees ([`CatchingUp`]). The second
+//! A [`PositionSource`] returns the sort keys of an entry. This crate does not know their meaning. A view is built by a scan
+//! ([`GatheredPositions`]), or from the view of another snapshot and the difference of both trees ([`ViewUpdate`]). The second
 //! way costs time only for the changes. Writes do no work for views. Built views are kept for later queries
 //! (`kept.rs`).
 //!
@@ -20,15 +20,15 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-pub(crate) use self::kept::KeptViews;
-pub use self::kept::{Found, KeptIndex};
-pub use self::room::{NoRoom, Room, ViewOwner};
+pub(crate) use self::kept::ViewCache;
+pub use self::kept::{CachedIndex, LookupResult};
+pub use self::room::{MemoryReservation, ReservationError, ViewOwner};
 use crate::entry::Entry;
 use crate::snapshot::Snapshot;
 use crate::tree::{CowTree, Diff, KeyCursor};
 
 /// Determines the positions of entries in a view.
-pub trait Sight: Send + Sync {
+pub trait PositionSource: Send + Sync {
     /// Adds the sort keys of an entry: none if the entry is not in the view, several if it is in several groups. No
     /// sort key may be a prefix of another sort key of any entry.
     fn places(&self, entry: &Entry, out: &mut Places);
@@ -71,7 +71,7 @@ impl Places {
         self.has_failed = false;
     }
 
-    fn of(&mut self, sight: &dyn Sight, entry: &Entry) {
+    fn of(&mut self, sight: &dyn PositionSource, entry: &Entry) {
         self.clear();
         sight.places(entry, self);
     }
@@ -138,8 +138,8 @@ impl View {
     /// Builds the view of several gathered parts. No entry may be in two parts.
     ///
     /// Cost: O(n log(number of parts)), or O(n) if each part begins after the end of the one before it.
-    pub fn of(parts: &mut [Gathered]) -> Self {
-        parts.iter_mut().for_each(Gathered::sort);
+    pub fn of(parts: &mut [GatheredPositions]) -> Self {
+        parts.iter_mut().for_each(GatheredPositions::sort);
         let bytes = parts.iter().map(|part| part.bytes.len() as u64).sum();
         let failures = parts.iter().map(|part| part.failures).sum();
         let ends = parts
@@ -245,7 +245,7 @@ impl Positions {
 
 /// The positions of evaluated entries, for a view.
 #[derive(Default)]
-pub struct Gathered {
+pub struct GatheredPositions {
     /// The concatenated pairs.
     bytes: Vec<u8>,
     /// The start and end of each pair.
@@ -255,9 +255,9 @@ pub struct Gathered {
     failures: usize,
 }
 
-impl Gathered {
+impl GatheredPositions {
     /// Evaluates an entry and adds its positions.
-    pub fn add(&mut self, sight: &dyn Sight, entry: &Entry) {
+    pub fn add(&mut self, sight: &dyn PositionSource, entry: &Entry) {
         let mut places = std::mem::take(&mut self.places);
         places.of(sight, entry);
         self.add_places(&places, entry);
@@ -312,9 +312,9 @@ impl Gathered {
 }
 
 /// Updates the view of one snapshot to another snapshot, change by change.
-pub struct CatchingUp<'a> {
+pub struct ViewUpdate<'a> {
     changes: Diff<'a, Arc<Entry>>,
-    sight: &'a dyn Sight,
+    sight: &'a dyn PositionSource,
     view: View,
     looked_at: usize,
 }
@@ -325,7 +325,7 @@ pub enum Turn {
     Over,
     /// More changes remain.
     More,
-    /// The evaluation of this change takes long. The caller evaluates it and passes it to [`CatchingUp::take_over`].
+    /// The evaluation of this change takes long. The caller evaluates it and passes it to [`ViewUpdate::take_over`].
     Heavy(Change),
 }
 
@@ -347,7 +347,7 @@ impl Change {
     }
 
     /// Evaluates the old and the new object.
-    pub fn look(&mut self, sight: &dyn Sight) {
+    pub fn look(&mut self, sight: &dyn PositionSource) {
         if let Some(old) = &self.old {
             self.before.of(sight, old);
         }
@@ -357,9 +357,9 @@ impl Change {
     }
 }
 
-impl<'a> CatchingUp<'a> {
+impl<'a> ViewUpdate<'a> {
     /// Starts an update of the view of one snapshot to another snapshot, which may be older.
-    pub fn new(view: View, from: &'a Snapshot, to: &'a Snapshot, sight: &'a dyn Sight) -> Self {
+    pub fn new(view: View, from: &'a Snapshot, to: &'a Snapshot, sight: &'a dyn PositionSource) -> Self {
         let changes = Diff::new(&from.trees.entries, &to.trees.entries, Arc::ptr_eq);
         Self { changes, sight, view, looked_at: 0 }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Watermark {
 /// The cache did not reach a revision before the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cache is at revision {current}, not yet at {wanted}")]
-pub struct Behind {
+pub struct BehindError {
     /// The awaited revision.
     pub wanted: Revision,
     /// The watermark at the end of the wait.
@@ -48,14 +48,14 @@ impl Watermark {
         });
     }
 
-    pub(crate) async fn wait_for(&self, wanted: Revision, timeout: Duration) -> Result<(), Behind> {
+    pub(crate) async fn wait_for(&self, wanted: Revision, timeout: Duration) -> Result<(), BehindError> {
         if self.get() >= wanted {
             return Ok(());
         }
         let mut receiver = self.sender.subscribe();
         match tokio::time::timeout(timeout, receiver.wait_for(|reached| *reached >= wanted)).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Behind { wanted, current: self.get() }),
+            Ok(Err(_)) | Err(_) => Err(BehindError { wanted, current: self.get() }),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use keelson_codec::Checked;
+use keelson_codec::ParsedObject;
 use keelson_storage::StoreKey;
 use parking_lot::Mutex;
 
@@ -32,7 +32,7 @@ impl DecoderId {
 
 /// The pending writes of this server to all collections.
 #[derive(Default)]
-pub(crate) struct Written(Mutex<Objects>);
+pub(crate) struct WrittenObjects(Mutex<Objects>);
 
 #[derive(Default)]
 struct Objects {
@@ -48,7 +48,7 @@ struct Objects {
 
 struct Newest {
     number: u64,
-    object: Checked,
+    object: ParsedObject,
     by: DecoderId,
 }
 
@@ -58,10 +58,10 @@ struct Announced {
     bytes: usize,
 }
 
-impl Written {
+impl WrittenObjects {
     /// Registers an object that is about to be written. The object must be complete for this decoder. Cost: a lock and
     /// an entry of a hash map.
-    pub(crate) fn announce(&self, key: StoreKey, object: Checked, by: DecoderId) {
+    pub(crate) fn announce(&self, key: StoreKey, object: ParsedObject, by: DecoderId) {
         let mut objects = self.0.lock();
         objects.count += 1;
         let announced = Announced { key: key.clone(), number: objects.count, bytes: object.memory() };
@@ -80,7 +80,7 @@ impl Written {
     /// Removes and returns the pending object of a key if it has these bytes and this decoder. Another decoder may
     /// complete the object differently. Cost: a lock, a lookup, and a comparison of the bytes if the store returns a
     /// copy.
-    pub(crate) fn take(&self, key: &StoreKey, value: &Bytes, by: DecoderId) -> Option<Checked> {
+    pub(crate) fn take(&self, key: &StoreKey, value: &Bytes, by: DecoderId) -> Option<ParsedObject> {
         let mut objects = self.0.lock();
         let newest = objects.newest.get(key).filter(|newest| newest.by == by)?;
         let written = newest.object.object().bytes();
@@ -97,20 +97,20 @@ mod tests {
         StoreKey::new(format!("/registry/configmaps/default/{name}"))
     }
 
-    fn object(text: &str) -> Checked {
+    fn object(text: &str) -> ParsedObject {
         let value = format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{text}"}}}}"#);
-        Checked::parse(value.into()).unwrap()
+        ParsedObject::parse(value.into()).unwrap()
     }
 
     const READER: DecoderId = DecoderId(u64::MAX);
 
-    fn take(written: &Written, name: &str, bytes: &Bytes) -> Option<Bytes> {
+    fn take(written: &WrittenObjects, name: &str, bytes: &Bytes) -> Option<Bytes> {
         written.take(&key(name), bytes, READER).map(|object| object.object().bytes())
     }
 
     #[test]
     fn an_object_is_known_by_its_key_and_bytes_and_once() {
-        let (written, ours) = (Written::default(), object("a"));
+        let (written, ours) = (WrittenObjects::default(), object("a"));
         let bytes = &ours.object().bytes();
         written.announce(key("a"), ours.clone(), READER);
         assert_eq!(take(&written, "b", bytes), None, "the same under another key");
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_is_written_often_is_known_when_what_it_replaced_is_forgotten() {
-        let written = Written::default();
+        let written = WrittenObjects::default();
         for number in 0..=MOST_OBJECTS {
             written.announce(key("a"), object(&number.to_string()), READER);
         }
@@ -136,11 +136,11 @@ mod tests {
 
     #[test]
     fn what_never_comes_back_does_not_pile_up() {
-        let written = Written::default();
+        let written = WrittenObjects::default();
         let names: Vec<String> = (0..=MOST_OBJECTS).map(|number| number.to_string()).collect();
-        let few: Vec<Checked> = names.iter().map(|name| object(name)).collect();
+        let few: Vec<ParsedObject> = names.iter().map(|name| object(name)).collect();
         names.iter().zip(&few).for_each(|(name, object)| written.announce(key(name), object.clone(), READER));
-        let is_there = |name: &str, object: &Checked| take(&written, name, &object.object().bytes()).is_some();
+        let is_there = |name: &str, object: &ParsedObject| take(&written, name, &object.object().bytes()).is_some();
         assert!(!is_there(&names[0], &few[0]));
         assert!(is_there(&names[1], &few[1]));
         let large = object(&"x".repeat(MOST_BYTES - 1000));

@@ -104,12 +104,12 @@ struct Watcher {
     cursor: WatchCursor,
     scope: Scope,
     after: Revision,
-    seen: Vec<Happened>,
+    seen: Vec<ModelChange>,
     /// True if the collection of the cursor was removed.
     ended: bool,
 }
 
-struct World {
+struct CacheModel {
     store: MemoryStore,
     cache: Arc<Cache>,
     model: Model,
@@ -121,7 +121,7 @@ struct World {
     turned: bool,
 }
 
-impl World {
+impl CacheModel {
     async fn new(history_bytes: u64) -> Self {
         let store = MemoryStore::new();
         let cache = start_with(&store, keelson_cache::CacheConfig { history_bytes, ..config() }).await;
@@ -333,7 +333,7 @@ impl World {
 fn run(history_bytes: u64, steps: &[Step]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut world = World::new(history_bytes).await;
+        let mut world = CacheModel::new(history_bytes).await;
         for step in steps {
             world.take(step).await;
         }

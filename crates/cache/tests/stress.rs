@@ -46,7 +46,7 @@ async fn write_all(store: MemoryStore) -> Model {
 }
 
 /// Lists, then watches until everything is written. Returns the list with its revision, and the events.
-async fn list_and_watch(pods: Arc<Collection>, scope: Scope, max: usize) -> (Revision, State, Vec<Happened>) {
+async fn list_and_watch(pods: Arc<Collection>, scope: Scope, max: usize) -> (Revision, State, Vec<ModelChange>) {
     let snapshot = pods.snapshot();
     let mut state = state_of(snapshot.range("", None));
     let mut cursor = pods.watch(snapshot.revision, scope).unwrap();

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 /// A valid expression, and the types of its nodes.
 #[derive(Debug)]
-pub struct Checked {
+pub struct CheckedExpr {
     /// The tree.
     pub expr: Expr,
     /// The position of each node.
@@ -42,7 +42,7 @@ pub enum Name {
 ///
 /// # Errors
 /// All faults in the expression.
-pub fn check(parsed: Parsed, environment: &Environment) -> Result<Checked, Vec<Issue>> {
+pub fn check(parsed: Parsed, environment: &Environment) -> Result<CheckedExpr, Vec<Issue>> {
     let count = parsed.positions.len();
     let mut checker = Checker {
         environment,
@@ -60,7 +60,7 @@ pub fn check(parsed: Parsed, environment: &Environment) -> Result<Checked, Vec<I
         return Err(issues);
     }
     let types = types.iter().map(|of| unifier.resolve(of, true)).collect();
-    let checked = Checked { expr: parsed.expr, positions: parsed.positions, types, names, calls };
+    let checked = CheckedExpr { expr: parsed.expr, positions: parsed.positions, types, names, calls };
     let issues = literals::check(&checked);
     if issues.is_empty() { Ok(checked) } else { Err(issues) }
 }

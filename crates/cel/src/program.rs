@@ -8,7 +8,7 @@ mod eval;
 mod plan;
 mod reads;
 
-use crate::check::{Checked, check};
+use crate::check::{CheckedExpr, check};
 use crate::cost::actual::Meter;
 use crate::cost::estimate::{Bounds, estimate};
 use crate::environment::Environment;
@@ -143,7 +143,7 @@ impl Program {
     fn compiled(text: &str, environment: &Environment) -> Result<Self, CompileError> {
         let source = Source::new(text);
         let checked = parse(&source, environment.macros()).and_then(|parsed| check(parsed, environment));
-        let checked: Checked = checked.map_err(|issues| CompileError::Invalid(source.report(&issues)))?;
+        let checked: CheckedExpr = checked.map_err(|issues| CompileError::Invalid(source.report(&issues)))?;
         let plan::Plan { root, used, states } =
             plan::plan(&checked, environment).map_err(|fault| CompileError::Instantiation(fault.to_string()))?;
         Ok(Self {

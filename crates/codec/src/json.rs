@@ -47,7 +47,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, JsonError> {
     let mut reader = Reader::new(text);
     match reader.document() {
         Ok(value) => Ok(Parsed { value, duplicates: reader.duplicates.into_messages() }),
-        Err(GaveUp) => {
+        Err(RefusedText) => {
             Err(syntax::check(bytes).err().unwrap_or(JsonError::Refused("the text can't be read".to_owned())))
         }
     }
@@ -134,10 +134,10 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
 
 /// The duplicate keys found so far, shared by all readers of one text.
 #[derive(Default)]
-pub(crate) struct Duplicates(RefCell<Noted>);
+pub(crate) struct Duplicates(RefCell<DuplicateKeys>);
 
 #[derive(Default)]
-struct Noted {
+struct DuplicateKeys {
     /// Each message once, with a position in the text.
     messages: Vec<(usize, String)>,
     /// Bytes of all formatted messages, including repeated ones.
@@ -192,7 +192,7 @@ impl fmt::Display for Path<'_> {
 }
 
 /// The reader refuses the text. [`syntax::check`] then finds the reason.
-struct GaveUp;
+struct RefusedText;
 
 /// Reads a value with its parts.
 struct Reader<'t> {
@@ -215,14 +215,14 @@ impl<'t> Reader<'t> {
     }
 
     /// The only value of the text.
-    fn document(&mut self) -> Result<Value, GaveUp> {
+    fn document(&mut self) -> Result<Value, RefusedText> {
         let value = self.value(&Path::Root, 0)?;
         self.skip_whitespace();
-        if self.at == self.text.len() { Ok(value) } else { Err(GaveUp) }
+        if self.at == self.text.len() { Ok(value) } else { Err(RefusedText) }
     }
 
     /// The next value. `depth` is the number of enclosing arrays and objects.
-    fn value(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, GaveUp> {
+    fn value(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, RefusedText> {
         match self.peek()? {
             b'{' => self.object(path, deeper(depth)?),
             b'[' => self.array(path, deeper(depth)?),
@@ -234,18 +234,18 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn object(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, GaveUp> {
+    fn object(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, RefusedText> {
         let start = self.members.len();
         self.at += 1;
         let mut more = self.peek()? != b'}';
         while more {
             if self.peek()? != b'"' {
-                return Err(GaveUp);
+                return Err(RefusedText);
             }
             let place = self.at;
             let key = self.string()?;
             if self.peek()? != b':' {
-                return Err(GaveUp);
+                return Err(RefusedText);
             }
             self.at += 1;
             let value = self.value(&Path::Key(path, &key), depth)?;
@@ -265,7 +265,7 @@ impl<'t> Reader<'t> {
         Ok(Value::Object(map))
     }
 
-    fn array(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, GaveUp> {
+    fn array(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, RefusedText> {
         let (start, opened) = (self.elements.len(), self.at);
         self.at += 1;
         let mut more = self.peek()? != b']';
@@ -283,7 +283,13 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads the rest of an array that starts at `start`, whose first elements are on the stack.
-    fn large_array(&mut self, path: &Path<'_>, depth: usize, start: usize, opened: usize) -> Result<Value, GaveUp> {
+    fn large_array(
+        &mut self,
+        path: &Path<'_>,
+        depth: usize,
+        start: usize,
+        opened: usize,
+    ) -> Result<Value, RefusedText> {
         let mut array: Vec<Value> = self.elements.drain(start..).collect();
         loop {
             Rest::new(self.text.as_bytes(), opened, self.at).make_room(&mut array, commas);
@@ -298,45 +304,45 @@ impl<'t> Reader<'t> {
     }
 
     /// Skips a comma. Returns false at the end of the array or object.
-    fn separator(&mut self, end: u8) -> Result<bool, GaveUp> {
+    fn separator(&mut self, end: u8) -> Result<bool, RefusedText> {
         match self.peek()? {
             b',' => {
                 self.at += 1;
                 Ok(true)
             }
             byte if byte == end => Ok(false),
-            _ => Err(GaveUp),
+            _ => Err(RefusedText),
         }
     }
 
     /// The next string, after its opening quote.
-    fn string(&mut self) -> Result<Text, GaveUp> {
+    fn string(&mut self) -> Result<Text, RefusedText> {
         let start = self.at + 1;
         let rest = &self.text.as_bytes()[start..];
-        let plain = not_plain(rest).ok_or(GaveUp)?;
+        let plain = not_plain(rest).ok_or(RefusedText)?;
         match rest[plain] {
             b'"' => {
                 self.at = start + plain + 1;
                 Ok(Text::new(&self.text[start..start + plain]))
             }
             b'\\' => self.escaped(start, start + plain),
-            _ => Err(GaveUp),
+            _ => Err(RefusedText),
         }
     }
 
     /// The string that begins at `start` and has its first backslash at `end`.
-    fn escaped(&mut self, start: usize, mut end: usize) -> Result<Text, GaveUp> {
+    fn escaped(&mut self, start: usize, mut end: usize) -> Result<Text, RefusedText> {
         while self.text.as_bytes().get(end) != Some(&b'"') {
             // The byte after a backslash does not end the string.
             end = (end + 2).min(self.text.len());
-            end += quote_or_backslash(&self.text.as_bytes()[end..]).ok_or(GaveUp)?;
+            end += quote_or_backslash(&self.text.as_bytes()[end..]).ok_or(RefusedText)?;
         }
         self.at = end + 1;
         let quoted = &self.text[start - 1..=end];
-        serde_json::from_str(quoted).or_else(|_| replace_lone_surrogates(quoted).ok_or(GaveUp))
+        serde_json::from_str(quoted).or_else(|_| replace_lone_surrogates(quoted).ok_or(RefusedText))
     }
 
-    fn number(&mut self) -> Result<Value, GaveUp> {
+    fn number(&mut self) -> Result<Value, RefusedText> {
         let rest = &self.text[self.at..];
         let is_part = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
         let number = &rest[..rest.bytes().position(|byte| !is_part(byte)).unwrap_or(rest.len())];
@@ -348,21 +354,21 @@ impl<'t> Reader<'t> {
         if is_count && let Ok(count) = number.parse::<u64>() {
             return Ok(Value::Number(count.into()));
         }
-        serde_json::from_str::<Number>(number).map(Value::Number).map_err(|_| GaveUp)
+        serde_json::from_str::<Number>(number).map(Value::Number).map_err(|_| RefusedText)
     }
 
-    fn word(&mut self, word: &str, value: Value) -> Result<Value, GaveUp> {
+    fn word(&mut self, word: &str, value: Value) -> Result<Value, RefusedText> {
         if !self.text[self.at..].starts_with(word) {
-            return Err(GaveUp);
+            return Err(RefusedText);
         }
         self.at += word.len();
         Ok(value)
     }
 
     /// The first byte of the next token.
-    fn peek(&mut self) -> Result<u8, GaveUp> {
+    fn peek(&mut self) -> Result<u8, RefusedText> {
         self.skip_whitespace();
-        self.text.as_bytes().get(self.at).copied().ok_or(GaveUp)
+        self.text.as_bytes().get(self.at).copied().ok_or(RefusedText)
     }
 
     fn skip_whitespace(&mut self) {
@@ -425,6 +431,6 @@ fn commas(text: &[u8]) -> usize {
     found
 }
 
-fn deeper(depth: usize) -> Result<usize, GaveUp> {
-    if depth == MAX_DEPTH { Err(GaveUp) } else { Ok(depth + 1) }
+fn deeper(depth: usize) -> Result<usize, RefusedText> {
+    if depth == MAX_DEPTH { Err(RefusedText) } else { Ok(depth + 1) }
 }

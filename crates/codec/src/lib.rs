@@ -19,6 +19,6 @@ pub mod yaml;
 pub use gzip::{DeflateBlock, MemberWriter};
 pub use json::JsonError;
 pub use outline::Outline;
-pub use stored::{Checked, DecodeError, FieldPath, StoredObject, Summary};
+pub use stored::{DecodeError, FieldPath, ParsedObject, StoredObject, Summary};
 pub use watch::EventType;
 pub use yaml::YamlError;

@@ -111,7 +111,7 @@ impl<'a> Outline<'a> {
         let nodes = Vec::with_capacity(text.len() / BYTES_PER_VALUE + 1);
         let outline = Self { text, decoded: String::new(), nodes };
         let mut reader = Reader { outline, cursor: Cursor::new(text.as_bytes(), 0), passes_over };
-        reader.value(Found::default(), Section::Root, 0);
+        reader.value(TextSpan::default(), Section::Root, 0);
         reader.outline
     }
 
@@ -183,7 +183,7 @@ impl Section {
 
 /// A string of the text.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct TextSpan {
     span: Span,
     is_decoded: bool,
 }
@@ -195,12 +195,12 @@ struct Reader<'a, P> {
 }
 
 impl<P: Fn(Section, &str) -> bool> Reader<'_, P> {
-    fn value(&mut self, key: Found, section: Section, depth: usize) {
+    fn value(&mut self, key: TextSpan, section: Section, depth: usize) {
         let at = self.outline.nodes.len();
         let (kind, content) = match self.cursor.peek() {
             b'"' => (Kind::Text, self.string()),
-            b'{' if depth < MAX_DEPTH => (Kind::Object, Found::default()),
-            b'[' if depth < MAX_DEPTH => (Kind::Array, Found::default()),
+            b'{' if depth < MAX_DEPTH => (Kind::Object, TextSpan::default()),
+            b'[' if depth < MAX_DEPTH => (Kind::Array, TextSpan::default()),
             _ => self.scalar(),
         };
         let rest = Rest::new(self.outline.text.as_bytes(), 0, self.cursor.position());
@@ -241,13 +241,13 @@ impl<P: Fn(Section, &str) -> bool> Reader<'_, P> {
             match self.cursor.peek() {
                 b',' => self.cursor.step(),
                 b']' | 0 => break self.cursor.step(),
-                _ => self.value(Found::default(), section, depth + 1),
+                _ => self.value(TextSpan::default(), section, depth + 1),
             }
         }
     }
 
     /// As [`Cursor::key`], with the text of the key.
-    fn key(&mut self) -> Option<Found> {
+    fn key(&mut self) -> Option<TextSpan> {
         if self.cursor.peek() == b',' {
             self.cursor.step();
         }
@@ -260,19 +260,19 @@ impl<P: Fn(Section, &str) -> bool> Reader<'_, P> {
         Some(key)
     }
 
-    fn string(&mut self) -> Found {
+    fn string(&mut self) -> TextSpan {
         let start = self.cursor.position() + 1;
         let raw = self.cursor.string();
         if !raw.bytes().contains(&b'\\') {
-            return Found { span: Span::new(start, raw.bytes().len()), is_decoded: false };
+            return TextSpan { span: Span::new(start, raw.bytes().len()), is_decoded: false };
         }
         let decoded = &mut self.outline.decoded;
         let before = decoded.len();
         decoded.push_str(&raw.decode());
-        Found { span: Span::new(before, decoded.len() - before), is_decoded: true }
+        TextSpan { span: Span::new(before, decoded.len() - before), is_decoded: true }
     }
 
-    fn scalar(&mut self) -> (Kind, Found) {
+    fn scalar(&mut self) -> (Kind, TextSpan) {
         let start = self.cursor.position();
         self.cursor.skip();
         if self.cursor.position() == start {
@@ -287,7 +287,7 @@ impl<P: Fn(Section, &str) -> bool> Reader<'_, P> {
             _ => Kind::Null,
         };
         let span = if kind == Kind::Number { Span::new(start, end - start) } else { Span::default() };
-        (kind, Found { span, is_decoded: false })
+        (kind, TextSpan { span, is_decoded: false })
     }
 }
 

@@ -30,7 +30,7 @@ mod shared;
 mod summary;
 
 use canonical::Canonical;
-pub use checked::Checked;
+pub use checked::ParsedObject;
 pub use encoding::Encoding;
 use shared::Parts;
 pub use summary::{FieldPath, Marks, Summary};
@@ -140,7 +140,7 @@ impl StoredObject {
     /// # Errors
     /// Bytes that are neither a JSON object nor a built-in kind in protobuf.
     pub fn parse(bytes: Bytes) -> Result<Self, DecodeError> {
-        Checked::parse(bytes).map(Checked::into_object)
+        ParsedObject::parse(bytes).map(ParsedObject::into_object)
     }
 
     fn with_marks(bytes: Bytes, body: usize, splice: usize) -> Self {
@@ -281,7 +281,7 @@ impl StoredObject {
         self.bytes[..self.body as usize] == *header.0
     }
 
-    /// The summary for a cache, in one pass over the bytes and without a value tree. [`Checked::summary`] costs less.
+    /// The summary for a cache, in one pass over the bytes and without a value tree. [`ParsedObject::summary`] costs less.
     ///
     /// # Errors
     /// A field of the metadata has a type that no stored object has.

@@ -52,7 +52,7 @@ pub struct File {
 
 /// The result for a path.
 #[derive(Debug)]
-pub enum Found {
+pub enum Asset {
     /// A file.
     File {
         /// The file.
@@ -110,9 +110,9 @@ fn content(name: &str, embedded: &'static [u8]) -> Bytes {
 }
 
 /// Finds the file of a path; `None` for a path outside of the console.
-pub fn find(path: &str) -> Option<Found> {
+pub fn find(path: &str) -> Option<Asset> {
     if path == ROOT.trim_end_matches('/') {
-        return Some(Found::Moved(ROOT));
+        return Some(Asset::Moved(ROOT));
     }
     let below = path.strip_prefix(ROOT)?;
     let files = &*FILES;
@@ -122,9 +122,9 @@ pub fn find(path: &str) -> Option<Found> {
         (None, Some(name)) => (name, false),
         // The page handles this path, unless it is a file that browsers request by themselves.
         (None, None) if !below.contains('.') || below.contains('/') => (PAGE, false),
-        (None, None) => return Some(Found::Nothing),
+        (None, None) => return Some(Asset::Nothing),
     };
-    Some(named(name).map_or(Found::Nothing, |file| Found::File { file, lasting }))
+    Some(named(name).map_or(Asset::Nothing, |file| Asset::File { file, lasting }))
 }
 
 #[cfg(test)]
@@ -136,9 +136,9 @@ mod tests {
     fn check(path: &str, expect: &str) {
         let found = match find(path) {
             None => "another".to_owned(),
-            Some(Found::Nothing) => "nothing".to_owned(),
-            Some(Found::Moved(to)) => format!("at {to}"),
-            Some(Found::File { file, lasting }) => format!("{}{}", file.name, if lasting { " for good" } else { "" }),
+            Some(Asset::Nothing) => "nothing".to_owned(),
+            Some(Asset::Moved(to)) => format!("at {to}"),
+            Some(Asset::File { file, lasting }) => format!("{}{}", file.name, if lasting { " for good" } else { "" }),
         };
         assert_eq!(found, expect, "{path}");
     }
@@ -160,13 +160,13 @@ mod tests {
 
     #[test]
     fn the_page_leads_to_the_files_of_its_version_and_to_nothing_else() {
-        let Some(Found::File { file, lasting: false }) = find(ROOT) else { panic!("the page is there") };
+        let Some(Asset::File { file, lasting: false }) = find(ROOT) else { panic!("the page is there") };
         let page = String::from_utf8(file.bytes.to_vec()).unwrap();
         let leads = page.split(['"', '\'']).filter(|text| text.starts_with('/') || text.contains("://"));
         let leads: Vec<_> = leads.collect();
         assert!(leads.len() >= 3, "{leads:?}");
         for to in leads {
-            assert!(matches!(find(to), Some(Found::File { lasting: true, .. })), "{to}");
+            assert!(matches!(find(to), Some(Asset::File { lasting: true, .. })), "{to}");
         }
         assert!(!page.contains("<style") && !page.contains("style=") && !page.contains(" on"), "{page}");
     }

@@ -32,7 +32,7 @@ use crate::cluster_role_aggregation::ClusterRoleAggregation;
 use crate::flow_configuration::FlowApplication;
 use crate::flow_schema_status::FlowSchemaStatus;
 use crate::kubernetes_service::KubernetesService;
-use policy::Piece;
+use policy::PolicyObject;
 
 /// The number of objects created concurrently: enough for a few commits to hold them all.
 const AT_ONCE: usize = 64;
@@ -294,8 +294,8 @@ impl Bootstrap {
     }
 
     /// Creates a role or binding, or adds the missing parts to an existing one.
-    async fn reconcile(&self, piece: Piece) -> Result<(), ApiError> {
-        let Piece { plural, namespace, object } = piece;
+    async fn reconcile(&self, piece: PolicyObject) -> Result<(), ApiError> {
+        let PolicyObject { plural, namespace, object } = piece;
         let target = self.client.collection(RBAC, "v1", plural, namespace.as_deref())?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         for _ in 0..ATTEMPTS {

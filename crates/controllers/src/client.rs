@@ -15,7 +15,7 @@ use keelson_meta::options::{
     UpdateOptions,
 };
 use keelson_meta::{ApiError, Object, Revision};
-use keelson_registry::{Caller, Registry, Target, Written, accept};
+use keelson_registry::{Caller, Registry, Target, WriteResult, accept};
 use keelson_storage::Compare;
 
 /// The number of objects in a chunk of a list.
@@ -42,7 +42,7 @@ pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// An object with the revision that wrote it.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct RevisedObject {
     /// The object.
     pub object: Object,
     /// The revision.
@@ -51,13 +51,13 @@ pub struct Stored {
 
 /// A write that has been committed. Most callers ignore the stored object, so it is decoded on request.
 #[derive(Debug)]
-pub struct Change(Written);
+pub struct Change(WriteResult);
 
 impl Change {
     /// Decodes the object as stored.
-    pub fn read(&self) -> Stored {
+    pub fn read(&self) -> RevisedObject {
         let revision = self.0.revision.unwrap_or(Revision::ZERO);
-        Stored { object: self.0.object.decode(revision), revision }
+        RevisedObject { object: self.0.object.decode(revision), revision }
     }
 }
 
@@ -112,7 +112,7 @@ impl Client {
     ///
     /// # Errors
     /// Errors of the verb.
-    pub async fn get(&self, target: &Target, name: &str) -> Result<Option<Stored>, ApiError> {
+    pub async fn get(&self, target: &Target, name: &str) -> Result<Option<RevisedObject>, ApiError> {
         match self.registry.get(target, name, &self.caller, &GetOptions::default()).await {
             Ok(entry) => Ok(Some(read(&entry))),
             Err(ApiError::NotFound { .. }) => Ok(None),
@@ -125,7 +125,7 @@ impl Client {
     ///
     /// # Errors
     /// Errors of the verb.
-    pub async fn list(&self, target: &Target, label_selector: LabelSelector) -> Result<Vec<Stored>, ApiError> {
+    pub async fn list(&self, target: &Target, label_selector: LabelSelector) -> Result<Vec<RevisedObject>, ApiError> {
         let mut options = ListOptions { label_selector, limit: NonZeroUsize::new(CHUNK), ..ListOptions::default() };
         let (mut found, mut begun) = (Vec::new(), 1);
         loop {
@@ -232,7 +232,7 @@ impl Client {
     ///
     /// # Errors
     /// Errors of the verb: 409 when the object has changed.
-    pub async fn delete(&self, target: &Target, read: &Stored) -> Result<(), ApiError> {
+    pub async fn delete(&self, target: &Target, read: &RevisedObject) -> Result<(), ApiError> {
         let preconditions = Preconditions {
             uid: Some(read.object.uid().to_owned()),
             resource_version: Some(read.revision.to_string()),
@@ -271,8 +271,8 @@ pub(crate) async fn clean_up(act: impl Future<Output = Result<(), ApiError>>, le
     }
 }
 
-fn read(entry: &Entry) -> Stored {
-    Stored { object: entry.object.decode(entry.revision), revision: entry.revision }
+fn read(entry: &Entry) -> RevisedObject {
+    RevisedObject { object: entry.object.decode(entry.revision), revision: entry.revision }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use keelson_supervision::{outcome, warn_repeated};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored, collection};
+use crate::client::{Client, RevisedObject, collection};
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 
@@ -88,7 +88,7 @@ impl ClusterRoleAggregation {
     /// Fills all aggregated roles from the current rules of the others.
     async fn fill(&self, client: &Client) -> Result<(), ApiError> {
         let found = client.list(&self.roles, LabelSelector::everything()).await?;
-        let mut all: Vec<Object> = found.into_iter().map(|Stored { object, .. }| object).collect();
+        let mut all: Vec<Object> = found.into_iter().map(|RevisedObject { object, .. }| object).collect();
         all.sort_by(|left, right| left.name().cmp(right.name()));
         // Users who may create roles control the number of rules.
         let aggregated = spawn_blocking(move || {

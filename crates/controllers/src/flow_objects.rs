@@ -18,7 +18,7 @@ use keelson_registry::{Registry, Target};
 use keelson_supervision::warn_repeated;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored};
+use crate::client::{Client, RevisedObject};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 /// The field manager, as upstream.
@@ -84,7 +84,7 @@ impl FlowObjects {
         let name = suggested["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let mut attempts = ATTEMPTS;
         loop {
-            let Some(Stored { object, .. }) = self.client.get(target, &name).await? else {
+            let Some(RevisedObject { object, .. }) = self.client.get(target, &name).await? else {
                 return match self.client.create(target, suggested.clone()).await {
                     Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
                     Err(error) => Err(error),

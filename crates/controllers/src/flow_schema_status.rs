@@ -22,7 +22,7 @@ use keelson_registry::{Patch, PatchKind, Registry, Target};
 use keelson_supervision::warn_repeated;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored, collection};
+use crate::client::{Client, RevisedObject, collection};
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 
@@ -76,7 +76,7 @@ impl FlowSchemaStatus {
             let all = filling.client.list(&filling.schemas, LabelSelector::everything()).await?;
             let filling = &filling;
             let checks =
-                stream::iter(all).map(|Stored { object, .. }| async move { filling.check(object.name()).await });
+                stream::iter(all).map(|RevisedObject { object, .. }| async move { filling.check(object.name()).await });
             let mut checks = pin!(checks.buffer_unordered(FILLED_AT_ONCE));
             while let Some(checked) = checks.next().await {
                 match checked {
@@ -125,7 +125,7 @@ impl FlowSchemaStatus {
     async fn add_wrong_schemas(&self) -> Result<(), ApiError> {
         let levels = self.client.list(&self.levels, LabelSelector::everything()).await?;
         let levels: HashSet<&str> = levels.iter().map(|stored| stored.object.name()).collect();
-        for Stored { object, .. } in self.client.list(&self.schemas, LabelSelector::everything()).await? {
+        for RevisedObject { object, .. } in self.client.list(&self.schemas, LabelSelector::everything()).await? {
             let level = level_of(&object);
             if !has(&object, &condition(level, levels.contains(level))) {
                 self.queue.add(Key::Schema(object.name().to_owned()));
@@ -136,7 +136,7 @@ impl FlowSchemaStatus {
 
     /// Writes the condition of one flow schema, if it is missing or wrong.
     async fn check(&self, name: &str) -> Result<(), ApiError> {
-        let Some(Stored { object, .. }) = self.client.get(&self.schemas, name).await? else { return Ok(()) };
+        let Some(RevisedObject { object, .. }) = self.client.get(&self.schemas, name).await? else { return Ok(()) };
         let level = level_of(&object);
         let mut condition = condition(level, self.client.get(&self.levels, level).await?.is_some());
         if has(&object, &condition) {

@@ -24,7 +24,7 @@ use keelson_cache::TooOld;
 use keelson_meta::ApiError;
 use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use keelson_meta::options::PropagationPolicy;
-use keelson_registry::{Burst, Registry, Surface};
+use keelson_registry::{Burst, Registry, ServedApis};
 use keelson_supervision::{Pace, warn_repeated};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -32,13 +32,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::queue::{Backoff, Outcome, Queue};
-use elsewhere::Elsewhere;
-pub use elsewhere::{EventElsewhere, ObjectElsewhere, ObjectsElsewhere, PageElsewhere, ResourceElsewhere};
+use elsewhere::RemoteKnowledge;
+pub use elsewhere::{RemoteAccess, RemoteEvent, RemoteKind, RemoteObject, RemotePage};
 use graph::{CollectionPlace, Dependent, Graph, ObjectId, Visits};
 use invalid_owners::InvalidOwners;
 use metadata::{Metadata, OwnerReference};
-use objects::{Objects, Visited};
-use owners::{Location, World, find_owner, is_out_of_reach};
+use objects::{Objects, VisitedObject};
+use owners::{Location, OwnerLookup, find_owner, is_out_of_reach};
 
 /// The controller's service account.
 const ACCOUNT: &str = "generic-garbage-collector";
@@ -91,15 +91,15 @@ enum Worker {
 impl GarbageCollection {
     /// Creates a collector over a registry.
     pub fn new(registry: Arc<Registry>) -> Self {
-        Self::over(registry, Elsewhere::new(None))
+        Self::over(registry, RemoteKnowledge::new(None))
     }
 
     /// Creates a collector over a registry and the objects of other servers.
-    pub fn with_elsewhere(registry: Arc<Registry>, servers: Arc<dyn ObjectsElsewhere>) -> Self {
-        Self::over(registry, Elsewhere::new(Some(servers)))
+    pub fn with_elsewhere(registry: Arc<Registry>, servers: Arc<dyn RemoteAccess>) -> Self {
+        Self::over(registry, RemoteKnowledge::new(Some(servers)))
     }
 
-    fn over(registry: Arc<Registry>, elsewhere: Elsewhere) -> Self {
+    fn over(registry: Arc<Registry>, elsewhere: RemoteKnowledge) -> Self {
         let caller = registry.controller(ACCOUNT);
         let invalid_owners = InvalidOwners::new(registry.clone(), ACCOUNT);
         Self {
@@ -162,7 +162,7 @@ impl GarbageCollection {
     }
 
     /// Processes the next events: changes of objects, of the served resources, or of objects on other servers.
-    async fn follow_on(&self, surface: &mut Arc<Surface>, changes: &mut watch::Receiver<u64>) -> Result<(), TooOld> {
+    async fn follow_on(&self, surface: &mut Arc<ServedApis>, changes: &mut watch::Receiver<u64>) -> Result<(), TooOld> {
         tokio::select! {
             biased;
             // The sender lives as long as the registry.
@@ -185,8 +185,8 @@ impl GarbageCollection {
         }
     }
 
-    fn world<'a>(&'a self, surface: &'a Arc<Surface>) -> World<'a> {
-        World { surface, elsewhere: &self.objects.elsewhere }
+    fn world<'a>(&'a self, surface: &'a Arc<ServedApis>) -> OwnerLookup<'a> {
+        OwnerLookup { surface, elsewhere: &self.objects.elsewhere }
     }
 
     async fn turn(&self, id: ObjectId, worker: Worker) -> Outcome {
@@ -241,7 +241,7 @@ impl GarbageCollection {
     }
 
     /// Removes the owner references to an object from its dependents, then the finalizer from the object.
-    async fn orphan_dependents(&self, owner: &Visited, dependents: Vec<Dependent>) -> Result<(), ApiError> {
+    async fn orphan_dependents(&self, owner: &VisitedObject, dependents: Vec<Dependent>) -> Result<(), ApiError> {
         let uid = owner.metadata().uid.to_string();
         stream::iter(dependents)
             .map(|dependent| self.remove_owner(dependent.id, &owner.id, &uid))
@@ -281,7 +281,7 @@ impl GarbageCollection {
     ///
     /// Dependents that wait for dependents of their own, and the object itself, are skipped. As upstream, objects that
     /// block each other in a cycle therefore stay until a client removes a finalizer or reference.
-    async fn delete_dependents(&self, owner: &Visited, dependents: Vec<Dependent>) -> Result<(), ApiError> {
+    async fn delete_dependents(&self, owner: &VisitedObject, dependents: Vec<Dependent>) -> Result<(), ApiError> {
         let blocked = dependents.iter().any(|dependent| dependent.blocks);
         {
             let graph = self.graph.lock();
@@ -294,7 +294,7 @@ impl GarbageCollection {
     }
 
     /// Decides about an object by its owners: it stays while one of them exists, and is deleted once none does.
-    async fn judge(&self, object: &Visited, metadata: &Metadata<'_>) -> Result<(), ApiError> {
+    async fn judge(&self, object: &VisitedObject, metadata: &Metadata<'_>) -> Result<(), ApiError> {
         let mut present = false;
         let mut waiting = false;
         let mut removed = Vec::new();
@@ -330,7 +330,7 @@ impl GarbageCollection {
 
     /// The propagation policy for an object whose owner waits for it: foreground if it has dependents. In a cycle of
     /// waiting objects, the object stops blocking its owners, since otherwise each would wait for the next.
-    async fn policy_below_waiting(&self, object: &Visited) -> Result<Option<PropagationPolicy>, ApiError> {
+    async fn policy_below_waiting(&self, object: &VisitedObject) -> Result<Option<PropagationPolicy>, ApiError> {
         let dependents = self.dependents(object)?;
         let circular = {
             let graph = self.graph.lock();
@@ -343,7 +343,7 @@ impl GarbageCollection {
     }
 
     /// Reports a reference from an object without a namespace to an owner in a namespace.
-    fn check_reach(&self, reference: &OwnerReference<'_>, object: &Visited, metadata: &Metadata<'_>) {
+    fn check_reach(&self, reference: &OwnerReference<'_>, object: &VisitedObject, metadata: &Metadata<'_>) {
         let surface = self.objects.registry.surface();
         let world = self.world(&surface);
         if is_out_of_reach(world, reference, &object.id) {
@@ -351,7 +351,7 @@ impl GarbageCollection {
         }
     }
 
-    fn dependents(&self, owner: &Visited) -> Result<Vec<Dependent>, ApiError> {
+    fn dependents(&self, owner: &VisitedObject) -> Result<Vec<Dependent>, ApiError> {
         let surface = self.objects.registry.surface();
         self.graph.lock().dependents(self.world(&surface), &owner.metadata().uid, &self.visits)
     }
@@ -359,7 +359,7 @@ impl GarbageCollection {
     /// Deletes an object if it has not changed since the decision to delete it.
     async fn delete(
         &self,
-        object: &Visited,
+        object: &VisitedObject,
         metadata: &Metadata<'_>,
         policy: Option<PropagationPolicy>,
     ) -> Result<(), ApiError> {

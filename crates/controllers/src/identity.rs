@@ -23,7 +23,7 @@ use keelson_supervision::warn_repeated;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, SERVER_MANAGER, Stored, clean_up};
+use crate::client::{Client, RevisedObject, SERVER_MANAGER, clean_up};
 use crate::conflicts::retry_conflicts;
 use crate::leases;
 
@@ -85,7 +85,7 @@ pub struct IdentityLease {
     key: StoreKey,
     /// The number of the registration that wrote the held lease.
     registration: u64,
-    held: Option<Stored>,
+    held: Option<RevisedObject>,
 }
 
 impl IdentityLease {
@@ -105,7 +105,7 @@ impl IdentityLease {
         let key = identity_key(&config.server_id);
         let holder = format!("{}{}", leases::holder_prefix(&config.server_id), random.uuid());
         let mut lease = Self { client, fence, config, holder, key, registration: 0, held: None };
-        let Err(error) = lease.take(Namesake::Replace).await else { return Ok(lease) };
+        let Err(error) = lease.take(NameConflict::Replace).await else { return Ok(lease) };
         let Some(why) = lease.fence.refusal() else {
             lease.withdraw().await;
             return Err(error);
@@ -189,7 +189,7 @@ impl IdentityLease {
         let Some(held) = self.held.clone() else {
             // Before the first registration the lease may belong to an earlier process, if that lease could not be
             // replaced at start.
-            let namesake = if self.registration == 0 { Namesake::Replace } else { Namesake::GiveWay };
+            let namesake = if self.registration == 0 { NameConflict::Replace } else { NameConflict::GiveWay };
             return self.take(namesake).await;
         };
         let now = self.client.now();
@@ -232,10 +232,10 @@ impl IdentityLease {
         tracing::error!(server_id = self.config.server_id, why, "this server lost its lease and registers again");
         // ORDER: before the registration, since other servers may have removed the published versions.
         self.client.registry().close_encodings().await;
-        self.take(Namesake::GiveWay).await
+        self.take(NameConflict::GiveWay).await
     }
 
-    async fn take(&mut self, namesake: Namesake) -> Result<(), ApiError> {
+    async fn take(&mut self, namesake: NameConflict) -> Result<(), ApiError> {
         // An earlier process of this name may write the lease once more while it stops.
         match retry_conflicts(TAKE_ATTEMPTS, || self.try_take(namesake)).await? {
             Some(lease) => {
@@ -248,7 +248,7 @@ impl IdentityLease {
     }
 
     /// Registers once. Returns `None` when another process of this name keeps the lease.
-    async fn try_take(&self, namesake: Namesake) -> Result<Option<Stored>, ApiError> {
+    async fn try_take(&self, namesake: NameConflict) -> Result<Option<RevisedObject>, ApiError> {
         let leases = leases::collection(&self.client)?;
         let lease = self.lease(self.client.now());
         let Some(mut found) = self.client.get(&leases, &self.config.server_id).await? else {
@@ -257,7 +257,7 @@ impl IdentityLease {
         let holder = leases::holder(&found.object);
         // A holder of another form was written by hand and is replaced.
         let is_namesake = holder != self.holder && holder.starts_with(&leases::holder_prefix(&self.config.server_id));
-        if is_namesake && namesake == Namesake::GiveWay {
+        if is_namesake && namesake == NameConflict::GiveWay {
             return Ok(None);
         }
         for field in ["labels", "annotations"] {
@@ -316,7 +316,7 @@ impl IdentityLease {
 
     /// ORDER: the lease is written before the fence accepts it. A transaction that the fence lets through therefore
     /// compares with a written lease.
-    fn hold(&mut self, lease: Stored) {
+    fn hold(&mut self, lease: RevisedObject) {
         let until = leases::end(&lease.object).unwrap_or(SystemTime::UNIX_EPOCH);
         let (key, registration) = (self.key.clone(), self.registration);
         self.fence.hold(Identity { key, revision: lease.revision, until, registration });
@@ -326,7 +326,7 @@ impl IdentityLease {
 
 /// The treatment of another process of this server's name that holds the lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Namesake {
+enum NameConflict {
     /// This process takes the lease. The other process is dead, or will stop writing.
     Replace,
     /// The other process started later, so this one stops writing.

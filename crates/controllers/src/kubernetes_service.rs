@@ -19,7 +19,7 @@ use keelson_registry::{Family, Registry, ServiceRanges, Target};
 use keelson_supervision::warn_repeated;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, SERVER_MANAGER, Stored, clean_up};
+use crate::client::{Client, RevisedObject, SERVER_MANAGER, clean_up};
 use crate::servers::{Addresses, RegisteredServers};
 
 /// The interval between checks, as in kube-apiserver.
@@ -99,7 +99,7 @@ impl KubernetesService {
                 }
             }
         };
-        let Stored { object, .. } = self.widen(&target, current, &cidrs).await?;
+        let RevisedObject { object, .. } = self.widen(&target, current, &cidrs).await?;
         let stated = object.get(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
         let known = stated.clone().any(|condition| condition["type"] == "Ready" && condition["status"] != "Unknown");
         if known || object.deletion_timestamp().is_some() || object.get(&["spec", "cidrs"]) != Some(&json!(cidrs)) {
@@ -116,7 +116,12 @@ impl KubernetesService {
     }
 
     /// Adds the second family to a range with one family.
-    async fn widen(&self, target: &Target, current: Stored, cidrs: &[String]) -> Result<Stored, ApiError> {
+    async fn widen(
+        &self,
+        target: &Target,
+        current: RevisedObject,
+        cidrs: &[String],
+    ) -> Result<RevisedObject, ApiError> {
         let had = current.object.get(&["spec", "cidrs"]);
         if cidrs.len() != 2 || had != Some(&json!([cidrs[0]])) {
             if had != Some(&json!(cidrs)) {
@@ -177,7 +182,7 @@ impl KubernetesService {
     async fn write_endpoints(
         &self,
         target: &Target,
-        current: Option<Stored>,
+        current: Option<RevisedObject>,
         servers: &BTreeSet<SocketAddr>,
     ) -> Result<(), ApiError> {
         let mut ports: BTreeMap<u16, Vec<Value>> = BTreeMap::new();
@@ -234,11 +239,11 @@ impl KubernetesService {
     async fn write(
         &self,
         target: &Target,
-        current: Option<Stored>,
+        current: Option<RevisedObject>,
         wanted: &Value,
         fields: &[&str],
     ) -> Result<(), ApiError> {
-        let Some(Stored { object, .. }) = current else {
+        let Some(RevisedObject { object, .. }) = current else {
             return match self.client.create(target, wanted.clone()).await {
                 Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
                 Err(error) => Err(error),

@@ -14,7 +14,7 @@ use keelson_supervision::warn_repeated;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored, clean_up};
+use crate::client::{Client, RevisedObject, clean_up};
 use crate::leases;
 
 /// The name of the lease.
@@ -63,8 +63,8 @@ impl Leadership {
     }
 
     /// Waits until this server holds the lease.
-    async fn acquire(&self) -> Stored {
-        let mut observed: Option<(Stored, Instant)> = None;
+    async fn acquire(&self) -> RevisedObject {
+        let mut observed: Option<(RevisedObject, Instant)> = None;
         loop {
             match self.try_acquire(&mut observed).await {
                 Ok(Some(lease)) => return lease,
@@ -77,7 +77,10 @@ impl Leadership {
 
     /// Takes the lease if possible, and returns it. A lease of another server is free once it has not changed for its
     /// whole duration by this server's own clock, since clocks differ.
-    async fn try_acquire(&self, observed: &mut Option<(Stored, Instant)>) -> Result<Option<Stored>, ApiError> {
+    async fn try_acquire(
+        &self,
+        observed: &mut Option<(RevisedObject, Instant)>,
+    ) -> Result<Option<RevisedObject>, ApiError> {
         let leases = leases::collection(&self.client)?;
         let now = self.client.now();
         let found = self.client.get(&leases, LEASE).await?;
@@ -106,7 +109,7 @@ impl Leadership {
 
     /// Renews the lease until cancelled, and then returns it if this process still holds it. Cancels `leading` when a
     /// renewal misses its deadline, or another process holds the lease.
-    async fn keep(&self, mut lease: Stored, leading: &CancellationToken) -> Option<Stored> {
+    async fn keep(&self, mut lease: RevisedObject, leading: &CancellationToken) -> Option<RevisedObject> {
         let mut renewed = Instant::now();
         loop {
             if leading.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_none() {
@@ -128,12 +131,12 @@ impl Leadership {
     }
 
     /// Renews the lease; `None` when another process holds it.
-    async fn renew(&self, lease: &Stored) -> Result<Option<Stored>, ApiError> {
+    async fn renew(&self, lease: &RevisedObject) -> Result<Option<RevisedObject>, ApiError> {
         self.rewrite(lease, |lease| leases::set(lease, [("renewTime", leases::micro_time(self.client.now()))])).await
     }
 
     /// Releases the lease if this process still holds it.
-    async fn release(&self, lease: Stored) {
+    async fn release(&self, lease: RevisedObject) {
         let free = |lease: &mut Object| {
             leases::set(lease, [("holderIdentity", json!("")), ("leaseDurationSeconds", json!(1))]);
         };
@@ -146,7 +149,11 @@ impl Leadership {
     ///
     /// A write is repeated even if the conflict came from this process's own earlier write, whose response was lost.
     /// Other servers count from the write that they saw, so counting from the first attempt would be too early.
-    async fn rewrite(&self, lease: &Stored, change: impl Fn(&mut Object)) -> Result<Option<Stored>, ApiError> {
+    async fn rewrite(
+        &self,
+        lease: &RevisedObject,
+        change: impl Fn(&mut Object),
+    ) -> Result<Option<RevisedObject>, ApiError> {
         let leases = leases::collection(&self.client)?;
         let mut next = lease.object.clone();
         for _ in 1..ATTEMPTS {
@@ -198,6 +205,6 @@ impl Leadership {
     }
 }
 
-fn stated_holder(lease: &Stored) -> &str {
+fn stated_holder(lease: &RevisedObject) -> &str {
     leases::holder(&lease.object)
 }

@@ -33,7 +33,7 @@ mod switches;
 pub use authentication_info::AuthenticationPublication;
 pub use bootstrap::{Bootstrap, Progress};
 pub use certificate_signing::CertificateSigning;
-pub use client::{Client, SERVER_MANAGER, Stored};
+pub use client::{Client, RevisedObject, SERVER_MANAGER};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use conflicts::retry_conflicts;
 pub use event_expiry::EventExpiry;
@@ -41,22 +41,20 @@ pub use flow_configuration::{FlowApplication, FlowConfiguration};
 pub use flow_objects::FlowObjects;
 pub use flow_schema_status::FlowSchemaStatus;
 pub use follow::follow;
-pub use garbage_collection::{
-    EventElsewhere, GarbageCollection, ObjectElsewhere, ObjectsElsewhere, PageElsewhere, ResourceElsewhere,
-};
+pub use garbage_collection::{GarbageCollection, RemoteAccess, RemoteEvent, RemoteKind, RemoteObject, RemotePage};
 pub use identity::{
     AGGREGATED_IDENTITY, IDENTITY_LABEL, IDENTITY_VALUE, IdentityConfig, IdentityLease, UNPUBLISHED_ANNOTATION,
     identity_key,
 };
 pub use kubernetes_service::KubernetesService;
 pub use leadership::Leadership;
-pub use namespace_deletion::{Content, Elsewhere, Left, NamespaceDeletion};
+pub use namespace_deletion::{Content, NamespaceDeletion, RemainingObjects, RemoteNamespaceContent};
 pub use namespace_objects::NamespaceObjects;
-pub use observed::{Observations, Seen};
+pub use observed::{LeaseObservations, Observations};
 pub use pod_garbage_collection::{PodGarbageCollection, QUARANTINE};
 pub use queue::{Backoff, Outcome, Queue, QueueMeter};
 pub use quota_status::QuotaStatus;
-pub use servers::{IdentityCollection, Life, RegisteredServer, RegisteredServers};
+pub use servers::{IdentityCollection, RegisteredServer, RegisteredServers, ServerState};
 pub use storage_versions::{
     Publication, StorageVersionCollection, StorageVersionEntry, StorageVersionMigrator, StorageVersionPublication,
     migrations, storage_state_definition,

@@ -17,11 +17,11 @@ use keelson_registry::{Caller, Registry, Target};
 use keelson_supervision::{info_repeated, warn_repeated};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{CONTROLLER_MANAGER, Client, Stored};
+use crate::client::{CONTROLLER_MANAGER, Client, RevisedObject};
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 use conditions::Findings;
-pub use contents::{Content, Elsewhere, Left};
+pub use contents::{Content, RemainingObjects, RemoteNamespaceContent};
 
 /// The number of namespaces emptied concurrently.
 const AT_ONCE: usize = 8;
@@ -42,7 +42,7 @@ pub struct NamespaceDeletion {
     /// Objects outside of the served collections.
     others: Vec<Box<dyn Content>>,
     /// Objects on other servers.
-    elsewhere: Option<Arc<dyn Elsewhere>>,
+    elsewhere: Option<Arc<dyn RemoteNamespaceContent>>,
     /// The names of namespaces in deletion.
     queue: Queue<String>,
 }
@@ -69,7 +69,7 @@ impl NamespaceDeletion {
 
     /// Adds objects on other servers to delete.
     #[must_use]
-    pub fn also_elsewhere(mut self, elsewhere: Arc<dyn Elsewhere>) -> Self {
+    pub fn also_elsewhere(mut self, elsewhere: Arc<dyn RemoteNamespaceContent>) -> Self {
         self.elsewhere = Some(elsewhere);
         self
     }
@@ -110,7 +110,7 @@ impl NamespaceDeletion {
     /// Deletes the objects in a namespace, reports those that are left, and removes the finalizer if there are none.
     /// Returns true when the namespace needs no further pass.
     async fn empty_and_release(&self, name: &str) -> Result<bool, ApiError> {
-        let Some(Stored { object: namespace, .. }) = self.client.get(&self.namespaces, name).await? else {
+        let Some(RevisedObject { object: namespace, .. }) = self.client.get(&self.namespaces, name).await? else {
             return Ok(true);
         };
         if namespace.deletion_timestamp().is_none() {

@@ -23,7 +23,7 @@ pub struct Observations {
 
 /// The observations of one lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct LeaseObservations {
     /// The observed time since the last change.
     pub unchanged: Duration,
     /// True if the lease was seen to appear or to change.
@@ -44,7 +44,7 @@ impl Observations {
     }
 
     /// Records the current leases by name and revision. Returns an observation for each, in the same order.
-    pub fn look<'n>(&mut self, leases: impl IntoIterator<Item = (&'n str, Revision)>) -> Vec<Seen> {
+    pub fn look<'n>(&mut self, leases: impl IntoIterator<Item = (&'n str, Revision)>) -> Vec<LeaseObservations> {
         let now = Instant::now();
         let paused = self.looked.replace(now).is_none_or(|looked| now - looked > self.longest_pause);
         let before = mem::take(&mut self.known);
@@ -57,7 +57,7 @@ impl Observations {
                 Some(_) => fresh(false),
                 None => fresh(!paused),
             };
-            seen.push(Seen { unchanged: now - known.since, moved: known.moved });
+            seen.push(LeaseObservations { unchanged: now - known.since, moved: known.moved });
             self.known.insert(name.to_owned(), known);
         }
         seen

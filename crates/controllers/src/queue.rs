@@ -68,7 +68,7 @@ struct State<K> {
 }
 
 struct Item {
-    stands: Stands,
+    stands: ReadyTime,
     /// The number of failed turns in a row.
     attempts: u32,
     /// The length of the chain that leads to the key's turn.
@@ -81,7 +81,7 @@ struct Item {
 }
 
 #[derive(Clone, Copy)]
-enum Stands {
+enum ReadyTime {
     Ready,
     /// The key's place in [`State::later`].
     Later(Instant, u64),
@@ -115,11 +115,11 @@ impl<K: Clone + Debug + Eq + Hash> Queue<K> {
         let link = current_link();
         let mut state = self.state.lock();
         let item = state.known.entry(key.clone()).or_insert_with(Item::new);
-        if let Stands::Running { again } = &mut item.stands {
+        if let ReadyTime::Running { again } = &mut item.stands {
             *again = Some(again.map_or(link, |known| known.min(link)));
             return;
         }
-        if matches!(item.stands, Stands::Ready) {
+        if matches!(item.stands, ReadyTime::Ready) {
             item.link = item.link.min(link);
             return;
         }
@@ -173,7 +173,7 @@ impl<K: Clone + Debug + Eq + Hash> Queue<K> {
         let mut state = self.state.lock();
         let state = &mut *state;
         let Some(item) = state.known.get_mut(&key) else { return };
-        let Stands::Running { again } = item.stands else { return };
+        let ReadyTime::Running { again } = item.stands else { return };
         let failed = item.attempts;
         item.attempts = if outcome == Outcome::Done { 0 } else { failed.saturating_add(1) };
         match (again, outcome) {
@@ -230,7 +230,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         if link > FREE_LINKS {
             wait = wait.max(backoff.after(link - FREE_LINKS - 1));
         }
-        if let Stands::Later(due, number) = item.stands {
+        if let ReadyTime::Later(due, number) = item.stands {
             if due <= now + wait {
                 return;
             }
@@ -252,7 +252,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let due = Instant::now() + wait;
         self.count += 1;
         if let Some(item) = self.known.get_mut(&key) {
-            item.stands = Stands::Later(due, self.count);
+            item.stands = ReadyTime::Later(due, self.count);
             self.later.insert((due, self.count), key);
         }
     }
@@ -261,7 +261,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     fn rest(&mut self, key: K) {
         self.count += 1;
         if let Some(item) = self.known.get_mut(&key) {
-            item.stands = Stands::Resting(self.count);
+            item.stands = ReadyTime::Resting(self.count);
             self.resting.push_back((Instant::now() + QUIET, self.count, key));
         }
     }
@@ -269,7 +269,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     fn forget_rested(&mut self, now: Instant) {
         while let Some((_, number, key)) = self.resting.pop_front_if(|(until, ..)| *until <= now) {
             if let Entry::Occupied(known) = self.known.entry(key)
-                && matches!(known.get().stands, Stands::Resting(own) if own == number)
+                && matches!(known.get().stands, ReadyTime::Resting(own) if own == number)
             {
                 known.remove();
             }
@@ -280,16 +280,16 @@ impl<K: Clone + Eq + Hash> State<K> {
 impl Item {
     fn new() -> Self {
         // The caller replaces this place.
-        Self { stands: Stands::Resting(0), attempts: 0, link: 0, turns: 0, last: None, ready_since: None }
+        Self { stands: ReadyTime::Resting(0), attempts: 0, link: 0, turns: 0, last: None, ready_since: None }
     }
 
     fn become_ready(&mut self, now: Instant) {
-        self.stands = Stands::Ready;
+        self.stands = ReadyTime::Ready;
         self.ready_since = Some(now);
     }
 
     fn begin(&mut self, now: Instant) {
-        self.stands = Stands::Running { again: None };
+        self.stands = ReadyTime::Running { again: None };
         let is_soon = self.last.is_some_and(|last| now.saturating_duration_since(last) < QUIET);
         self.turns = if is_soon { self.turns.saturating_add(1) } else { 1 };
         self.last = Some(now);

@@ -64,16 +64,16 @@ pub struct QuotaStatus {
 }
 
 /// A collection whose events are read, and the position in its history.
-struct Followed {
+struct FollowedCollection {
     collection: Arc<Collection>,
     cursor: WatchCursor,
 }
 
 /// The known quotas, and the resources that each counts.
 #[derive(Default)]
-struct Wanted {
+struct CountedQuotas {
     /// The collection of quotas; `None` before the first pass.
-    quotas: Option<Followed>,
+    quotas: Option<FollowedCollection>,
     /// The resources that each quota counts, by the key of the quota.
     known: HashMap<Arc<str>, Vec<Resource>>,
     /// The keys of the quotas that count a resource, by resource and namespace.
@@ -233,7 +233,7 @@ impl QuotaStatus {
 
     /// Enqueues quotas when the objects that they count change. Never returns.
     async fn follow_resources(&self) -> Infallible {
-        let (mut followed, mut wanted) = (HashMap::new(), Wanted::default());
+        let (mut followed, mut wanted) = (HashMap::new(), CountedQuotas::default());
         let (mut late, mut flushed) = (HashSet::new(), Instant::now());
         loop {
             let seen = self.registry.cache().watermark();
@@ -259,8 +259,8 @@ impl QuotaStatus {
     /// proportional to all resources that quotas count.
     fn look(
         &self,
-        followed: &mut HashMap<Resource, Followed>,
-        wanted: &mut Wanted,
+        followed: &mut HashMap<Resource, FollowedCollection>,
+        wanted: &mut CountedQuotas,
         late: &mut HashSet<Arc<str>>,
     ) -> bool {
         let Ok(changed) = self.read_quotas(wanted) else { return false };
@@ -287,7 +287,7 @@ impl QuotaStatus {
 
     /// Follows the counted resources that are served, and enqueues the quotas of resources that appeared or
     /// disappeared. Returns true if all counted resources are served.
-    fn follow_served(&self, followed: &mut HashMap<Resource, Followed>, wanted: &Wanted) -> bool {
+    fn follow_served(&self, followed: &mut HashMap<Resource, FollowedCollection>, wanted: &CountedQuotas) -> bool {
         let mut is_all_served = true;
         for (resource, namespaces) in &wanted.by_resource {
             let all = || namespaces.values().flatten().for_each(|key| self.add(key));
@@ -300,7 +300,7 @@ impl QuotaStatus {
             };
             let is_followed = followed.get(resource).is_some_and(|known| Arc::ptr_eq(&known.collection, &collection));
             if !is_followed {
-                let Ok(known) = Followed::from_now(collection) else { continue };
+                let Ok(known) = FollowedCollection::from_now(collection) else { continue };
                 followed.insert(resource.clone(), known);
                 all();
             }
@@ -309,11 +309,11 @@ impl QuotaStatus {
     }
 
     /// Reads the quotas that changed since the last pass. Returns true if any counts other resources than before.
-    fn read_quotas(&self, wanted: &mut Wanted) -> Result<bool, ApiError> {
+    fn read_quotas(&self, wanted: &mut CountedQuotas) -> Result<bool, ApiError> {
         let collection = self.client.collection("", "v1", "resourcequotas", None)?.collection()?.clone();
         let known = wanted.quotas.take().filter(|known| Arc::ptr_eq(&known.collection, &collection));
         let Some(mut known) = known else {
-            let known = Followed::from_now(collection)?;
+            let known = FollowedCollection::from_now(collection)?;
             wanted.known.clear();
             wanted.by_resource.clear();
             for entry in known.collection.snapshot().range("", None) {
@@ -341,7 +341,7 @@ impl QuotaStatus {
     }
 }
 
-impl Followed {
+impl FollowedCollection {
     /// Follows a collection from its current revision on.
     fn from_now(collection: Arc<Collection>) -> Result<Self, ApiError> {
         let cursor = collection.watch(collection.snapshot().revision, Scope::All);
@@ -369,7 +369,7 @@ impl Followed {
     }
 }
 
-impl Wanted {
+impl CountedQuotas {
     /// Records a quota in its current state. Returns true if it counts other resources than before.
     fn put(&mut self, entry: &Entry) -> bool {
         let resources = quota_use(&entry.object.decode(entry.revision)).resources();

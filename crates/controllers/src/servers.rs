@@ -16,12 +16,12 @@ use keelson_supervision::warn_repeated;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, SERVER_MANAGER, Stored};
+use crate::client::{Client, RevisedObject, SERVER_MANAGER};
 use crate::identity::{
     AGGREGATED_IDENTITY, CLIENT_ADDRESS_ANNOTATION, IDENTITY_LABEL, IDENTITY_VALUE, PEER_ADDRESS_ANNOTATION,
 };
 use crate::leases;
-use crate::observed::{Observations, Seen};
+use crate::observed::{LeaseObservations, Observations};
 
 /// The number of missed renewals after which clients are no longer sent to a server.
 const MISSED_RENEWALS: u32 = 3;
@@ -59,12 +59,12 @@ pub struct RegisteredServer {
     /// The revision of the lease's last write.
     pub revision: Revision,
     /// The state of the server as observed.
-    pub life: Life,
+    pub life: ServerState,
 }
 
 /// The state of a server as observed by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum ServerState {
     /// Its lease was seen to change, and the next renewal is not due yet.
     Live,
     /// Its lease was seen to change, but the next renewal is late.
@@ -75,7 +75,7 @@ pub enum Life {
     Dead,
 }
 
-impl Life {
+impl ServerState {
     /// The state of a server from its lease's observations.
     fn of(moved: bool, unchanged: Duration, interval: Duration) -> Self {
         match moved {
@@ -115,8 +115,9 @@ impl RegisteredServers {
     /// # Errors
     /// Errors of a list.
     pub async fn all(&self) -> Result<Vec<RegisteredServer>, ApiError> {
-        let is_main =
-            |(lease, _): &&(Stored, Seen)| lease.object.labels().any(|label| label == (IDENTITY_LABEL, IDENTITY_VALUE));
+        let is_main = |(lease, _): &&(RevisedObject, LeaseObservations)| {
+            lease.object.labels().any(|label| label == (IDENTITY_LABEL, IDENTITY_VALUE))
+        };
         Ok(self.look().await?.iter().filter(is_main).map(|(lease, seen)| self.read(lease, *seen)).collect())
     }
 
@@ -130,16 +131,16 @@ impl RegisteredServers {
             // Other hosts can't use a loopback address.
             let Some(address) = server.address.filter(|address| !address.ip().is_loopback()) else { continue };
             match server.life {
-                Life::Live => found.live.push(address),
-                Life::Late | Life::Unknown => found.doubtful.push(address),
-                Life::Dead => {}
+                ServerState::Live => found.live.push(address),
+                ServerState::Late | ServerState::Unknown => found.doubtful.push(address),
+                ServerState::Dead => {}
             }
         }
         Ok(found)
     }
 
     /// The leases of main and aggregated servers, each with its observation.
-    async fn look(&self) -> Result<Vec<(Stored, Seen)>, ApiError> {
+    async fn look(&self) -> Result<Vec<(RevisedObject, LeaseObservations)>, ApiError> {
         let identities =
             LabelSelector::everything().and_label_in(IDENTITY_LABEL, [IDENTITY_VALUE, AGGREGATED_IDENTITY]);
         let found = self.client.list(&leases::collection(&self.client)?, identities).await?;
@@ -147,13 +148,13 @@ impl RegisteredServers {
         Ok(found.into_iter().zip(seen).collect())
     }
 
-    fn read(&self, lease: &Stored, seen: Seen) -> RegisteredServer {
+    fn read(&self, lease: &RevisedObject, seen: LeaseObservations) -> RegisteredServer {
         let annotations = lease.object.annotations().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let annotations: BTreeMap<String, String> = annotations.collect();
         let address = |name: &str| annotations.get(name).and_then(|address| address.parse().ok());
         let peer_address = address(PEER_ADDRESS_ANNOTATION);
         let address = address(CLIENT_ADDRESS_ANNOTATION).or(peer_address);
-        let life = Life::of(seen.moved, seen.unchanged, self.interval);
+        let life = ServerState::of(seen.moved, seen.unchanged, self.interval);
         RegisteredServer {
             id: lease.object.name().to_owned(),
             holder: leases::holder(&lease.object).to_owned(),
@@ -225,19 +226,23 @@ impl IdentityCollection {
 mod tests {
     use super::*;
 
-    fn check(moved: bool, unchanged: u64, expect: Life) {
-        let life = Life::of(moved, Duration::from_secs(unchanged), Duration::from_secs(10));
+    fn check(moved: bool, unchanged: u64, expect: ServerState) {
+        let life = ServerState::of(moved, Duration::from_secs(unchanged), Duration::from_secs(10));
         assert_eq!(life, expect, "moved: {moved}, unchanged for {unchanged} seconds");
     }
 
     #[test]
     fn a_server_that_misses_renewals_is_late_before_it_is_dead() {
-        for (unchanged, expect) in
-            [(0, Life::Live), (14, Life::Live), (15, Life::Late), (29, Life::Late), (30, Life::Dead)]
-        {
+        for (unchanged, expect) in [
+            (0, ServerState::Live),
+            (14, ServerState::Live),
+            (15, ServerState::Late),
+            (29, ServerState::Late),
+            (30, ServerState::Dead),
+        ] {
             check(true, unchanged, expect);
         }
-        for (unchanged, expect) in [(0, Life::Unknown), (29, Life::Unknown), (30, Life::Dead)] {
+        for (unchanged, expect) in [(0, ServerState::Unknown), (29, ServerState::Unknown), (30, ServerState::Dead)] {
             check(false, unchanged, expect);
         }
     }

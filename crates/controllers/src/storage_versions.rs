@@ -31,7 +31,7 @@ pub use migration::StorageVersionMigrator;
 pub use publication::{Publication, StorageVersionPublication};
 pub use states::storage_state_definition;
 
-use crate::client::{Client, Stored};
+use crate::client::{Client, RevisedObject};
 
 const GROUP: &str = "internal.apiserver.k8s.io";
 const PLURAL: &str = "storageversions";
@@ -48,7 +48,7 @@ fn target(client: &Client) -> Result<Target, ApiError> {
 ///
 /// # Errors
 /// 409 when it has changed.
-async fn update_status(client: &Client, target: &Target, next: Object) -> Result<Stored, ApiError> {
+async fn update_status(client: &Client, target: &Target, next: Object) -> Result<RevisedObject, ApiError> {
     update_status_if(client, target, next, Vec::new()).await
 }
 
@@ -61,7 +61,7 @@ async fn update_status_if(
     target: &Target,
     next: Object,
     conditions: Vec<Compare>,
-) -> Result<Stored, ApiError> {
+) -> Result<RevisedObject, ApiError> {
     let status = target.clone().below("status").named(next.name());
     Ok(client.update_while(&status, next, conditions).await?.read())
 }

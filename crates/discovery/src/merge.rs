@@ -39,14 +39,14 @@ pub struct PeerDocuments {
 }
 
 /// The resources of one version on a server.
-type Shown<'s> = (&'s str, &'s [DiscoveredResource]);
+type VersionResources<'s> = (&'s str, &'s [DiscoveredResource]);
 
 impl PeerDocuments {
     /// Returns the merged fragments. `None` if other servers add nothing.
     ///
     /// Cost: a comparison of all servers' resources in each version, and the rendering of versions with differences.
     pub fn merge(&self, fragments: &[Arc<Fragment>]) -> Option<Vec<Arc<Fragment>>> {
-        let mut elsewhere: BTreeMap<(&str, &str), Vec<Shown<'_>>> = BTreeMap::new();
+        let mut elsewhere: BTreeMap<(&str, &str), Vec<VersionResources<'_>>> = BTreeMap::new();
         for (server, versions) in &self.versions {
             for version in versions.iter().filter(|version| version.freshness == Freshness::Current) {
                 let shown = elsewhere.entry((&version.group, &version.version)).or_default();
@@ -89,7 +89,7 @@ fn are_shown_alike(one: &[DiscoveredResource], other: &[DiscoveredResource]) -> 
 }
 
 /// The union of the resources of all servers, by name.
-fn union(mut shown: Vec<Shown<'_>>) -> Vec<DiscoveredResource> {
+fn union(mut shown: Vec<VersionResources<'_>>) -> Vec<DiscoveredResource> {
     shown.sort_by_key(|(server, _)| *server);
     let mut resources: BTreeMap<&str, DiscoveredResource> = BTreeMap::new();
     for resource in shown.into_iter().flat_map(|(_, resources)| resources) {

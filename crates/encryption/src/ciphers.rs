@@ -216,7 +216,7 @@ impl SecretBox {
 }
 
 /// AES-GCM under a key of its own for each value, derived from a seed and random bytes that stand before the value.
-pub(crate) struct Derived(Prk);
+pub(crate) struct DerivedKeyGcm(Prk);
 
 /// The length of a derived key.
 struct DerivedLength;
@@ -227,7 +227,7 @@ impl KeyType for DerivedLength {
     }
 }
 
-impl Derived {
+impl DerivedKeyGcm {
     /// The cipher of a seed of at least 32 bytes.
     pub(crate) fn new(seed: &[u8]) -> Result<Self, TransformError> {
         if seed.len() < SEED {
@@ -314,12 +314,12 @@ mod tests {
         });
         assert_eq!(moves[0], Err(UNAUTHENTIC.to_owned()));
         assert!(moves[1].is_ok() && moves[2].is_ok());
-        let derived = Derived::new(&KEY).unwrap();
+        let derived = DerivedKeyGcm::new(&KEY).unwrap();
         let sealed = derived.seal(b"value", b"/registry/a", &SystemRandom).unwrap();
         assert_eq!(derived.open(&sealed, b"/registry/a").unwrap(), b"value");
         assert_eq!(derived.open(&sealed, b"/registry/b").unwrap_err().to_string(), UNAUTHENTIC);
         assert_eq!(derived.open(&sealed[..31], b"/registry/a").unwrap_err().to_string(), TOO_SHORT);
-        assert!(Derived::new(&KEY[..31]).is_err());
+        assert!(DerivedKeyGcm::new(&KEY[..31]).is_err());
     }
 
     /// The first block of the second step of RFC 5869.
@@ -329,7 +329,7 @@ mod tests {
         let info = [7; SEED];
         let expected = aws_lc_rs::hmac::sign(&hmac, &[&info[..], &[1]].concat());
         let sealed = Gcm::new(expected.as_ref()).unwrap().seal(&info, b"value", b"k", &SystemRandom).unwrap();
-        assert_eq!(Derived::new(&KEY).unwrap().open(&sealed, b"k").unwrap(), b"value");
+        assert_eq!(DerivedKeyGcm::new(&KEY).unwrap().open(&sealed, b"k").unwrap(), b"value");
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub type KmsCall = (String, &'static str, &'static str);
 
 /// The uses of a key ID.
 #[derive(Clone, Copy, Debug)]
-struct Used {
+struct KeyUses {
     count: u64,
     last: SystemTime,
 }
@@ -82,7 +82,7 @@ pub struct EncryptionMetrics {
     pub data_keys: Series<String, AtomicU64>,
     /// The share of the cache of KMS v1 that is taken, in millionths.
     pub fill: AtomicU64,
-    key_ids: Mutex<HashMap<(KeyUse, String, String), Used>>,
+    key_ids: Mutex<HashMap<(KeyUse, String, String), KeyUses>>,
     status_ids: Mutex<HashMap<(String, String), SystemTime>>,
     reloads: Mutex<Reloads>,
 }
@@ -168,8 +168,8 @@ impl EncryptionMetrics {
         if !known.contains_key(&labels) {
             make_room(&mut known, |used| used.last);
         }
-        let uses = known.entry(labels).or_insert(Used { count: 0, last: now });
-        *uses = Used { count: uses.count + 1, last: now };
+        let uses = known.entry(labels).or_insert(KeyUses { count: 0, last: now });
+        *uses = KeyUses { count: uses.count + 1, last: now };
     }
 
     pub(crate) fn note_status(&self, provider: &str, hash: &str, now: SystemTime) {

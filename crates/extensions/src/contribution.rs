@@ -10,16 +10,16 @@ use keelson_cache::Collection;
 use keelson_meta::json::Value;
 use keelson_meta::{Object, version_names};
 use keelson_outbound::{ConversionWebhook, Outbound};
-use keelson_registry::{Contribution, DefinedBy, Surface};
+use keelson_registry::{DefinedBy, ResourceRegistration, ServedApis};
 use keelson_resources::{
     Resource, ResourceStorage, ScalePaths, Scope, SelectableField, ServedVersion, Subresource, Text, Verb,
 };
-use keelson_schema::{KeptPrograms, Pruning, Schema, SchemaDocument, StructuralError};
+use keelson_schema::{ProgramCache, Pruning, Schema, SchemaDocument, StructuralError};
 use keelson_tables::{CellType, CustomColumn, Printer};
 
 use crate::definition::{Definition, Names, text};
 use crate::extensions::KnownDefinition;
-use crate::schema::{self, KeptSchema};
+use crate::schema::{self, UnstoredSchema};
 
 /// The error for creating an object of a terminating definition.
 const TERMINATING: &str = "create not allowed while custom resource definition is terminating";
@@ -30,11 +30,11 @@ const TERMINATING: &str = "create not allowed while custom resource definition i
 /// Cost: compiling its schemas. Expressions are compiled at the first validation.
 pub(crate) fn of(
     known: &KnownDefinition,
-    surface: &Surface,
+    surface: &ServedApis,
     definitions: &Arc<Collection>,
     outbound: &Arc<Outbound>,
-    programs: &Arc<KeptPrograms>,
-) -> Contribution {
+    programs: &Arc<ProgramCache>,
+) -> ResourceRegistration {
     let KnownDefinition { entry, read: definition } = known;
     let object = &entry.object.decode(entry.revision);
     let stated = versions(object);
@@ -44,7 +44,7 @@ pub(crate) fn of(
             Arc::make_mut(version).hidden = true;
         }
     }
-    let mut contribution = Contribution::new(resource).defined_by(DefinedBy {
+    let mut contribution = ResourceRegistration::new(resource).defined_by(DefinedBy {
         collection: definitions.clone(),
         name: definition.name.clone(),
         uid: definition.uid.clone(),
@@ -78,7 +78,7 @@ pub(crate) fn of(
 ///
 /// # Errors
 /// A schema that can't be compiled, with the place.
-pub fn of_program(object: &Object, verbs: Option<&'static [Verb]>) -> Result<Contribution, StructuralError> {
+pub fn of_program(object: &Object, verbs: Option<&'static [Verb]>) -> Result<ResourceRegistration, StructuralError> {
     let mut definition = Definition::read(object);
     definition.accepted = definition.requested.clone().completed();
     let stated = versions(object);
@@ -90,10 +90,10 @@ pub fn of_program(object: &Object, verbs: Option<&'static [Verb]>) -> Result<Con
         };
         resource.versions.iter_mut().for_each(alone);
     }
-    let mut contribution = Contribution::new(resource);
+    let mut contribution = ResourceRegistration::new(resource);
     for version in stated {
         let kind = contribution.resource().gvk(&text(version.get("name")));
-        let schema = schema::compiled(&kind, version)?.map(|schema| (schema, KeptSchema::of(version)));
+        let schema = schema::compiled(&kind, version)?.map(|schema| (schema, UnstoredSchema::of(version)));
         contribution = with_version(contribution, &definition, version, stated, schema.as_ref());
     }
     Ok(contribution)
@@ -102,7 +102,7 @@ pub fn of_program(object: &Object, verbs: Option<&'static [Verb]>) -> Result<Con
 /// The contribution of a definition of another server, whose objects are mirrored in one version. It has names, scope,
 /// columns and selectable fields, and no schema: the other server has validated its objects. `None` if the definition
 /// lacks the version.
-pub fn of_mirrored(object: &Object, version: &str) -> Option<Contribution> {
+pub fn of_mirrored(object: &Object, version: &str) -> Option<ResourceRegistration> {
     let mut definition = Definition::read(object);
     definition.accepted = definition.requested.clone().completed();
     let stated = versions(object);
@@ -114,7 +114,7 @@ pub fn of_mirrored(object: &Object, version: &str) -> Option<Contribution> {
     resource.storage = ResourceStorage::Persisted { prefix, group, version: version.to_owned().into() };
     resource.versions.iter_mut().for_each(|version| Arc::make_mut(version).hidden = false);
     let printer = Printer::custom_until_unusable(columns(mirrored));
-    Some(Contribution::new(resource).with_printer(version, &printer))
+    Some(ResourceRegistration::new(resource).with_printer(version, &printer))
 }
 
 fn versions(object: &Object) -> &[Value] {
@@ -123,12 +123,12 @@ fn versions(object: &Object) -> &[Value] {
 
 /// The contribution with the properties of a version: columns, schema, deprecation.
 fn with_version(
-    contribution: Contribution,
+    contribution: ResourceRegistration,
     definition: &Definition,
     version: &Value,
     stated: &[Value],
     schema: Option<&(Schema, Arc<dyn SchemaDocument>)>,
-) -> Contribution {
+) -> ResourceRegistration {
     let name = text(version.get("name"));
     let mut contribution = contribution.with_printer(&name, &Printer::custom_until_unusable(columns(version)));
     if let Some((schema, document)) = schema {

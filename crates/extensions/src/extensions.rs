@@ -15,7 +15,7 @@ use keelson_controllers::{Backoff, Client, Queue, SERVER_MANAGER};
 use keelson_meta::options::{ListOptions, ResourceVersionMatch};
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_outbound::Outbound;
-use keelson_registry::{Contribution, Registry, SurfaceError, Target, WatchOutput};
+use keelson_registry::{RegistrationError, Registry, ResourceRegistration, Target, WatchOutput};
 use keelson_schema::{NonStructural, ProgramStats};
 use keelson_supervision::{Pace, warn_repeated};
 use parking_lot::Mutex;
@@ -84,10 +84,10 @@ impl Extensions {
     pub async fn start(
         registry: Arc<Registry>,
         outbound: Arc<Outbound>,
-        supplied: Vec<Contribution>,
+        supplied: Vec<ResourceRegistration>,
         schema_check: SchemaCheck,
     ) -> Result<Arc<Self>, ApiError> {
-        let internal = |error: SurfaceError| ApiError::Internal(error.to_string());
+        let internal = |error: RegistrationError| ApiError::Internal(error.to_string());
         registry.surfaces().put(supplied.clone()).await.map_err(internal)?;
         let client = Client::of_server(registry.clone(), SERVER_MANAGER);
         let definitions = client.collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", None)?;
@@ -264,7 +264,7 @@ impl Extensions {
     }
 
     /// Updates the surface for these definitions.
-    async fn serve(&self, changed: &BTreeSet<String>) -> Result<(), SurfaceError> {
+    async fn serve(&self, changed: &BTreeSet<String>) -> Result<(), RegistrationError> {
         if changed.is_empty() {
             return Ok(());
         }
@@ -274,7 +274,7 @@ impl Extensions {
             let known = self.known.lock();
             groups.iter().flat_map(|group| known.definitions.in_group(group).cloned()).collect()
         };
-        let definitions = self.definitions.collection().map_err(|error| SurfaceError::Cache(error.to_string()))?;
+        let definitions = self.definitions.collection().map_err(|error| RegistrationError::Cache(error.to_string()))?;
         self.serving.adjust(&self.registry, definitions, &self.outbound, &groups, known_now).await
     }
 

@@ -147,14 +147,14 @@ impl NameIndex {
     fn replace(&mut self, name: &str, claim: Option<Claim>) -> Vec<String> {
         let is_gone = claim.is_none();
         let before = self.claims.remove(name);
-        let mut had = Has::default();
+        let mut had = ClaimedNames::default();
         if let Some(before) = &before {
             had.add(before);
             let group = self.groups.entry(before.group.clone()).or_default();
             had.resources.iter().for_each(|word| release(&mut group.resources, word, name));
             had.kinds.iter().for_each(|word| release(&mut group.kinds, word, name));
         }
-        let mut has = Has::default();
+        let mut has = ClaimedNames::default();
         if let Some(claim) = claim {
             has.add(&claim);
             let group = self.groups.entry(claim.group.clone()).or_default();
@@ -182,12 +182,12 @@ impl NameIndex {
 
 /// The names that a claim covers.
 #[derive(Default)]
-struct Has {
+struct ClaimedNames {
     resources: BTreeSet<String>,
     kinds: BTreeSet<String>,
 }
 
-impl Has {
+impl ClaimedNames {
     fn add(&mut self, claim: &Claim) {
         for names in [Some(&claim.stored), claim.pending.as_ref()].into_iter().flatten() {
             self.resources.extend(names.of_resource().map(str::to_owned));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use keelson_cache::Entry;
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::Value;
-use keelson_schema::{KeptPrograms, Pruning, Schema, SchemaDocument, StructuralError};
+use keelson_schema::{ProgramCache, Pruning, Schema, SchemaDocument, StructuralError};
 use keelson_supervision::warn_repeated;
 
 /// The schema of a version of a stored definition, whose expressions are compiled at the first validation. `None` if it
@@ -18,7 +18,7 @@ pub(crate) fn of_version(
     version: &Value,
     pruning: Pruning,
     source: &Arc<dyn SchemaDocument>,
-    programs: &Arc<KeptPrograms>,
+    programs: &Arc<ProgramCache>,
 ) -> Option<Schema> {
     match Schema::structural_on_demand(kind, stated(version)?, pruning, source.clone(), programs) {
         Ok(schema) => Some(schema),
@@ -65,15 +65,15 @@ impl SchemaDocument for StatedSchema {
 
 /// The schema of a version of a definition that is not stored.
 #[derive(Debug)]
-pub(crate) struct KeptSchema(Option<Value>);
+pub(crate) struct UnstoredSchema(Option<Value>);
 
-impl KeptSchema {
+impl UnstoredSchema {
     pub(crate) fn of(version: &Value) -> Arc<dyn SchemaDocument> {
         Arc::new(Self(stated(version).cloned()))
     }
 }
 
-impl SchemaDocument for KeptSchema {
+impl SchemaDocument for UnstoredSchema {
     fn read(&self) -> Option<Value> {
         self.0.clone()
     }

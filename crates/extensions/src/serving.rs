@@ -8,8 +8,8 @@ use std::sync::Arc;
 use keelson_cache::Collection;
 use keelson_meta::{GroupResource, SERVER_GROUP};
 use keelson_outbound::Outbound;
-use keelson_registry::{Contribution, Registry, Surface, SurfaceError};
-use keelson_schema::KeptPrograms;
+use keelson_registry::{RegistrationError, Registry, ResourceRegistration, ServedApis};
+use keelson_schema::ProgramCache;
 use keelson_supervision::{outcome, warn_repeated};
 use tokio::sync::Mutex;
 
@@ -28,16 +28,16 @@ const SMALL_BYTES: usize = 8 << 10;
 pub(crate) struct Serving {
     served: Mutex<ByGroup<Arc<Definition>>>,
     /// The resources served unless a definition replaces them.
-    supplied: Vec<Contribution>,
+    supplied: Vec<ResourceRegistration>,
     /// The compiled expressions of their schemas.
-    pub(crate) programs: Arc<KeptPrograms>,
+    pub(crate) programs: Arc<ProgramCache>,
     /// The counts of changes of the OpenAPI documents.
     pub(crate) regenerations: Regenerations,
 }
 
 impl Serving {
     /// Has only the supplied resources, which are served already.
-    pub(crate) fn new(supplied: Vec<Contribution>) -> Self {
+    pub(crate) fn new(supplied: Vec<ResourceRegistration>) -> Self {
         Self { supplied, ..Self::default() }
     }
 
@@ -61,7 +61,7 @@ impl Serving {
         outbound: &Arc<Outbound>,
         groups: &HashSet<&str>,
         known_now: impl FnOnce() -> Vec<KnownDefinition>,
-    ) -> Result<(), SurfaceError> {
+    ) -> Result<(), RegistrationError> {
         let mut served = self.served.lock().await;
         let surface = registry.surface();
         let (gone, wanted) = differences(&served, &surface, groups, &known_now());
@@ -82,12 +82,12 @@ impl Serving {
         gone.iter().for_each(|name| drop(served.remove(name)));
         match changed {
             Ok(_) => wanted.into_iter().for_each(|known| drop(served.insert(&known.read.name, known.read.clone()))),
-            Err(SurfaceError::Taken(_)) => {
+            Err(RegistrationError::Taken(_)) => {
                 // A definition that cannot be served must not affect the others.
                 for (known, contribution) in wanted.into_iter().zip(contributions) {
                     match registry.surfaces().put(vec![contribution]).await {
                         Ok(_) => drop(served.insert(&known.read.name, known.read.clone())),
-                        Err(error @ SurfaceError::Taken(_)) => {
+                        Err(error @ RegistrationError::Taken(_)) => {
                             warn_repeated!(&known.read.name; definition = known.read.name, %error, "a definition is not served");
                         }
                         Err(error) => return Err(error),
@@ -105,9 +105,9 @@ impl Serving {
     fn count(
         &self,
         served: &ByGroup<Arc<Definition>>,
-        surface: &Surface,
+        surface: &ServedApis,
         gone: &[String],
-        (wanted, contributions): (&[KnownDefinition], &[Contribution]),
+        (wanted, contributions): (&[KnownDefinition], &[ResourceRegistration]),
     ) {
         for definition in gone.iter().filter_map(|name| served.get(name)) {
             let resource = surface.by_kind(&definition.group, &definition.accepted.kind);
@@ -129,7 +129,7 @@ impl Serving {
         groups: &HashSet<&str>,
         gone: &[String],
         wanted: &[KnownDefinition],
-    ) -> (Vec<GroupResource>, Vec<Contribution>) {
+    ) -> (Vec<GroupResource>, Vec<ResourceRegistration>) {
         let (mut giving_way, mut back) = (Vec::new(), Vec::new());
         for supplied in self.supplied.iter().filter(|supplied| groups.contains(&*supplied.resource().group)) {
             let before: Vec<_> = served.in_group(&supplied.resource().group).collect();
@@ -150,7 +150,7 @@ impl Serving {
 }
 
 /// Returns true if a definition requests the name or kind of a contribution.
-fn is_in_place_of(definition: &Definition, contribution: &Contribution) -> bool {
+fn is_in_place_of(definition: &Definition, contribution: &ResourceRegistration) -> bool {
     let resource = contribution.resource();
     definition.group == *resource.group
         && (definition.requested.plural == *resource.plural || definition.accepted.kind == *resource.kind)
@@ -159,7 +159,7 @@ fn is_in_place_of(definition: &Definition, contribution: &Contribution) -> bool 
 /// The definitions that are no longer served, and those that are new or changed.
 fn differences(
     served: &ByGroup<Arc<Definition>>,
-    surface: &Surface,
+    surface: &ServedApis,
     groups: &HashSet<&str>,
     known: &[KnownDefinition],
 ) -> (Vec<String>, Vec<KnownDefinition>) {
@@ -184,7 +184,7 @@ fn differences(
 }
 
 /// Returns true for a definition that requests the name or kind of a built-in resource, or the server's own group.
-fn is_builtin(surface: &Surface, definition: &Definition) -> bool {
+fn is_builtin(surface: &ServedApis, definition: &Definition) -> bool {
     if definition.group == SERVER_GROUP {
         return true;
     }
@@ -201,11 +201,11 @@ pub(crate) fn resource_of(definition: &Definition) -> GroupResource {
 /// The contributions of definitions. Large schemas are compiled on another thread, small ones inline, which is faster.
 async fn compiled(
     wanted: &[KnownDefinition],
-    surface: Arc<Surface>,
+    surface: Arc<ServedApis>,
     definitions: &Arc<Collection>,
     outbound: &Arc<Outbound>,
-    programs: &Arc<KeptPrograms>,
-) -> Vec<Contribution> {
+    programs: &Arc<ProgramCache>,
+) -> Vec<ResourceRegistration> {
     let (definitions, outbound, programs) = (definitions.clone(), outbound.clone(), programs.clone());
     let bytes: usize = wanted.iter().map(|known| known.entry.object.bytes().len()).sum();
     let wanted = wanted.to_vec();

@@ -5,7 +5,7 @@
 //! upstream, a definition is established in two steps: it is served after its names are accepted, and established after
 //! it is served.
 
-use keelson_controllers::{Outcome, Stored};
+use keelson_controllers::{Outcome, RevisedObject};
 use keelson_meta::json::json;
 use keelson_meta::{ApiError, Object, field_error};
 use keelson_schema::NonStructural;
@@ -93,7 +93,7 @@ impl Extensions {
     ///
     /// # Errors
     /// 409 if it changed.
-    pub(crate) async fn update_status(&self, definition: Object) -> Result<Stored, ApiError> {
+    pub(crate) async fn update_status(&self, definition: Object) -> Result<RevisedObject, ApiError> {
         let status = self.definitions.clone().below("status").named(definition.name());
         Ok(self.client.update(&status, definition).await?.read())
     }

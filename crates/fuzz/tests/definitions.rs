@@ -7,7 +7,7 @@ use std::sync::Arc;
 use keelson_fuzz::memory::measure;
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value, json};
-use keelson_schema::{KeptPrograms, Pruning, Schema, SchemaDocument};
+use keelson_schema::{ProgramCache, Pruning, Schema, SchemaDocument};
 
 #[derive(Debug)]
 struct Stored(Value);
@@ -27,7 +27,7 @@ fn a_small_schema_is_small() {
     let spec = json!({ "type": "object", "properties": { "replicas": { "type": "integer", "minimum": 0 }, "image": { "type": "string" } } });
     let status = json!({ "type": "object", "properties": { "ready": { "type": "integer" } } });
     let document = json!({ "type": "object", "properties": { "spec": spec, "status": status } });
-    let programs = Arc::new(KeptPrograms::default());
+    let programs = Arc::new(ProgramCache::default());
     let source: Arc<dyn SchemaDocument> = Arc::new(Stored(Value::Null));
     let make =
         || Schema::structural_on_demand(&kind(), &document, Pruning::Undeclared, source.clone(), &programs).unwrap();
@@ -68,7 +68,7 @@ fn what_expressions_take_when_they_are_compiled_is_not_underestimated() {
     };
     documents.iter().for_each(warm);
     for (what, document) in documents {
-        let programs = Arc::new(KeptPrograms::default());
+        let programs = Arc::new(ProgramCache::default());
         let source: Arc<dyn SchemaDocument> = Arc::new(Stored(document.clone()));
         let schema = Schema::structural_on_demand(&kind(), &document, Pruning::Undeclared, source, &programs).unwrap();
         let rules = schema.rules().unwrap();

@@ -5,14 +5,14 @@
 
 use keelson_extensions::of_mirrored;
 use keelson_meta::Object;
-use keelson_registry::{Contribution, KindVersion, View};
+use keelson_registry::{KindVersion, ResourceRegistration, View};
 use keelson_resources::{Resource, ResourceStorage, Scope, ServedVersion};
 use keelson_tables::Printer;
 
 use crate::discovery::Served;
 
 /// The contribution of a resource. `definition` is its CustomResourceDefinition, if it has one.
-pub(crate) fn of(served: &Served, definition: Option<&Object>) -> Contribution {
+pub(crate) fn of(served: &Served, definition: Option<&Object>) -> ResourceRegistration {
     // All objects are in the one version, so that no read converts them.
     uncompleted(served, definition).each_version(|_, version| {
         let view = View::converting(version.kind(), Vec::new());
@@ -20,7 +20,7 @@ pub(crate) fn of(served: &Served, definition: Option<&Object>) -> Contribution {
     })
 }
 
-fn uncompleted(served: &Served, definition: Option<&Object>) -> Contribution {
+fn uncompleted(served: &Served, definition: Option<&Object>) -> ResourceRegistration {
     if let Some(builtin) = builtin(served) {
         return builtin;
     }
@@ -29,7 +29,7 @@ fn uncompleted(served: &Served, definition: Option<&Object>) -> Contribution {
         let version = ServedVersion::custom(served.version.clone(), []);
         let mut resource = Resource::custom(&served.group, &served.plural, &served.kind, vec![version]);
         resource.scope = if served.namespaced { Scope::Namespaced } else { Scope::Cluster };
-        Contribution::new(resource).with_printer(&served.version, &Printer::generic())
+        ResourceRegistration::new(resource).with_printer(&served.version, &Printer::generic())
     })
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn is_builtin(served: &Served) -> bool {
     known.is_some_and(|(resource, _)| resource.kind == served.kind && resource.is_persisted())
 }
 
-fn builtin(served: &Served) -> Option<Contribution> {
+fn builtin(served: &Served) -> Option<ResourceRegistration> {
     if !is_builtin(served) {
         return None;
     }
@@ -51,7 +51,7 @@ fn builtin(served: &Served) -> Option<Contribution> {
     resource.storage = ResourceStorage::Persisted { prefix, group, version };
     let printer = keelson_builtin::printer(&served.group, &served.kind);
     let complete = |_: &Resource, version: KindVersion| version.with_printer(printer.clone());
-    Some(Contribution::new(resource).built_in().each_version(complete))
+    Some(ResourceRegistration::new(resource).built_in().each_version(complete))
 }
 
 #[cfg(test)]

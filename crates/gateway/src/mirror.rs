@@ -11,7 +11,7 @@ use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_codec::FieldPath;
 use keelson_http::handlers::ResourceHandlers;
 use keelson_meta::{Clock, Random};
-use keelson_registry::{BuiltinKinds, Contribution, Registry, RegistryConfig, Target};
+use keelson_registry::{BuiltinKinds, Registry, RegistryConfig, ResourceRegistration, Target};
 use keelson_resources::Collection;
 use keelson_storage::Store;
 use keelson_supervision::Supervisor;
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
 /// A mirrored resource.
 pub(crate) struct Mirror {
     pub(crate) served: Served,
-    pub(crate) contribution: Contribution,
+    pub(crate) contribution: ResourceRegistration,
     /// The uid and generation of its definition at the source.
     pub(crate) definition: Option<(String, i64)>,
     pub(crate) progress: Arc<Progress>,
@@ -59,10 +59,10 @@ pub(crate) struct Mirror {
 }
 
 /// The one kind of a registry.
-struct Only(Contribution);
+struct Only(ResourceRegistration);
 
 impl BuiltinKinds for Only {
-    fn contributions(&self, _: &RegistryConfig) -> Vec<Contribution> {
+    fn contributions(&self, _: &RegistryConfig) -> Vec<ResourceRegistration> {
         vec![self.0.clone()]
     }
 }
@@ -75,7 +75,7 @@ impl Mirror {
     pub(crate) async fn start(
         shared: &Shared,
         served: Served,
-        contribution: Contribution,
+        contribution: ResourceRegistration,
         definition: Option<(String, i64)>,
     ) -> Result<Self, String> {
         let layouts = Collection::all([contribution.resource()].into_iter());

@@ -13,7 +13,7 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream;
 use keelson_meta::{Object, Revision};
-use keelson_registry::Surface;
+use keelson_registry::ServedApis;
 use keelson_supervision::{Backoff, Jitter, warn_repeated};
 use tokio::time::{Instant, sleep};
 
@@ -35,7 +35,7 @@ const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefini
 /// The mirrors that answer requests now.
 pub(crate) struct Serving {
     mirrors: HashMap<(String, String), Arc<Mirror>>,
-    surface: Arc<Surface>,
+    surface: Arc<ServedApis>,
 }
 
 /// All mirrors of a source.
@@ -56,7 +56,7 @@ struct Attempts {
 impl Serving {
     fn of(mirrors: HashMap<(String, String), Arc<Mirror>>) -> Self {
         let contributions: Vec<_> = mirrors.values().map(|mirror| mirror.contribution.clone()).collect();
-        Self { surface: Surface::of(&contributions), mirrors }
+        Self { surface: ServedApis::of(&contributions), mirrors }
     }
 }
 
@@ -74,7 +74,7 @@ impl Mirrors {
     }
 
     /// The resources that are served from mirrors.
-    pub(crate) fn surface(&self) -> Arc<Surface> {
+    pub(crate) fn surface(&self) -> Arc<ServedApis> {
         self.serving.load().surface.clone()
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Either, join_all, ready};
 use http::{Response, Uri};
 use keelson_access::{
-    Attributes, Authorizer, Deciding, Decision, PkiOptions, PublishedAuthorities, SharedText, User, Verdict, pki,
+    Attributes, Authorizer, Decision, PendingVerdict, PkiOptions, PublishedAuthorities, SharedText, User, Verdict, pki,
 };
 use keelson_http::Pipeline;
 use keelson_http::body::ResponseBody;
@@ -24,7 +24,7 @@ use keelson_http::router::Router;
 use keelson_http::service::{ApiRequest, ApiService};
 use keelson_meta::SystemClock;
 use keelson_meta::random::SystemRandom;
-use keelson_registry::{Surface, Target};
+use keelson_registry::{ServedApis, Target};
 use keelson_supervision::{Failure, Serving, Supervisor, TaskGroup};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -177,7 +177,7 @@ fn front(sites: Vec<(String, Site)>, mirrors: &[Arc<Mirrors>], common: &Common) 
     let metrics = Arc::new(Metrics::new());
     metrics.edge().watched_by(background.supervisor());
     let pages = Pages::new(health(mirrors.to_vec(), background), metrics.clone(), addr.to_string());
-    let (documentation, nothing) = (no_documentation(), Arc::new(Surface::default()));
+    let (documentation, nothing) = (no_documentation(), Arc::new(ServedApis::default()));
     let surface = nothing.clone();
     let documents = move |_| Box::pin(documentation.clone().of(nothing.clone())) as _;
     let router = Router::new(move || surface.clone(), documents, pages, Arc::new(Nothing));
@@ -198,7 +198,7 @@ fn front(sites: Vec<(String, Site)>, mirrors: &[Arc<Mirrors>], common: &Common) 
 struct HealthForAll;
 
 impl Authorizer for HealthForAll {
-    fn authorize<'a>(&'a self, _: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, _: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         let is_health = matches!(attributes, Attributes::Path { verb: "get", path } if HEALTH_PATHS.contains(path));
         let decision = if is_health { Decision::Allow } else { Decision::NoOpinion };
         Either::Left(ready(Verdict { decision, reason: SharedText::default() }))

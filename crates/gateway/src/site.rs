@@ -22,7 +22,7 @@ use keelson_http::version::GIT_VERSION;
 use keelson_meta::{Clock, Random};
 use keelson_openapi::SharedDefinitions;
 use keelson_outbound::{ClientConfig, Destination, Outbound, Services};
-use keelson_registry::{RegistryConfig, Surface};
+use keelson_registry::{RegistryConfig, ServedApis};
 use keelson_schema::Schemas;
 use keelson_supervision::{TaskGroup, warn_repeated};
 use tokio_util::sync::CancellationToken;
@@ -128,7 +128,7 @@ fn pipeline(
     let surfaces = mirrors.clone();
     metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
     let (surfaces, reads) = (mirrors.clone(), Arc::new(MirroredReads::new(mirrors.clone())));
-    let (documentation, nothing) = (no_documentation(), Arc::new(Surface::default()));
+    let (documentation, nothing) = (no_documentation(), Arc::new(ServedApis::default()));
     let documents = move |_| Box::pin(documentation.clone().of(nothing.clone())) as _;
     let router = Router::new(move || surfaces.surface(), documents, pages, reads);
     Pipeline::new(router, metrics, clock, random, background.stopping().clone(), FlowLimits::default())

@@ -110,12 +110,12 @@ impl Body for Progress {
 }
 
 /// A body that keeps a guard alive until it is sent or dropped.
-pub struct Guarded<G> {
+pub struct GuardedBody<G> {
     inner: ResponseBody,
     guard: G,
 }
 
-impl<G> Guarded<G> {
+impl<G> GuardedBody<G> {
     /// Keeps `guard` alive as long as the body.
     pub fn new(inner: ResponseBody, guard: G) -> Self {
         Self { inner, guard }
@@ -127,7 +127,7 @@ impl<G> Guarded<G> {
     }
 }
 
-impl<G: Unpin> Body for Guarded<G> {
+impl<G: Unpin> Body for GuardedBody<G> {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -154,20 +154,20 @@ pub trait BodyMeter {
 }
 
 /// A body with a meter for its frames, which also keeps a guard alive until it is sent or dropped.
-pub struct Measured<M, G> {
+pub struct MeteredBody<M, G> {
     inner: ResponseBody,
     meter: M,
     _guard: G,
 }
 
-impl<M, G> Measured<M, G> {
+impl<M, G> MeteredBody<M, G> {
     /// Keeps `guard` alive as long as the body, and counts frames with `meter`.
     pub fn new(inner: ResponseBody, meter: M, guard: G) -> Self {
         Self { inner, meter, _guard: guard }
     }
 }
 
-impl<M: BodyMeter + Unpin, G: Unpin> Body for Measured<M, G> {
+impl<M: BodyMeter + Unpin, G: Unpin> Body for MeteredBody<M, G> {
     type Data = Bytes;
     type Error = BodyError;
 

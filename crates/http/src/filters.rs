@@ -53,14 +53,14 @@ pub use self::authentication::TokenAuthenticator;
 use self::flow_control::{Cost, Flow};
 pub use self::flow_control::{FlowControl, FlowLimits};
 pub(crate) use self::flow_control::{InitialSeats, LentSeats, has_long_query, is_copied};
-use self::held::{Holds, holding};
+use self::held::{HeldMemory, holding};
 use self::impersonation::Impersonation;
 use self::long_work::LongWork;
 use crate::body::{RequestBody, ResponseBody, empty};
 use crate::health;
 use crate::metrics::{Authentication, Filter, Metrics, Observation, ResourceNames, marked};
 use crate::negotiation::{self, MediaType};
-use crate::proxy::{Held, PassThrough, PassedOn, Proxy, Remote, RemoteServers};
+use crate::proxy::{Forwarded, HeldValue, PassThrough, Proxy, Remote, RemoteServers};
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
 use crate::respond;
@@ -88,11 +88,11 @@ pub(crate) struct LongRunning;
 
 /// Response extension: flow control had no seat for the request.
 #[derive(Clone, Copy, Debug)]
-struct Refused;
+struct SeatRefused;
 
 /// Response extension: the time that the request waited for webhooks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CalledOthers(pub(crate) Duration);
+pub(crate) struct WebhookTime(pub(crate) Duration);
 
 /// The client that a request comes from.
 pub trait ClientConnection: Send + Sync {
@@ -359,7 +359,7 @@ impl Pipeline {
         if self.may_be_passed_on(&answerer, &info) || self.is_passed_through(&info, &parts) {
             parts.headers.insert(request_id::AUDIT_ID, request_id.clone());
             // The task that takes over an upgraded connection also takes over the request.
-            parts.extensions.insert(Held::new(Arc::new((client.held(), trail.clone()))));
+            parts.extensions.insert(HeldValue::new(Arc::new((client.held(), trail.clone()))));
             parts.extensions.extend(held::with_address(client));
         }
         let long_running = info.is_long_running();
@@ -381,7 +381,7 @@ impl Pipeline {
         let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
         let is_ended = matches!(&outcome, Err(ApiError::Timeout(_) | ApiError::ShareExceeded { .. }));
         let (mut response, holds) =
-            outcome.unwrap_or_else(|error| (respond::error(&error, error_form), Holds::default()));
+            outcome.unwrap_or_else(|error| (respond::error(&error, error_form), HeldMemory::default()));
         self.note(&mut observation, &response, &holds, is_ended);
         if is_token_ignored {
             respond::add_warning(response.headers_mut(), bearer::IGNORED);
@@ -399,7 +399,7 @@ impl Pipeline {
         known.span.record("code", response.status().as_u16());
         observation.answered(response.status());
         observation.traced(&known.span);
-        let passed_on = response.extensions().get::<PassedOn>().copied();
+        let passed_on = response.extensions().get::<Forwarded>().copied();
         if passed_on.is_none() {
             respond::bound_warnings(response.headers_mut());
         }
@@ -496,20 +496,20 @@ impl Pipeline {
         mut parts: Parts,
         mut body: RequestBody,
         error_form: MediaType,
-    ) -> Result<(Response<ResponseBody>, Holds), ApiError> {
+    ) -> Result<(Response<ResponseBody>, HeldMemory), ApiError> {
         // SIZE: the filters that may refuse, in order.
         // The console comes before authentication, since its login page asks for credentials.
         if let Some(page) = self.console.and_then(|answer| answer(&info.path, &parts)) {
-            return Ok((page, Holds::default()));
+            return Ok((page, HeldMemory::default()));
         }
         if let Some(refused) = browsers::refused_worker(&parts.headers, &info.path, error_form) {
-            return Ok((refused, Holds::default()));
+            return Ok((refused, HeldMemory::default()));
         }
         let limit = time_limit::of(&info, &parts)?;
         if let Some(other) = self.pass_through.as_ref().filter(|other| other.takes(&info, &parts)) {
             let user = self.vouched_user(client, other, &parts.headers)?;
             let response = Box::pin(other.pass(&info, user.as_deref(), parts, body, self.stopping.clone())).await;
-            return Ok((response, Holds::default()));
+            return Ok((response, HeldMemory::default()));
         }
         let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);
         let begun = Instant::now();
@@ -523,7 +523,7 @@ impl Pipeline {
             };
             let user = match user {
                 Err(refusal @ (ApiError::Forbidden(_) | ApiError::BadRequest(_))) => {
-                    return Ok((respond::forbidden(&refusal, error_form), Holds::default()));
+                    return Ok((respond::forbidden(&refusal, error_form), HeldMemory::default()));
                 }
                 user => user?,
             };
@@ -538,9 +538,9 @@ impl Pipeline {
             let seats = seats.instrument(debug_span!("flow control")).await?;
             let (cost, seats) = match seats {
                 Ok(seats) => seats,
-                Err(seconds) => return Ok::<_, ApiError>((without_seat(seconds), Holds::default())),
+                Err(seconds) => return Ok::<_, ApiError>((without_seat(seconds), HeldMemory::default())),
             };
-            let mut holds = Holds { seats, initial: None, share };
+            let mut holds = HeldMemory { seats, initial: None, share };
             if info.is_long_running()
                 && let Some(seats) = holds.seats.take().map(LentSeats::new)
             {
@@ -550,8 +550,8 @@ impl Pipeline {
             if is_watch(&info) && query.is_extended() {
                 parts.extensions.insert(self.query_watches.of(holder.flow));
             }
-            if let (Some(share), Some(held)) = (&holds.share, parts.extensions.remove::<Held>()) {
-                parts.extensions.insert(Held::new(Arc::new((held, share.clone()))));
+            if let (Some(share), Some(held)) = (&holds.share, parts.extensions.remove::<HeldValue>()) {
+                parts.extensions.insert(HeldValue::new(Arc::new((held, share.clone()))));
             }
             let caller = Caller::new(user, self.authorizer.clone()).until(deadline).audited_in(audit);
             let stopping = self.stopping.clone();
@@ -635,15 +635,21 @@ impl Pipeline {
 
     /// Records the time that a request waited for seats and webhooks, and whether the server ended it to protect
     /// itself.
-    fn note(&self, observation: &mut Observation, response: &Response<ResponseBody>, holds: &Holds, is_ended: bool) {
-        if is_ended || response.extensions().get::<Refused>().is_some() {
+    fn note(
+        &self,
+        observation: &mut Observation,
+        response: &Response<ResponseBody>,
+        holds: &HeldMemory,
+        is_ended: bool,
+    ) {
+        if is_ended || response.extensions().get::<SeatRefused>().is_some() {
             observation.terminated(response.status());
         }
         if let Some(seats) = &holds.seats {
             observation.waited(seats.waited());
             self.metrics.filter_times().note(Filter::PriorityAndFairness, seats.waited());
         }
-        if let Some(CalledOthers(time)) = response.extensions().get() {
+        if let Some(WebhookTime(time)) = response.extensions().get() {
             observation.waited(*time);
         }
     }
@@ -688,7 +694,7 @@ fn is_small(response: &Response<ResponseBody>) -> bool {
 /// The 429 response to a request that got no seat.
 fn without_seat(retry_after_seconds: u32) -> Response<ResponseBody> {
     let mut refused = respond::overloaded(retry_after_seconds);
-    refused.extensions_mut().insert(Refused);
+    refused.extensions_mut().insert(SeatRefused);
     refused
 }
 

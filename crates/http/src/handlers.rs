@@ -33,12 +33,12 @@ use http::{Response, StatusCode};
 use keelson_access::audit::AuditRecord;
 use keelson_meta::ApiError;
 use keelson_meta::options::Query;
-use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens, Target, Warnings, Written};
+use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens, Target, Warnings, WriteResult};
 use keelson_resources::{CreateHandler, SubresourceHandler, Verb};
 use tokio::time::Instant;
 
 use crate::body::ResponseBody;
-use crate::filters::{CalledOthers, has_long_query, is_copied};
+use crate::filters::{WebhookTime, has_long_query, is_copied};
 use crate::metrics::removed_release;
 use crate::nodes::NodeAccess;
 use crate::request_info::{RequestInfo, RequestVerb};
@@ -77,7 +77,7 @@ impl ResourceHandlers {
 
     /// Calls the handler of a request. Each future is boxed separately, since a common type would have the size of the
     /// largest.
-    fn dispatch<'r>(&'r self, request: Box<ApiRequest>, target: &'r Target) -> Answering<'r> {
+    fn dispatch<'r>(&'r self, request: Box<ApiRequest>, target: &'r Target) -> ResponseInProgress<'r> {
         let registry = &*self.registry;
         let takes_queries = target.subresource.is_none()
             && matches!(request.info.verb, RequestVerb::Resource(Verb::Get | Verb::List | Verb::Watch));
@@ -131,7 +131,7 @@ impl ResourceHandlers {
 const CREATE: RequestVerb = RequestVerb::Resource(Verb::Create);
 
 /// A response in progress.
-type Answering<'r> = BoxFuture<'r, Result<Response<ResponseBody>, ApiError>>;
+type ResponseInProgress<'r> = BoxFuture<'r, Result<Response<ResponseBody>, ApiError>>;
 
 /// The caller of a write: with the field manager of the request's options, or else its program.
 fn writing(caller: Caller, parts: &Parts, field_manager: Option<&str>, dry_run: bool) -> Caller {
@@ -148,7 +148,7 @@ fn note_deprecation(audit: &AuditRecord, warning: &str) {
 }
 
 /// The status code of a write that may have created the object.
-fn status_of(written: &Written) -> StatusCode {
+fn status_of(written: &WriteResult) -> StatusCode {
     match written.effect {
         Effect::Created => StatusCode::CREATED,
         Effect::Updated | Effect::Removed => StatusCode::OK,
@@ -169,7 +169,7 @@ impl ApiService for ResourceHandlers {
                 answered.unwrap_or_else(|error| respond::error(&error.after_waiting(begun.elapsed()), media));
             respond::add_warnings(response.headers_mut(), &warnings.take());
             if let Some(time) = warnings.called_others() {
-                response.extensions_mut().insert(CalledOthers(time));
+                response.extensions_mut().insert(WebhookTime(time));
             }
             if let Some(warning) = target.version.deprecation() {
                 note_deprecation(&audit, warning);

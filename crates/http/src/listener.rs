@@ -41,7 +41,7 @@ use tokio_util::task::TaskTracker;
 use self::answers::Answers;
 pub use self::answers::ReplacedBytes;
 use self::connections::Connections;
-use self::heads::LargeHeads;
+use self::heads::LargeHeaders;
 use crate::filters::Pipeline;
 use crate::metrics::Edge;
 
@@ -109,7 +109,7 @@ struct Shared {
     tls: TlsSettings,
     metrics: Arc<Edge>,
     connections: Arc<Connections>,
-    heads: LargeHeads,
+    heads: LargeHeaders,
     answers: Arc<Answers>,
     /// A permit for each unread response to an unauthenticated client.
     unread_of_strangers: Arc<Semaphore>,
@@ -136,7 +136,7 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
         pipeline,
         tls,
         connections: Arc::new(Connections::new(limits.connections, metrics.clone())),
-        heads: LargeHeads::new(metrics.clone()),
+        heads: LargeHeaders::new(metrics.clone()),
         metrics,
         answers: answers.clone(),
         unread_of_strangers: Arc::new(Semaphore::new(UNREAD_OF_STRANGERS)),

@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use self::logs::LogOptions;
 use crate::body::{ResponseBody, empty};
 use crate::metrics::{MetricKind, Sample};
-use crate::proxy::{BelievedFields, ClientAddress, forward};
+use crate::proxy::{ClientAddress, IdentityHeaders, forward};
 use crate::service::ApiRequest;
 
 /// The longest time to find an endpoint, which needs admission and reads of objects.
@@ -43,13 +43,13 @@ const LOCATE_TIME: Duration = Duration::from_secs(60);
 const RETRY_SECONDS: u32 = 1;
 
 /// Returns the header fields that servers on the store currently trust.
-type Believed = Box<dyn Fn() -> Arc<BelievedFields> + Send + Sync>;
+type TrustedPeer = Box<dyn Fn() -> Arc<IdentityHeaders> + Send + Sync>;
 
 /// Passes requests to kubelets, pods and services.
 pub struct NodeAccess {
     client: Arc<NodeClient>,
     addresses: NodeAddresses,
-    believed: Believed,
+    believed: TrustedPeer,
     tasks: TaskGroup,
     counts: Counts,
 }
@@ -108,7 +108,7 @@ impl NodeAccess {
     pub fn new(
         client: Arc<NodeClient>,
         addresses: NodeAddresses,
-        believed: impl Fn() -> Arc<BelievedFields> + Send + Sync + 'static,
+        believed: impl Fn() -> Arc<IdentityHeaders> + Send + Sync + 'static,
         tasks: TaskGroup,
     ) -> Self {
         Self { client, addresses, believed: Box::new(believed), tasks, counts: Counts::default() }

@@ -593,7 +593,8 @@ mod tests {
         let first = answer(&documents, "/openapi/v2", &[]);
         let meanwhile = async {
             let mut answered = 0;
-            while !documents.openapi.is_ready(&keelson_openapi::Wanted::V2(keelson_openapi::DocumentEncoding::Json)) {
+            while !documents.openapi.is_ready(&keelson_openapi::DocumentId::V2(keelson_openapi::DocumentEncoding::Json))
+            {
                 answered += usize::from(answer(&documents, "/version", &[]).await.status() == 200);
                 tokio::task::yield_now().await;
             }

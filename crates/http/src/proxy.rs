@@ -26,8 +26,8 @@ use keelson_outbound::{ForwardError, PEER_PROXIED, Upstream};
 use keelson_supervision::TaskGroup;
 use tokio::time::error::Elapsed;
 
-pub(crate) use self::answer::{PassedOn, pass};
-pub use self::headers::BelievedFields;
+pub(crate) use self::answer::{Forwarded, pass};
+pub use self::headers::IdentityHeaders;
 pub(crate) use self::headers::{
     FORWARDED_FOR, FORWARDED_URI, TOKEN_PROTOCOL, forward, keep as keep_fields, keep_upgrade, list,
 };
@@ -61,7 +61,7 @@ pub trait RemoteServers: Send + Sync {
     fn note_peer_answer(&self, _group: &str, _version: &str, _resource: &str, _code: StatusCode) {}
 
     /// The header fields that servers trust now: those of this server, and those that all servers on the store publish.
-    fn believed(&self) -> Arc<BelievedFields>;
+    fn believed(&self) -> Arc<IdentityHeaders>;
 }
 
 /// A server that answers requests instead of this one.
@@ -153,7 +153,7 @@ impl Proxy {
             return respond::plain_text(StatusCode::LOOP_DETECTED, "the request is passed on in a circle\n");
         }
         let upgrade = tunnel::wanted(&mut parts);
-        let held = parts.extensions.remove::<tunnel::Held>();
+        let held = parts.extensions.remove::<tunnel::HeldValue>();
         let Some(mut passed) = self.passed(&parts, &upstream, caller.user(), upgrade.is_some()) else {
             return respond::plain_text(StatusCode::INTERNAL_SERVER_ERROR, "the request can't be passed on\n");
         };
@@ -254,7 +254,9 @@ fn refused(error: ForwardError) -> Response<ResponseBody> {
     }
 }
 
-pub(crate) use self::tunnel::{Held, counted, idle, open as begun_tunnel, spawn_session, wanted as wanted_upgrade};
+pub(crate) use self::tunnel::{
+    HeldValue, counted, idle, open as begun_tunnel, spawn_session, wanted as wanted_upgrade,
+};
 
 #[cfg(test)]
 mod tests {

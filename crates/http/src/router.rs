@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{Method, Response};
 use keelson_meta::ApiError;
-use keelson_registry::{Estimate, Surface, Target};
+use keelson_registry::{Estimate, ServedApis, Target};
 use keelson_resources::Verb;
 
 use crate::body::ResponseBody;
@@ -23,10 +23,10 @@ use crate::respond;
 use crate::service::{ApiRequest, ApiService};
 
 /// Returns the current surface.
-type SurfaceSource = Box<dyn Fn() -> Arc<Surface> + Send + Sync>;
+type ServedApisSource = Box<dyn Fn() -> Arc<ServedApis> + Send + Sync>;
 
 /// Returns the documents of a surface.
-type DocumentsSource = Box<dyn Fn(Arc<Surface>) -> BoxFuture<'static, Arc<ServedDocuments>> + Send + Sync>;
+type DocumentsSource = Box<dyn Fn(Arc<ServedApis>) -> BoxFuture<'static, Arc<ServedDocuments>> + Send + Sync>;
 
 /// The stored CustomResourceDefinitions, which this server receives with a delay.
 pub trait StoredDefinitions: Send + Sync {
@@ -46,7 +46,7 @@ pub trait StoredDefinitions: Send + Sync {
 
 /// Finds the handler of each request.
 pub struct Router {
-    surface: SurfaceSource,
+    surface: ServedApisSource,
     definitions: Option<Box<dyn StoredDefinitions>>,
     documents: DocumentsSource,
     pages: Pages,
@@ -56,8 +56,8 @@ pub struct Router {
 impl Router {
     /// Routes resources to `service` and all other paths to `pages`. `surface` returns the current surface.
     pub fn new(
-        surface: impl Fn() -> Arc<Surface> + Send + Sync + 'static,
-        documents: impl Fn(Arc<Surface>) -> BoxFuture<'static, Arc<ServedDocuments>> + Send + Sync + 'static,
+        surface: impl Fn() -> Arc<ServedApis> + Send + Sync + 'static,
+        documents: impl Fn(Arc<ServedApis>) -> BoxFuture<'static, Arc<ServedDocuments>> + Send + Sync + 'static,
         pages: Pages,
         service: Arc<dyn ApiService>,
     ) -> Self {

@@ -59,7 +59,7 @@ struct Running {
 }
 
 /// A server that has just started.
-struct Started {
+struct StartedServer {
     url: String,
     pki: Pki,
 }
@@ -91,7 +91,7 @@ impl Embedded {
 
     async fn run(mut config: Config, store: MemoryStore, clock: Clock) -> Result<(Self, String), Error> {
         config.store = StoreConfig::InMemory(store.clone());
-        let (running, Started { url, pki }) = Running::start(config.clone()).await?;
+        let (running, StartedServer { url, pki }) = Running::start(config.clone()).await?;
         let kubeconfig = pki.kubeconfig(&url);
         Ok((Self { config, store, clock, pki, running }, kubeconfig))
     }
@@ -136,7 +136,7 @@ impl Embedded {
 }
 
 impl Running {
-    async fn start(config: Config) -> Result<(Self, Started), Error> {
+    async fn start(config: Config) -> Result<(Self, StartedServer), Error> {
         let (end, to_end) = oneshot::channel();
         let (has_ended, ended) = oneshot::channel::<()>();
         let (ready, is_ready) = oneshot::channel();
@@ -170,7 +170,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 /// Runs a server until `to_end` is closed.
-async fn serve(config: Config, ready: oneshot::Sender<Result<Started, String>>, to_end: oneshot::Receiver<()>) {
+async fn serve(config: Config, ready: oneshot::Sender<Result<StartedServer, String>>, to_end: oneshot::Receiver<()>) {
     let server = match Server::start(config).await {
         Ok(server) => server,
         Err(error) => return drop(ready.send(Err(format!("{error:#}")))),
@@ -180,7 +180,7 @@ async fn serve(config: Config, ready: oneshot::Sender<Result<Started, String>>, 
         failure = server.failed() => Some(failure.to_string()),
     };
     let told = match fault {
-        None => Ok(Started { url: server.url(), pki: server.pki().clone() }),
+        None => Ok(StartedServer { url: server.url(), pki: server.pki().clone() }),
         Some(fault) => Err(fault),
     };
     if ready.send(told).is_ok() {

@@ -14,8 +14,8 @@ use kube::{Client, Config};
 
 use self::front::Front;
 use self::rules::Rules;
-pub use self::rules::{Fault, Injected};
-use self::watches::{Cut, OpenWatches};
+pub use self::rules::{Fault, InjectedFault};
+use self::watches::{OpenWatches, WatchEnd};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::keelson::Keelson;
@@ -96,7 +96,7 @@ impl Faults {
     ///
     /// # Errors
     /// [`Error::Argument`] for a pattern that can match nothing, [`Error::TooManyFaults`] if there are already 1,000 faults.
-    pub fn inject(&self, fault: Fault) -> Result<Injected, Error> {
+    pub fn inject(&self, fault: Fault) -> Result<InjectedFault, Error> {
         self.layer.rules.add(fault)
     }
 
@@ -108,13 +108,13 @@ impl Faults {
     /// Cuts the open watches of a path, like a broken connection. Returns their number. See [`Fault::path`] for
     /// patterns.
     pub fn drop_watches(&self, path: &str) -> usize {
-        self.layer.watches.cut(path, Cut::Dropped)
+        self.layer.watches.cut(path, WatchEnd::Dropped)
     }
 
     /// Ends the open watches of a path with an ERROR event of code 410, like a server after a compaction. Returns their
     /// number.
     pub fn expire_watches(&self, path: &str) -> usize {
-        self.layer.watches.cut(path, Cut::Expired)
+        self.layer.watches.cut(path, WatchEnd::Expired)
     }
 
     /// The number of open watches of a path.

@@ -38,7 +38,7 @@ pub use clock::Clock;
 #[cfg(feature = "embedded")]
 pub use embedded::Snapshot;
 pub use error::Error;
-pub use faults::{Fault, Faults, Injected};
+pub use faults::{Fault, Faults, InjectedFault};
 pub use keelson::Keelson;
 pub use namespace::Namespace;
 pub use user::{User, UserBuilder};

@@ -36,7 +36,7 @@ use crate::build;
 
 pub(crate) use encryption::CopyStores;
 pub(crate) use gateway::{Gateway, NamedSource};
-pub(crate) use kinds::{Joined, List, OrNever};
+pub(crate) use kinds::{List, ListValues, OptionalDuration};
 use kinds::{duration_or_never, list, list_of, some_duration, switch};
 pub(crate) use startup::{Output, WatchedProcess};
 pub(crate) use tools::{Demo, Doctor, PrintKubeconfig, PrintToken, ResultForm};
@@ -134,15 +134,15 @@ pub(crate) enum Command {
     Token(PrintToken),
     /// Start a server by the flags of kube-apiserver. A copy of this program that is called kube-apiserver does the same.
     #[command(disable_help_flag = true, disable_version_flag = true)]
-    KubeApiserver(PassedOn),
+    KubeApiserver(RawArguments),
     /// Start a stand-in for etcd, on which kube-apiserver starts in tests. A copy of this program that is called etcd does the same.
     #[command(disable_help_flag = true, disable_version_flag = true)]
-    Etcd(PassedOn),
+    Etcd(RawArguments),
 }
 
 /// A command line that another reader reads.
 #[derive(ClapArgs)]
-pub(crate) struct PassedOn {
+pub(crate) struct RawArguments {
     /// Flags of that program; --help lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
     pub(crate) arguments: Vec<OsString>,
@@ -272,7 +272,7 @@ pub(crate) struct Serve {
     pub(crate) max_object_bytes: u32,
     /// The interval of comparisons of the cache with the store, which repair differences (such as 10m); 0 for never.
     #[arg(long, env = "KEELSON_CACHE_CHECK_INTERVAL", default_value = "10m", value_parser = duration_or_never)]
-    pub(crate) cache_check_interval: OrNever,
+    pub(crate) cache_check_interval: OptionalDuration,
     /// The name of this server in its log and metrics; the host name and data directory decide it unless given.
     #[arg(long, env = "KEELSON_SERVER_ID", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) server_id: Option<String>,
@@ -586,7 +586,7 @@ mod tests {
         assert_eq!(serve("--controllers *,-a --controllers=b").controllers.joined(), ["*", "-a", "b"]);
         assert_eq!(serve("--tls-san a,b --tls-san=c").tls_san.joined(), ["a", "b", "c"]);
         assert_eq!(serve("--history 1m --history=1m0.5s").history, Duration::from_millis(60_500));
-        assert_eq!(serve("--cache-check-interval 0s").cache_check_interval, OrNever(None));
+        assert_eq!(serve("--cache-check-interval 0s").cache_check_interval, OptionalDuration(None));
         assert_eq!(
             (serve("--v=4").diagnosis.verbosity, serve("-v 2").diagnosis.verbosity, serve("").diagnosis.verbosity),
             (4, 2, 0)

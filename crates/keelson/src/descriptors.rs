@@ -14,7 +14,7 @@ const OUTBOUND_PART: u64 = 4;
 const LEAST_CONNECTIONS: u64 = 16;
 
 /// The number of connections that the limit allows.
-pub(crate) struct Room {
+pub(crate) struct DescriptorShares {
     /// Client connections.
     pub(crate) clients: usize,
     /// Outgoing connections.
@@ -22,7 +22,7 @@ pub(crate) struct Room {
 }
 
 /// Raises the soft limit to the hard limit. Returns the number of possible connections.
-pub(crate) fn raise() -> Room {
+pub(crate) fn raise() -> DescriptorShares {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
     // `None` is no limit.
@@ -32,5 +32,5 @@ pub(crate) fn raise() -> Room {
     let clients = rest.saturating_sub(others).max(LEAST_CONNECTIONS);
     tracing::debug!(descriptors = most, clients, others, "the limit of open files");
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    Room { clients: count(clients), others: count(others) }
+    DescriptorShares { clients: count(clients), others: count(others) }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use keelson_gateway::{GatewaySettings, RunningGateway, SourceSettings};
 use keelson_server::console_pages;
 
-use crate::args::{Gateway, Joined as _, NamedSource};
+use crate::args::{Gateway, ListValues as _, NamedSource};
 use crate::log;
 use crate::parent::Parent;
 use crate::serve::{LAST_GRACE, Signals, end_soon};

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 
 use self::etcd::Stores;
-use self::own::{Line, Own, Translated};
+use self::own::{Line, TranslatedCommand, TranslatedFlag};
 use crate::output;
 use crate::private_file;
 
@@ -25,10 +25,10 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned());
     let done = flags::read(arguments).map_err(anyhow::Error::msg).and_then(|given| {
         let line = Line::new(given).map_err(anyhow::Error::msg)?;
-        if line.has(Own::Help) {
+        if line.has(TranslatedFlag::Help) {
             return output::answer(own::help().trim_end());
         }
-        match line.value(Own::Version) {
+        match line.value(TranslatedFlag::Version) {
             Some("false") | None => serve(&line),
             Some(_) => output::answer(format_args!("Kubernetes {}", keelson_server::KUBERNETES_VERSION)),
         }
@@ -43,12 +43,12 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn serve(line: &Line) -> anyhow::Result<()> {
-    let stores = Stores::at(&line.items(Own::EtcdServers));
+    let stores = Stores::at(&line.items(TranslatedFlag::EtcdServers));
     let place = line.place(&stores).map_err(anyhow::Error::msg)?;
     let ends_with_parent = own::is_of_envtest(&line.cert_dir());
-    let Translated { serve, notes } = line.translated(&place, ends_with_parent).map_err(anyhow::Error::msg)?;
+    let TranslatedCommand { serve, notes } = line.translated(&place, ends_with_parent).map_err(anyhow::Error::msg)?;
     let (certificate, key) = line.serving_pair();
-    if !certificate.exists() && !key.exists() && !line.has(Own::TlsCertFile) {
+    if !certificate.exists() && !key.exists() && !line.has(TranslatedFlag::TlsCertFile) {
         make_pair(&certificate, &key, serve.bind.ip()).context("making a serving certificate in --cert-dir")?;
     }
     crate::serve::run_noting(*serve, &notes)

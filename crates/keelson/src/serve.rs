@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::announcement::Announcement;
-use crate::args::{Joined as _, Output, Serve};
+use crate::args::{ListValues as _, Output, Serve};
 use crate::descriptors;
 use crate::log::{self, Verbosity};
 use crate::memory;

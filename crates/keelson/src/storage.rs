@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-use keelson_server::{BackedUp, Checked, CopyProgress, Restored, StoreConfig, WorkProgress, WorkStage};
+use keelson_server::{BackedUp, CheckResult, CopyProgress, Restored, StoreConfig, WorkProgress, WorkStage};
 use serde_json::{Value, json};
 
 use crate::args::{CopyStores, Output, Storage};
@@ -72,7 +72,7 @@ fn check(data_dir: &Path, output: Output) -> anyhow::Result<()> {
     // A check writes nothing, so a signal may end it at any point.
     let checked = keelson_server::check(data_dir, &mut reporter(&mut progress, None));
     progress.end();
-    let Checked { rows, revision, in_use, findings } = checked.context("the store was not checked")?;
+    let CheckResult { rows, revision, in_use, findings } = checked.context("the store was not checked")?;
     if output == Output::Json {
         let line = json!({
             "dataDirectory": data_dir.display().to_string(), "versions": rows, "revision": revision.get(), "inUse": in_use,

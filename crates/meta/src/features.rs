@@ -198,7 +198,8 @@ impl FeatureGates {
 
     fn check_needs(&self) -> Result<(), FeatureError> {
         // A default of this server alone is no wish of the operator.
-        let is_own = |gate: &Gate| OWN_DEFAULTS.iter().any(|(own, _)| *own == gate.name) && !self.set.contains_key(gate.name);
+        let is_own =
+            |gate: &Gate| OWN_DEFAULTS.iter().any(|(own, _)| *own == gate.name) && !self.set.contains_key(gate.name);
         for gate in GATES.values().filter(|gate| self.is_on(gate.name) && !is_own(gate)) {
             let needs: Vec<&str> = gate.needs.iter().copied().filter(|name| !self.is_on(name)).collect();
             if !needs.is_empty() {

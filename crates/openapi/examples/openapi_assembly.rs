@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Value, json};
 use keelson_openapi::{
-    CustomKind, Descriptions, DocumentEncoding, Fragment, ResourceDescription, SharedDefinitions, VersionDescription,
-    Wanted,
+    CustomKind, Descriptions, DocumentEncoding, DocumentId, Fragment, ResourceDescription, SharedDefinitions,
+    VersionDescription,
 };
 use keelson_resources::Verb;
 use keelson_schema::{SchemaDocument, Schemas};
@@ -73,12 +73,12 @@ fn main() {
     let mut fragments: Vec<_> = builtin.into_iter().map(Fragment::new).collect();
     let first = fragments.len();
     fragments.extend((0..MANY).map(|number| fragment(number, &all)));
-    let length = |descriptions: &Descriptions, wanted: &Wanted| {
+    let length = |descriptions: &Descriptions, wanted: &DocumentId| {
         descriptions.document(wanted).map_or(0, |document| document.length())
     };
     println!("{MANY} group versions beside the built-in ones");
-    let v2 = Wanted::V2(DocumentEncoding::Json);
-    for (name, wanted) in [("index of version 3", &Wanted::V3Index), ("version 2", &v2)] {
+    let v2 = DocumentId::V2(DocumentEncoding::Json);
+    for (name, wanted) in [("index of version 3", &DocumentId::V3Index), ("version 2", &v2)] {
         let descriptions = Descriptions::assemble(&shared, &fragments);
         let (bytes, taken) = timed(|| length(&descriptions, wanted));
         println!("{name}, the first time: {taken:?}, {bytes} bytes");

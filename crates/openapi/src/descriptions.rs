@@ -17,7 +17,7 @@ use crate::foreign::ForeignDocument;
 use crate::foreign_paths::{ForeignDefinitions, ForeignPaths, own_definition};
 use crate::fragment::Fragment;
 use crate::json::join;
-use crate::piece::Piece;
+use crate::piece::DocumentPart;
 use crate::schema::Dialect;
 use crate::shared::{Rendering, SharedDefinitions};
 use crate::v2;
@@ -33,7 +33,7 @@ pub enum DocumentEncoding {
 
 /// Identifies a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum DocumentId {
     /// The version 2 document.
     V2(DocumentEncoding),
     /// The version 3 index.
@@ -96,14 +96,16 @@ impl Descriptions {
     /// Returns a document, which is built on demand. `None` for an unknown part of the API.
     ///
     /// Cost: none if the document is [ready](Self::is_ready). Version 2 is built from all parts of the API.
-    pub fn document(&self, wanted: &Wanted) -> Option<Arc<Document>> {
+    pub fn document(&self, wanted: &DocumentId) -> Option<Arc<Document>> {
         match wanted {
-            Wanted::V2(DocumentEncoding::Json) => Some(self.v2_json.get_or_init(|| self.v2(Rendering::V2Json)).clone()),
-            Wanted::V2(DocumentEncoding::Protobuf) => {
+            DocumentId::V2(DocumentEncoding::Json) => {
+                Some(self.v2_json.get_or_init(|| self.v2(Rendering::V2Json)).clone())
+            }
+            DocumentId::V2(DocumentEncoding::Protobuf) => {
                 Some(self.v2_protobuf.get_or_init(|| self.v2(Rendering::V2Protobuf)).clone())
             }
-            Wanted::V3Index => Some(self.index.get_or_init(|| self.index()).clone()),
-            Wanted::V3(path, encoding) => match (self.foreign.get(path), encoding) {
+            DocumentId::V3Index => Some(self.index.get_or_init(|| self.index()).clone()),
+            DocumentId::V3(path, encoding) => match (self.foreign.get(path), encoding) {
                 (Some(foreign), DocumentEncoding::Json) => Some(foreign.document().clone()),
                 (Some(foreign), DocumentEncoding::Protobuf) => Some(foreign.protobuf()),
                 (None, encoding) => self.scope(path).map(|(scope, piece)| match encoding {
@@ -115,12 +117,12 @@ impl Descriptions {
     }
 
     /// Returns true if the document is already built, or is small enough to be built at once.
-    pub fn is_ready(&self, wanted: &Wanted) -> bool {
+    pub fn is_ready(&self, wanted: &DocumentId) -> bool {
         match wanted {
-            Wanted::V2(DocumentEncoding::Json) => self.v2_json.get().is_some(),
-            Wanted::V2(DocumentEncoding::Protobuf) => self.v2_protobuf.get().is_some(),
-            Wanted::V3Index => self.index.get().is_some(),
-            Wanted::V3(path, encoding) => match (self.foreign.get(path), encoding) {
+            DocumentId::V2(DocumentEncoding::Json) => self.v2_json.get().is_some(),
+            DocumentId::V2(DocumentEncoding::Protobuf) => self.v2_protobuf.get().is_some(),
+            DocumentId::V3Index => self.index.get().is_some(),
+            DocumentId::V3(path, encoding) => match (self.foreign.get(path), encoding) {
                 (Some(_), DocumentEncoding::Json) => true,
                 (Some(foreign), DocumentEncoding::Protobuf) => foreign.has_protobuf(),
                 (None, encoding) => self.scope(path).is_none_or(|(_, piece)| piece.has_document(*encoding)),
@@ -129,8 +131,8 @@ impl Descriptions {
     }
 
     /// All parts of the API, by path.
-    fn parts(&self) -> Vec<(DocumentScope<'_>, &Piece)> {
-        let mut parts: Vec<(DocumentScope<'_>, &Piece)> =
+    fn parts(&self) -> Vec<(DocumentScope<'_>, &DocumentPart)> {
+        let mut parts: Vec<(DocumentScope<'_>, &DocumentPart)> =
             SharedDefinitions::parts().into_iter().zip(&self.shared.pages).collect();
         let mut last = "";
         for fragment in &self.fragments {
@@ -144,7 +146,7 @@ impl Descriptions {
     }
 
     /// The part at a path.
-    fn scope(&self, path: &str) -> Option<(DocumentScope<'_>, &Piece)> {
+    fn scope(&self, path: &str) -> Option<(DocumentScope<'_>, &DocumentPart)> {
         if let Some(page) =
             SharedDefinitions::parts().into_iter().zip(&self.shared.pages).find(|(scope, _)| scope.path() == path)
         {
@@ -178,7 +180,7 @@ impl Descriptions {
     /// The names of custom kinds' definitions. Definitions of other servers must not replace these.
     fn custom_definitions<'d>(
         &self,
-        parts: &[(DocumentScope<'d>, &Piece)],
+        parts: &[(DocumentScope<'d>, &DocumentPart)],
     ) -> HashMap<String, (&'d ResourceDescription, &'d CustomKind)> {
         if self.foreign_paths.is_empty() {
             return HashMap::new();

@@ -7,23 +7,23 @@ use std::sync::Arc;
 
 use crate::description::VersionDescription;
 use crate::document_scope::DocumentScope;
-use crate::piece::Piece;
+use crate::piece::DocumentPart;
 
 /// A version of a group, rendered on demand.
 #[derive(Debug)]
 pub struct Fragment {
     description: VersionDescription,
     path: String,
-    pub(crate) version: Piece,
+    pub(crate) version: DocumentPart,
     /// The page of the whole group. It is equal for all versions, and that of the first version is used.
-    pub(crate) group: Piece,
+    pub(crate) group: DocumentPart,
 }
 
 impl Fragment {
     /// The fragment of a description.
     pub fn new(description: VersionDescription) -> Arc<Self> {
         let path = description.path();
-        Arc::new(Self { description, path, version: Piece::default(), group: Piece::default() })
+        Arc::new(Self { description, path, version: DocumentPart::default(), group: DocumentPart::default() })
     }
 
     /// Its path, such as `apis/apps/v1`.

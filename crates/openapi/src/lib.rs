@@ -33,7 +33,7 @@ mod v3;
 
 pub use custom::CustomKind;
 pub use description::{ResourceDescription, SubresourceDescription, VersionDescription};
-pub use descriptions::{Descriptions, DocumentEncoding, Wanted};
+pub use descriptions::{Descriptions, DocumentEncoding, DocumentId};
 pub use document::Document;
 pub use foreign::ForeignDocument;
 pub use foreign_paths::ForeignPaths;

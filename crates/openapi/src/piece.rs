@@ -19,17 +19,17 @@ use crate::{v2, v3};
 
 /// The rendered parts so far.
 #[derive(Debug, Default)]
-pub(crate) struct Piece {
+pub(crate) struct DocumentPart {
     document: OnceLock<Arc<Document>>,
     protobuf: OnceLock<Arc<Document>>,
     entry: OnceLock<Entry>,
-    v2_json: OnceLock<KeptAddition>,
-    v2_protobuf: OnceLock<KeptAddition>,
+    v2_json: OnceLock<StoredAddition>,
+    v2_protobuf: OnceLock<StoredAddition>,
 }
 
 /// The stored addition to version 2.
 #[derive(Debug)]
-enum KeptAddition {
+enum StoredAddition {
     Whole(Arc<Addition>),
     Packed(PackedAddition),
 }
@@ -43,7 +43,7 @@ pub(crate) struct Entry {
     pub(crate) digest: [u8; 64],
 }
 
-impl Piece {
+impl DocumentPart {
     pub(crate) fn document(&self, scope: DocumentScope<'_>, shared: &SharedDefinitions) -> Arc<Document> {
         let make = || {
             let rendered = v3::document(scope, shared);
@@ -89,13 +89,13 @@ impl Piece {
         let kept = kept.get_or_init(|| {
             let made = v2::addition(scope, shared, rendering);
             match scope.is_builtin() {
-                true => KeptAddition::Whole(Arc::new(made)),
-                false => KeptAddition::Packed(PackedAddition::new(&made)),
+                true => StoredAddition::Whole(Arc::new(made)),
+                false => StoredAddition::Packed(PackedAddition::new(&made)),
             }
         });
         match kept {
-            KeptAddition::Whole(addition) => addition.clone(),
-            KeptAddition::Packed(packed) => Arc::new(packed.unpack()),
+            StoredAddition::Whole(addition) => addition.clone(),
+            StoredAddition::Packed(packed) => Arc::new(packed.unpack()),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::definitions::Kinds;
 use crate::description::VersionDescription;
 use crate::document_scope::DocumentScope;
 use crate::json::member;
-use crate::piece::Piece;
+use crate::piece::DocumentPart;
 use crate::protobuf;
 use crate::schema::Dialect;
 
@@ -48,7 +48,7 @@ pub struct SharedDefinitions {
     kinds: Kinds,
     definitions: HashMap<&'static str, Definition>,
     /// The pages outside of groups: `/api/`, `/apis/`, `/version/`.
-    pub(crate) pages: [Piece; 3],
+    pub(crate) pages: [DocumentPart; 3],
 }
 
 #[derive(Debug)]

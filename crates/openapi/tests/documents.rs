@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Value, json};
 use keelson_openapi::{
-    CustomKind, Descriptions, Document, DocumentEncoding, ForeignPaths, Fragment, ResourceDescription,
-    SharedDefinitions, VersionDescription, Wanted,
+    CustomKind, Descriptions, Document, DocumentEncoding, DocumentId, ForeignPaths, Fragment, ResourceDescription,
+    SharedDefinitions, VersionDescription,
 };
 use keelson_resources::Verb;
 use keelson_schema::{SchemaDocument, Schemas};
@@ -34,15 +34,15 @@ fn openapi() -> Descriptions {
 }
 
 fn document(descriptions: &Descriptions, path: &str) -> Option<Arc<Document>> {
-    descriptions.document(&Wanted::V3(path.to_owned(), DocumentEncoding::Json))
+    descriptions.document(&DocumentId::V3(path.to_owned(), DocumentEncoding::Json))
 }
 
 fn index(descriptions: &Descriptions) -> Arc<Document> {
-    descriptions.document(&Wanted::V3Index).expect("the index is always there")
+    descriptions.document(&DocumentId::V3Index).expect("the index is always there")
 }
 
 fn v2(descriptions: &Descriptions, form: DocumentEncoding) -> Arc<Document> {
-    descriptions.document(&Wanted::V2(form)).expect("version 2 is always there")
+    descriptions.document(&DocumentId::V2(form)).expect("version 2 is always there")
 }
 
 fn parsed(document: &Document) -> Value {
@@ -284,9 +284,9 @@ fn protobuf_holds_what_the_json_of_version_2_holds() {
 
 /// A schema that a test states.
 #[derive(Debug)]
-struct Stated(Value);
+struct DeclaredSchema(Value);
 
-impl SchemaDocument for Stated {
+impl SchemaDocument for DeclaredSchema {
     fn read(&self) -> Option<Value> {
         Some(self.0.clone())
     }
@@ -309,7 +309,7 @@ fn custom(group: &str, plural: &str) -> VersionDescription {
             custom: Some(CustomKind {
                 list_kind: "WidgetList".to_owned(),
                 selectable_fields: vec!["spec.size".to_owned()],
-                schema: Some(Arc::new(Stated(schema))),
+                schema: Some(Arc::new(DeclaredSchema(schema))),
             }),
         }],
     }
@@ -439,9 +439,9 @@ fn definitions_of_other_servers_replace_none_of_this_one() {
 
 /// A schema that counts its reads.
 #[derive(Debug, Default)]
-struct Counted(AtomicUsize);
+struct CountingSchema(AtomicUsize);
 
-impl SchemaDocument for Counted {
+impl SchemaDocument for CountingSchema {
     fn read(&self) -> Option<Value> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Some(json!({ "type": "object" }))
@@ -454,7 +454,7 @@ fn a_change_of_one_among_many_renders_that_one() {
     const MANY: usize = 50;
     let counted = |number: usize| {
         let mut described = custom(&format!("g{number}.example.org"), "widgets");
-        let schema = Arc::new(Counted::default());
+        let schema = Arc::new(CountingSchema::default());
         described.resources[0].custom.as_mut().expect("it is custom").schema = Some(schema.clone());
         (Fragment::new(described), schema)
     };
@@ -506,9 +506,9 @@ fn equal_sets_give_equal_documents_in_any_order_of_fragments() {
 #[test]
 fn a_document_says_whether_it_is_there_already() {
     let openapi = openapi();
-    let v3 = |encoding| Wanted::V3("apis/apps/v1".to_owned(), encoding);
+    let v3 = |encoding| DocumentId::V3("apis/apps/v1".to_owned(), encoding);
     let v3 = [v3(DocumentEncoding::Json), v3(DocumentEncoding::Protobuf)];
-    for wanted in [Wanted::V2(DocumentEncoding::Json), Wanted::V3Index].into_iter().chain(v3) {
+    for wanted in [DocumentId::V2(DocumentEncoding::Json), DocumentId::V3Index].into_iter().chain(v3) {
         assert!(!openapi.is_ready(&wanted), "{wanted:?}");
         openapi.document(&wanted).expect("a document");
         assert!(openapi.is_ready(&wanted), "{wanted:?}");

@@ -16,7 +16,7 @@ use keelson_supervision::outcome;
 
 use crate::client_config::ClientConfig;
 use crate::fault::CallError;
-use crate::measured::{Measured, measure};
+use crate::measured::{ResponseContent, measure};
 use crate::outbound::Outbound;
 use crate::repeat::Effect;
 use crate::response_status::{call_with_retries, failure_text};
@@ -75,7 +75,7 @@ impl ConversionWebhook {
         let form = self.form.ok_or_else(|| call("no supported conversion review versions".to_owned()))?;
         let uid = self.outbound.random().uuid();
         let body = review::request(form, &uid, batch.to, batch.objects).await;
-        let expected = Expected { objects: batch.objects.len(), bytes: CONVERTED_BYTES.max(2 * body.len()) };
+        let expected = ResponseLimits { objects: batch.objects.len(), bytes: CONVERTED_BYTES.max(2 * body.len()) };
         // A conversion has no side effect, so a call may be repeated.
         let (effect, response_bytes) = (Effect::Idempotent, RESPONSE_BYTES);
         let asked = Call { method: Method::POST, body: body.into(), effect, time: CALL_TIME, response_bytes };
@@ -96,7 +96,7 @@ impl ConversionWebhook {
 
 /// The limits of a response.
 #[derive(Clone, Copy)]
-struct Expected {
+struct ResponseLimits {
     objects: usize,
     bytes: usize,
 }
@@ -106,9 +106,9 @@ fn read(
     answer: &RestResponse,
     form: ReviewVersion,
     uid: &str,
-    expected: Expected,
+    expected: ResponseLimits,
 ) -> Result<Vec<Object>, ConverterError> {
-    let Measured { objects, bytes } = measure(&answer.body);
+    let ResponseContent { objects, bytes } = measure(&answer.body);
     if objects > expected.objects + READ_TOO_MANY {
         return Err(ConverterError::Count(objects));
     }

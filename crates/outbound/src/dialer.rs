@@ -25,7 +25,7 @@ use crate::fault::DialError;
 use crate::host_meter::CertificateFaults;
 use crate::network_stream::NetworkStream;
 use crate::opening::{FirstBytes, Opening};
-use crate::presented::Presented;
+use crate::presented::ClientCertificateState;
 use crate::proxy::Proxy;
 use crate::remote_service::service_host;
 use crate::services::Services;
@@ -85,7 +85,7 @@ pub(crate) struct Trust {
     /// The number of certificates refused for faults that older clients accepted.
     pub(crate) faults: Arc<CertificateFaults>,
     /// The certificate of this server, if it presents one.
-    pub(crate) certificate: Option<Arc<Presented>>,
+    pub(crate) certificate: Option<Arc<ClientCertificateState>>,
 }
 
 /// The destination of connections.

@@ -24,7 +24,7 @@ use crate::dialer::{
 };
 use crate::fault::DialError;
 use crate::network_stream::NetworkStream;
-use crate::presented::{ClientCertificate, Presented};
+use crate::presented::{ClientCertificate, ClientCertificateState};
 use crate::tls;
 
 /// The time limit for a tunnel: the connection to the proxy and its answer, for all addresses together.
@@ -228,7 +228,7 @@ impl EgressDialer {
                     ca_bundle: settings.ca_bundle.clone(),
                     insecure_skip_tls_verify: false,
                     faults: Arc::default(),
-                    certificate: Some(Presented::new(&settings.certificate)),
+                    certificate: Some(ClientCertificateState::new(&settings.certificate)),
                 })?;
                 if proxy.protocol == EgressProtocol::Grpc {
                     config.alpn_protocols = vec![HTTP2.to_vec()];

@@ -1,7 +1,7 @@
 //! Layers around a connection's stream. Each inspects or changes reads or writes, and leaves all other calls to the
 //! stream.
 //!
-//! A [`Layer`] in a [`Layered`] stream needs no forwarding code: the stream forwards all calls of the read and write
+//! A [`Layer`] in a [`LayeredStream`] stream needs no forwarding code: the stream forwards all calls of the read and write
 //! traits. Connections from clients have layers too.
 
 use std::io;
@@ -30,28 +30,28 @@ pub trait Layer: Unpin {
 
 /// A stream with a layer around it.
 #[derive(Debug)]
-pub struct Layered<S, L> {
+pub struct LayeredStream<S, L> {
     /// The stream below.
     pub inner: S,
     /// The layer.
     pub layer: L,
 }
 
-impl<S, L> Layered<S, L> {
+impl<S, L> LayeredStream<S, L> {
     /// Adds a layer to a stream.
     pub fn new(inner: S, layer: L) -> Self {
         Self { inner, layer }
     }
 }
 
-impl<S: AsyncRead + Unpin, L: Layer> AsyncRead for Layered<S, L> {
+impl<S: AsyncRead + Unpin, L: Layer> AsyncRead for LayeredStream<S, L> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.layer.read(&mut this.inner, context, buffer)
     }
 }
 
-impl<S: AsyncWrite + Unpin, L: Layer> AsyncWrite for Layered<S, L> {
+impl<S: AsyncWrite + Unpin, L: Layer> AsyncWrite for LayeredStream<S, L> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let write = Pin::new(&mut this.inner).poll_write(context, bytes);

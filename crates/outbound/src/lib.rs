@@ -44,7 +44,7 @@ pub use egress::{Egress, EgressNetwork, EgressProtocol, EgressProxy, EgressStats
 pub use exclusive::ForwardedBody;
 pub use fault::CallError;
 pub use host_meter::{CertificateFaults, HostMeter, MethodMeter, NO_RESPONSE};
-pub use layer::{Layer, Layered};
+pub use layer::{Layer, LayeredStream};
 pub use network_stream::NetworkStream;
 pub use node_client::{KubeletTrust, NODE_CONNECTIONS, NodeAddress, NodeClient, NodeError, Security};
 pub use outbound::{Outbound, Proxies, clean_path};

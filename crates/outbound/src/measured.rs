@@ -10,7 +10,7 @@ const OBJECTS_DEPTH: usize = WAY.len() + 1;
 
 /// The content of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Measured {
+pub(crate) struct ResponseContent {
     /// The number of objects.
     pub(crate) objects: usize,
     /// The number of bytes without whitespace and escapes.
@@ -18,8 +18,9 @@ pub(crate) struct Measured {
 }
 
 /// Measures a JSON text. The result for invalid JSON is arbitrary.
-pub(crate) fn measure(text: &[u8]) -> Measured {
-    let mut walk = Walk { text, at: 0, depth: 0, found: 0, in_objects: false, measured: Measured::default(), key: &[] };
+pub(crate) fn measure(text: &[u8]) -> ResponseContent {
+    let mut walk =
+        Walk { text, at: 0, depth: 0, found: 0, in_objects: false, measured: ResponseContent::default(), key: &[] };
     while walk.at < text.len() {
         walk.step();
     }
@@ -35,7 +36,7 @@ struct Walk<'t> {
     found: usize,
     /// True while inside the array of objects.
     in_objects: bool,
-    measured: Measured,
+    measured: ResponseContent,
     /// The last string.
     key: &'t [u8],
 }
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn the_objects_of_an_answer_are_counted_and_its_bytes() {
         let check = |text: &str, objects: usize, bytes: usize| {
-            assert_eq!(measure(text.as_bytes()), Measured { objects, bytes }, "{text}");
+            assert_eq!(measure(text.as_bytes()), ResponseContent { objects, bytes }, "{text}");
         };
         let answer = r#"{"kind":"x","response":{"uid":"u","convertedObjects":[{"a":[{},{}]},{},{"b":"]},{"}]}}"#;
         check(answer, 3, answer.len());

@@ -36,10 +36,10 @@ use crate::dialer::{
 use crate::egress::{Egress, EgressDialer, EgressNetwork};
 use crate::fault::DialError;
 use crate::network_stream::NetworkStream;
-use crate::presented::{ClientCertificate, Presented};
+use crate::presented::{ClientCertificate, ClientCertificateState};
 use crate::spans::{call_span, note_answer};
 use crate::tls;
-use crate::upstream::{Counted, ForwardBody, ForwardError, ForwardPermit, fault, nothing};
+use crate::upstream::{ForwardBody, ForwardError, ForwardPermit, UseGuard, fault, nothing};
 
 /// The most connections to all nodes, pods and services together.
 pub const NODE_CONNECTIONS: usize = 1024;
@@ -189,8 +189,8 @@ impl NodeClient {
     ) -> Result<(Response<Incoming>, ForwardPermit), NodeError> {
         let busy = || NodeError::Busy(address.host.clone());
         let of_host = self.host_count(&address.host);
-        let of_host = Counted::take(&of_host, HOST_CONNECTIONS).ok_or_else(busy)?;
-        let of_all = Counted::take(&self.all, self.most).ok_or_else(busy)?;
+        let of_host = UseGuard::take(&of_host, HOST_CONNECTIONS).ok_or_else(busy)?;
+        let of_all = UseGuard::take(&self.all, self.most).ok_or_else(busy)?;
         let stream = self.dial(address).await?;
         let builder =
             http1::Builder::new().max_buf_size(BUFFER_BYTES).max_headers(HEADER_FIELDS).handshake(TokioIo::new(stream));
@@ -260,7 +260,7 @@ fn trust_for(security: Security, kubelets: &KubeletTrust) -> Trust {
         insecure_skip_tls_verify: ca_bundle.is_empty(),
         ca_bundle,
         faults: Arc::default(),
-        certificate: kubelets.certificate.as_ref().filter(|_| is_kubelet).map(Presented::new),
+        certificate: kubelets.certificate.as_ref().filter(|_| is_kubelet).map(ClientCertificateState::new),
     }
 }
 

@@ -9,13 +9,13 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::layer::{Layer, Layered};
+use crate::layer::{Layer, LayeredStream};
 
 /// The start of a plain HTTP response.
 const PLAIN_HTTP: [u8; 5] = *b"HTTP/";
 
 /// A stream that records its first bytes.
-pub(crate) type Opening<S> = Layered<S, FirstBytes>;
+pub(crate) type Opening<S> = LayeredStream<S, FirstBytes>;
 
 /// The first received bytes of a connection.
 #[derive(Debug, Default)]

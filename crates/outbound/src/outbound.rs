@@ -17,7 +17,7 @@ use crate::client_config::{CallUrl, ClientConfig, Destination};
 use crate::credentials::Credentials;
 use crate::dialer::{Dialer, Endpoint, Trust, Ways};
 use crate::egress::{Egress, EgressNetwork};
-use crate::presented::{ClientCertificate, Presented};
+use crate::presented::{ClientCertificate, ClientCertificateState};
 use crate::proxy::Proxy;
 use crate::remote_service::{RemoteService, service_host};
 use crate::rest_client::{Host, READING_BYTES, RestClient};
@@ -31,7 +31,7 @@ pub struct Outbound {
     random: Arc<dyn Random>,
     proxies: Proxies,
     /// The certificate for aggregated servers and peers.
-    certificate: Option<Arc<Presented>>,
+    certificate: Option<Arc<ClientCertificateState>>,
     /// The servers for forwarded requests, each for as long as a client uses it.
     upstreams: Mutex<HashMap<HostKey, Weak<Upstream>>>,
     /// The hosts for calls, by host and bundle of authorities, each for as long as it has clients.
@@ -92,7 +92,7 @@ impl Outbound {
             services,
             random,
             proxies,
-            certificate: certificate.map(Presented::new),
+            certificate: certificate.map(ClientCertificateState::new),
             upstreams: Mutex::default(),
             hosts: Mutex::default(),
             read_budget: ByteBudget::new(READING_BYTES),
@@ -276,7 +276,7 @@ impl Outbound {
                 false => self.stats.webhook_certificates().clone(),
             },
             certificate: match &key.certificate {
-                Some(certificate) => Some(Presented::new(certificate)),
+                Some(certificate) => Some(ClientCertificateState::new(certificate)),
                 None => self.certificate.clone().filter(|_| key.as_front_proxy),
             },
         }

@@ -47,9 +47,9 @@ impl ClientCertificate {
 }
 
 /// The current certificate, or the reason why it can't be used.
-pub(crate) struct Presented(RwLock<Result<Arc<CertifiedKey>, String>>);
+pub(crate) struct ClientCertificateState(RwLock<Result<Arc<CertifiedKey>, String>>);
 
-impl Presented {
+impl ClientCertificateState {
     pub(crate) fn new(certificate: &ClientCertificate) -> Arc<Self> {
         Arc::new(Self(RwLock::new(certificate.certified())))
     }
@@ -65,7 +65,7 @@ impl Presented {
     }
 }
 
-impl ResolvesClientCert for Presented {
+impl ResolvesClientCert for ClientCertificateState {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.0.read().as_ref().ok().cloned()
     }
@@ -75,7 +75,7 @@ impl ResolvesClientCert for Presented {
     }
 }
 
-impl fmt::Debug for Presented {
+impl fmt::Debug for ClientCertificateState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Presented").finish_non_exhaustive()
     }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn what_is_presented_can_be_changed() {
         let (first, second) = (certificate(), certificate());
-        let presented = Presented::new(&first);
+        let presented = ClientCertificateState::new(&first);
         let shown = || presented.resolve(&[], &[]).map(|certified| certified.cert.clone());
         let begin = shown().unwrap();
         presented.change(&second);

@@ -12,7 +12,7 @@ use keelson_meta::go_format::quote;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::layer::{Layer, Layered};
+use crate::layer::{Layer, LayeredStream};
 
 /// The most recorded bytes: more lines than needed to find the faulty one in most responses.
 const KEPT_BYTES: usize = 1 << 10;
@@ -65,7 +65,7 @@ fn broken(why: &str) -> String {
 }
 
 /// A stream that records the start of each response.
-pub(crate) type RecordedStream<S> = Layered<S, ResponseStart>;
+pub(crate) type RecordedStream<S> = LayeredStream<S, ResponseStart>;
 
 impl Layer for ResponseStart {
     fn read<S: AsyncRead + Unpin>(

@@ -97,7 +97,7 @@ pub struct Upstream {
 struct ConnectionPool {
     client: ForwardClient,
     requests: Arc<AtomicUsize>,
-    _large: Option<Counted>,
+    _large: Option<UseGuard>,
 }
 
 /// The buffer sizes of a request, in bytes.
@@ -123,31 +123,31 @@ pub(crate) struct ForwardLimits {
 /// The permit of a running request. Ends when it is dropped.
 #[derive(Debug)]
 pub struct ForwardPermit {
-    _of_server: Counted,
-    _of_all: Counted,
-    _exclusive: Option<Counted>,
+    _of_server: UseGuard,
+    _of_all: UseGuard,
+    _exclusive: Option<UseGuard>,
     _connection: Option<AbortOnDropHandle<()>>,
 }
 
 impl ForwardPermit {
     /// The permit for a request to a node. The connection is closed when the permit is dropped.
-    pub(crate) fn of_connection(of_host: Counted, of_all: Counted, connection: AbortOnDropHandle<()>) -> Self {
+    pub(crate) fn of_connection(of_host: UseGuard, of_all: UseGuard, connection: AbortOnDropHandle<()>) -> Self {
         Self { _of_server: of_host, _of_all: of_all, _exclusive: None, _connection: Some(connection) }
     }
 }
 
 /// One use of a limited number, until dropped.
 #[derive(Debug)]
-pub(crate) struct Counted(Arc<AtomicUsize>);
+pub(crate) struct UseGuard(Arc<AtomicUsize>);
 
-impl Counted {
+impl UseGuard {
     pub(crate) fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let counted = Self(count.clone());
         (count.fetch_add(1, Ordering::Relaxed) < most).then_some(counted)
     }
 }
 
-impl Drop for Counted {
+impl Drop for UseGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -280,7 +280,7 @@ impl Upstream {
         parts: Parts,
         body: Option<ForwardBody>,
     ) -> Result<(Response<Incoming>, ForwardPermit), ForwardError> {
-        let permit = Counted::take(&self.tunnels, POOLS * POOL_REQUESTS).and_then(|tunnel| self.permit(tunnel));
+        let permit = UseGuard::take(&self.tunnels, POOLS * POOL_REQUESTS).and_then(|tunnel| self.permit(tunnel));
         let permit = permit.ok_or_else(|| ForwardError::Busy(self.authority.clone()))?;
         let send = |parts| async {
             let request = Request::from_parts(parts, body.unwrap_or_else(nothing));
@@ -290,8 +290,8 @@ impl Upstream {
     }
 
     /// Returns a permit for a request, if the limit of all servers allows one more too.
-    fn permit(&self, of_server: Counted) -> Option<ForwardPermit> {
-        let of_all = Counted::take(&self.limits.requests, ALL_REQUESTS)?;
+    fn permit(&self, of_server: UseGuard) -> Option<ForwardPermit> {
+        let of_all = UseGuard::take(&self.limits.requests, ALL_REQUESTS)?;
         Some(ForwardPermit { _of_server: of_server, _of_all: of_all, _exclusive: None, _connection: None })
     }
 
@@ -300,8 +300,8 @@ impl Upstream {
         if !self.exclusive.are_spoken() {
             return None;
         }
-        let of_server = Counted::take(&self.exclusive_requests, EXCLUSIVE_REQUESTS)?;
-        let exclusive = Counted::take(&self.limits.exclusive, ALL_EXCLUSIVE_REQUESTS)?;
+        let of_server = UseGuard::take(&self.exclusive_requests, EXCLUSIVE_REQUESTS)?;
+        let exclusive = UseGuard::take(&self.limits.exclusive, ALL_EXCLUSIVE_REQUESTS)?;
         Some(ForwardPermit { _exclusive: Some(exclusive), ..self.permit(of_server)? })
     }
 
@@ -313,18 +313,18 @@ impl Upstream {
             pools.pop();
         }
         for pool in &*pools {
-            if let Some(counted) = Counted::take(&pool.requests, POOL_REQUESTS) {
+            if let Some(counted) = UseGuard::take(&pool.requests, POOL_REQUESTS) {
                 return Some((pool.clone(), self.permit(counted)?));
             }
         }
         if pools.len() == POOLS {
             return None;
         }
-        let large = Counted::take(&self.limits.large_pools, LARGE_POOLS);
+        let large = UseGuard::take(&self.limits.large_pools, LARGE_POOLS);
         let buffers = if large.is_some() { LARGE } else { SMALL };
         let client = client(self.dialer.clone(), buffers);
         let pool = Arc::new(ConnectionPool { client, requests: Arc::default(), _large: large });
-        let permit = self.permit(Counted::take(&pool.requests, POOL_REQUESTS)?)?;
+        let permit = self.permit(UseGuard::take(&pool.requests, POOL_REQUESTS)?)?;
         pools.push(pool.clone());
         Some((pool, permit))
     }

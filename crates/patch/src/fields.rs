@@ -37,7 +37,7 @@ pub use extract::extract;
 pub use merge::merge;
 pub use named::with_named_fields;
 pub use owned::Fields;
-pub use owners::{Manager, Operation, Owned, Owners, OwnersError};
+pub use owners::{Manager, ManagerFields, Operation, Owners, OwnersError};
 pub use remove::remove;
 pub use schema::{FieldSchema, Granularity, Member, Scalar};
 pub use set::FieldSet;

@@ -14,7 +14,7 @@ use crate::error::ProtobufError;
 use crate::repeats::Repeats;
 use crate::scan::{Scanner, Text};
 use crate::special::Timestamp;
-use crate::table::{Cardinality, Field, Kind, Message, MessageId, Named, message};
+use crate::table::{Cardinality, Field, FieldByName, Kind, Message, MessageId, message};
 use crate::wire::{Open, Sink, WireType, varint_len};
 
 /// The maximum length of a wrong value in an error, in characters.
@@ -92,7 +92,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
     }
 
     /// Writes the current value as a field.
-    fn field(&mut self, message: &'static Message, named: &'static Named) -> Result<(), Fault> {
+    fn field(&mut self, message: &'static Message, named: &'static FieldByName) -> Result<(), Fault> {
         let slot = FieldSlot::of(message, &named.field);
         if named.around.is_empty() {
             return self.value(slot);
@@ -166,16 +166,16 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
     fn null(&mut self, place: FieldSlot) {
         match place.takes {
             _ if !place.element => {}
-            Takes::One(Kind::Bool | Kind::Int32 | Kind::Int64) => self.out.integer(place.number, 0),
-            Takes::One(Kind::Double) => self.double(place, 0.0),
+            ExpectedType::One(Kind::Bool | Kind::Int32 | Kind::Int64) => self.out.integer(place.number, 0),
+            ExpectedType::One(Kind::Double) => self.double(place, 0.0),
             _ => self.out.bytes(place.number, &[]),
         }
     }
 
     fn bool(&mut self, place: FieldSlot, value: bool) -> Result<(), Fault> {
         match place.takes {
-            Takes::One(Kind::Bool) => self.out.integer(place.number, u64::from(value)),
-            Takes::One(Kind::SchemaOrBool(_)) => {
+            ExpectedType::One(Kind::Bool) => self.out.integer(place.number, u64::from(value)),
+            ExpectedType::One(Kind::SchemaOrBool(_)) => {
                 let open = self.begin(place.number);
                 self.out.integer(1, u64::from(value));
                 self.end(open);
@@ -195,7 +195,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
             self.json.give_up();
             return Ok(());
         };
-        if text.parse::<u64>().is_ok() && !matches!(place.takes, Takes::One(Kind::Double | Kind::Quantity)) {
+        if text.parse::<u64>().is_ok() && !matches!(place.takes, ExpectedType::One(Kind::Double | Kind::Quantity)) {
             return Err(place.wrong(text));
         }
         self.float(place, value)
@@ -206,16 +206,16 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         let narrow = i32::try_from(value).is_ok();
         match place.takes {
             // A negative 32-bit integer is encoded as a 64-bit one.
-            Takes::One(Kind::Int32) if narrow => self.out.integer(number, bits),
-            Takes::One(Kind::Int64) => self.out.integer(number, bits),
-            Takes::One(Kind::IntOrString) if narrow => {
+            ExpectedType::One(Kind::Int32) if narrow => self.out.integer(number, bits),
+            ExpectedType::One(Kind::Int64) => self.out.integer(number, bits),
+            ExpectedType::One(Kind::IntOrString) if narrow => {
                 let open = self.begin(number);
                 self.out.integer(2, bits);
                 self.end(open);
             }
-            Takes::One(Kind::Double) => self.double(place, value as f64),
+            ExpectedType::One(Kind::Double) => self.double(place, value as f64),
             // A quantity may be a plain number.
-            Takes::One(Kind::Quantity) => self.wrapped(number, value.to_string().as_bytes()),
+            ExpectedType::One(Kind::Quantity) => self.wrapped(number, value.to_string().as_bytes()),
             _ => return Err(place.wrong(value)),
         }
         Ok(())
@@ -225,8 +225,8 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
     fn float(&mut self, place: FieldSlot, value: f64) -> Result<(), Fault> {
         const RANGE: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
         match place.takes {
-            Takes::One(Kind::Double) => self.double(place, value),
-            Takes::One(Kind::Quantity) => self.wrapped(place.number, value.to_string().as_bytes()),
+            ExpectedType::One(Kind::Double) => self.double(place, value),
+            ExpectedType::One(Kind::Quantity) => self.wrapped(place.number, value.to_string().as_bytes()),
             _ if value.fract() == 0.0 && RANGE.contains(&value) => return self.whole(place, value as i64),
             _ => return Err(place.wrong(value)),
         }
@@ -241,15 +241,15 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
     fn text(&mut self, place: FieldSlot, text: Text<'_>) -> Result<(), Fault> {
         let number = place.number;
         match place.takes {
-            Takes::One(Kind::String) => self.string(number, text)?,
-            Takes::One(Kind::Bytes) => match STANDARD.decode(text.bytes()?) {
+            ExpectedType::One(Kind::String) => self.string(number, text)?,
+            ExpectedType::One(Kind::Bytes) => match STANDARD.decode(text.bytes()?) {
                 Ok(bytes) => self.out.bytes(number, &bytes),
                 Err(_) => return Err(place.wrong_text(text)),
             },
-            Takes::One(Kind::Quantity) => self.wrapped(number, &text.bytes()?),
-            Takes::One(Kind::Time) => return self.time(place, text, false),
-            Takes::One(Kind::MicroTime) => return self.time(place, text, true),
-            Takes::One(Kind::IntOrString) => {
+            ExpectedType::One(Kind::Quantity) => self.wrapped(number, &text.bytes()?),
+            ExpectedType::One(Kind::Time) => return self.time(place, text, false),
+            ExpectedType::One(Kind::MicroTime) => return self.time(place, text, true),
+            ExpectedType::One(Kind::IntOrString) => {
                 let open = self.begin(number);
                 self.out.integer(1, 1);
                 self.string(3, text)?;
@@ -274,10 +274,10 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
     fn list(&mut self, place: FieldSlot) -> Result<(), Fault> {
         let number = place.number;
         let (outer, element) = match place.takes {
-            Takes::List(kind) => (None, place.element(number, kind)),
-            Takes::One(Kind::Strings) => (Some(number), place.element(1, Kind::String)),
-            Takes::One(Kind::SchemaOrStrings(_)) => (Some(number), place.element(2, Kind::String)),
-            Takes::One(Kind::SchemaOrList(id)) => (Some(number), place.element(2, Kind::Message(id))),
+            ExpectedType::List(kind) => (None, place.element(number, kind)),
+            ExpectedType::One(Kind::Strings) => (Some(number), place.element(1, Kind::String)),
+            ExpectedType::One(Kind::SchemaOrStrings(_)) => (Some(number), place.element(2, Kind::String)),
+            ExpectedType::One(Kind::SchemaOrList(id)) => (Some(number), place.element(2, Kind::Message(id))),
             _ => return Err(place.wrong("a list")),
         };
         let open = outer.map(|number| self.begin(number));
@@ -294,13 +294,13 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
     fn object(&mut self, place: FieldSlot) -> Result<(), Fault> {
         let number = place.number;
         match place.takes {
-            Takes::Map(kind) => self.entries(place, kind),
-            Takes::One(Kind::Message(id)) => self.delimited(number, |encoder| encoder.fields(id)),
-            Takes::One(Kind::SchemaOrBool(id)) => self.delimited(number, |encoder| {
+            ExpectedType::Map(kind) => self.entries(place, kind),
+            ExpectedType::One(Kind::Message(id)) => self.delimited(number, |encoder| encoder.fields(id)),
+            ExpectedType::One(Kind::SchemaOrBool(id)) => self.delimited(number, |encoder| {
                 encoder.out.integer(1, 1);
                 encoder.delimited(2, |encoder| encoder.fields(id))
             }),
-            Takes::One(Kind::SchemaOrList(id) | Kind::SchemaOrStrings(id)) => {
+            ExpectedType::One(Kind::SchemaOrList(id) | Kind::SchemaOrStrings(id)) => {
                 self.delimited(number, |encoder| encoder.delimited(1, |encoder| encoder.fields(id)))
             }
             _ => Err(place.wrong("an object")),
@@ -364,7 +364,7 @@ struct FieldSlot {
     message: &'static Message,
     field: &'static Field,
     number: u32,
-    takes: Takes,
+    takes: ExpectedType,
     /// True for an element of a list or map, which is written even if it is null.
     element: bool,
 }
@@ -373,7 +373,7 @@ struct FieldSlot {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
     number: u32,
-    takes: Takes,
+    takes: ExpectedType,
     depth: usize,
 }
 
@@ -386,7 +386,7 @@ impl Place {
 
 /// The type expected at a place.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Takes {
+enum ExpectedType {
     List(Kind),
     Map(Kind),
     One(Kind),
@@ -395,19 +395,19 @@ enum Takes {
 impl FieldSlot {
     fn of(message: &'static Message, field: &'static Field) -> Self {
         let takes = match field.shape {
-            Cardinality::List => Takes::List(field.kind),
-            Cardinality::Map => Takes::Map(field.kind),
-            Cardinality::Value | Cardinality::Pointer => Takes::One(field.kind),
+            Cardinality::List => ExpectedType::List(field.kind),
+            Cardinality::Map => ExpectedType::Map(field.kind),
+            Cardinality::Value | Cardinality::Pointer => ExpectedType::One(field.kind),
         };
         Self { message, field, number: field.number, takes, element: false }
     }
 
     fn element(self, number: u32, kind: Kind) -> Self {
-        Self { number, takes: Takes::One(kind), element: true, ..self }
+        Self { number, takes: ExpectedType::One(kind), element: true, ..self }
     }
 
     fn is_json(self) -> bool {
-        matches!(self.takes, Takes::One(Kind::Json))
+        matches!(self.takes, ExpectedType::One(Kind::Json))
     }
 
     /// The error of a value with the wrong type.
@@ -428,9 +428,9 @@ impl FieldSlot {
 
     fn wanted(self) -> &'static str {
         match self.takes {
-            Takes::List(_) => "a list",
-            Takes::Map(_) => "a map",
-            Takes::One(kind) => match kind {
+            ExpectedType::List(_) => "a list",
+            ExpectedType::Map(_) => "a map",
+            ExpectedType::One(kind) => match kind {
                 Kind::String => "a string",
                 Kind::Bool => "a boolean",
                 Kind::Int32 => "an integer of 32 bits",

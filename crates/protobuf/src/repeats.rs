@@ -25,14 +25,14 @@ const NAMES: usize = 1024;
 /// The recorded values, and the ranges of their messages in the output.
 pub(crate) struct Repeats<'a> {
     /// The recorded values, in the order in which their messages end in the output.
-    notes: Vec<Note<'a>>,
+    notes: Vec<RecordedValue<'a>>,
     /// The number of a recorded value, from 1, by a hash of place and prefix. 0 for an empty slot.
     slots: Box<[u16; SLOTS]>,
     /// For the number of each name, the index of the name that followed it last.
     followers: Box<[u8; NAMES]>,
 }
 
-struct Note<'a> {
+struct RecordedValue<'a> {
     place: Place,
     text: &'a [u8],
     start: usize,
@@ -89,7 +89,7 @@ impl<'a> Repeats<'a> {
     #[inline]
     pub(crate) fn note(&mut self, Slot(slot): Slot, place: Place, text: &'a [u8], message: Range<usize>) {
         if text.len() >= LEAST_BYTES && self.notes.len() < MOST_NOTES {
-            self.notes.push(Note { place, text, start: message.start, length: message.len() });
+            self.notes.push(RecordedValue { place, text, start: message.start, length: message.len() });
             self.slots[slot] = u16::try_from(self.notes.len()).unwrap_or(0);
         }
     }

@@ -20,9 +20,9 @@ use crate::wire::{Reader, Wire};
 const FULL_DEPTH: usize = 5;
 
 /// Generates values in the form that decoding yields.
-struct Maker(SeededRandom);
+struct ValueGenerator(SeededRandom);
 
-impl Maker {
+impl ValueGenerator {
     fn object(&self, id: MessageId, depth: usize) -> Value {
         let mut fields = Map::new();
         self.fields(id, depth, &mut fields);
@@ -122,7 +122,7 @@ fn check(api_version: &str, kind: &str, seed: u64) {
     let mut fields = Map::new();
     fields.insert("kind", kind);
     fields.insert("apiVersion", api_version);
-    Maker(SeededRandom::new(seed)).fields(id, 0, &mut fields);
+    ValueGenerator(SeededRandom::new(seed)).fields(id, 0, &mut fields);
     let object = Object(fields);
     let body = encode(api_version, kind, &object).unwrap();
     let decoded = decode(&body).unwrap_or_else(|error| panic!("{api_version} {kind}: {error}: {object:?}"));
@@ -140,7 +140,7 @@ fn check(api_version: &str, kind: &str, seed: u64) {
 fn alike(id: MessageId, seeds: &[u64]) -> Vec<Vec<u8>> {
     let made = |seed: u64| {
         let mut fields = Map::new();
-        Maker(SeededRandom::new(seed)).fields(id, 0, &mut fields);
+        ValueGenerator(SeededRandom::new(seed)).fields(id, 0, &mut fields);
         fields
     };
     let objects = seeds.iter().map(|seed| {
@@ -221,7 +221,7 @@ proptest! {
     fn damaged_bodies_are_read_or_refused(index in 0usize..10_000, seed: u64, at: usize, with: u8, cut: usize) {
         let kinds = kinds();
         let (api_version, kind, id) = kinds[index % kinds.len()];
-        let Value::Object(fields) = Maker(SeededRandom::new(seed)).object(id, 2) else { unreachable!() };
+        let Value::Object(fields) = ValueGenerator(SeededRandom::new(seed)).object(id, 2) else { unreachable!() };
         let mut body = encode(api_version, kind, &Object(fields)).unwrap();
         let length = body.len();
         body[at % length] = with;

@@ -91,7 +91,7 @@ pub(crate) struct Message {
     /// Indexes in `fields`, by field number.
     by_number: Vec<u16>,
     /// The fields as JSON names them, in its order, including those of inlined messages.
-    names: Vec<Named>,
+    names: Vec<FieldByName>,
     /// Hash table of indexes in `names`, from 1, by a hash of the name. 0 for an empty slot. A collision takes the
     /// following slot.
     by_name: Vec<u16>,
@@ -102,7 +102,7 @@ pub(crate) struct Message {
 
 /// A field as found by its name in JSON.
 #[derive(Clone, Debug)]
-pub(crate) struct Named {
+pub(crate) struct FieldByName {
     pub(crate) field: Field,
     /// The numbers of the inlined messages around the field, outermost first. Empty for a field of the message itself.
     pub(crate) around: Vec<u32>,
@@ -130,7 +130,7 @@ impl Message {
     }
 
     /// The fields by their names in JSON, in its order.
-    pub(crate) fn names(&self) -> &[Named] {
+    pub(crate) fn names(&self) -> &[FieldByName] {
         &self.names
     }
 
@@ -139,7 +139,7 @@ impl Message {
         self.first_name + place
     }
 
-    fn index(&mut self, names: Vec<Named>, first_name: usize) {
+    fn index(&mut self, names: Vec<FieldByName>, first_name: usize) {
         let room = if names.is_empty() { 0 } else { (names.len() * 2).next_power_of_two() };
         self.by_name = vec![0; room];
         for (place, named) in (1..).zip(&names) {
@@ -251,7 +251,7 @@ impl Table {
         }
     }
 
-    fn collect_names(&self, message: &Message, around: &[u32], into: &mut Vec<Named>) {
+    fn collect_names(&self, message: &Message, around: &[u32], into: &mut Vec<FieldByName>) {
         for &field in &message.fields {
             match field.kind {
                 Kind::Message(inner) if field.name.is_empty() => {
@@ -260,7 +260,7 @@ impl Table {
                 }
                 _ => {
                     let key = format!("\"{}\":", field.name).into_bytes().into();
-                    into.push(Named { field, around: around.to_vec(), key });
+                    into.push(FieldByName { field, around: around.to_vec(), key });
                 }
             }
         }

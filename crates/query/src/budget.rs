@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::condition::TooCostly;
+use crate::condition::CostExceeded;
 
 /// The budget of a query of few objects, in nanoseconds.
 const FIXED: i64 = 1_000_000_000;
@@ -35,10 +35,10 @@ impl Budget {
     ///
     /// # Errors
     /// The budget is exhausted.
-    pub(crate) fn spend(&self, nanos: u64) -> Result<(), TooCostly> {
+    pub(crate) fn spend(&self, nanos: u64) -> Result<(), CostExceeded> {
         // Costs are capped at an exhausting amount, so that many of them never wrap around to a positive budget.
         let cost = i64::try_from(nanos).unwrap_or(i64::MAX).min(2 * FIXED) - FOR_EACH;
-        if self.left.fetch_sub(cost, Ordering::Relaxed) < cost { Err(TooCostly::ForQuery) } else { Ok(()) }
+        if self.left.fetch_sub(cost, Ordering::Relaxed) < cost { Err(CostExceeded::ForQuery) } else { Ok(()) }
     }
 }
 
@@ -53,6 +53,6 @@ mod tests {
         budget.renew();
         let affordable = (0..3_000).take_while(|_| budget.spend(2_000_000).is_ok()).count();
         assert_eq!(affordable, 501);
-        assert_eq!(budget.spend(u64::MAX), Err(TooCostly::ForQuery));
+        assert_eq!(budget.spend(u64::MAX), Err(CostExceeded::ForQuery));
     }
 }

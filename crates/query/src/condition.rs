@@ -51,7 +51,7 @@ impl Decision {
 
 /// An evaluation exceeded a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TooCostly {
+pub enum CostExceeded {
     /// The limit for one object.
     ForObject,
     /// The budget of the query for all objects.
@@ -96,11 +96,11 @@ impl Condition {
         subject: &Subject<'_>,
         whole: impl FnOnce() -> Value,
         budget: Option<&Budget>,
-    ) -> Result<Decision, TooCostly> {
+    ) -> Result<Decision, CostExceeded> {
         self.holds_of(&self.part.read(subject).unwrap_or_else(whole), budget)
     }
 
-    fn holds_of(&self, object: &Value, budget: Option<&Budget>) -> Result<Decision, TooCostly> {
+    fn holds_of(&self, object: &Value, budget: Option<&Budget>) -> Result<Decision, CostExceeded> {
         let mut meter = Meter::new(COST).with_work(WORK);
         let outcome = self.program.holds(&[values::from_tree(object, None)], &mut meter);
         if let Some(budget) = budget {
@@ -108,7 +108,7 @@ impl Condition {
         }
         match outcome {
             Ok(holds) => Ok(Decision::Holds(holds)),
-            Err(EvalError::TooCostly) => Err(TooCostly::ForObject),
+            Err(EvalError::TooCostly) => Err(CostExceeded::ForObject),
             Err(why) => Ok(Decision::Failed(why)),
         }
     }
@@ -214,7 +214,7 @@ mod tests {
         let items: Vec<u32> = (0..3000).collect();
         let object = json!({"items": items});
         let costly = Condition::parse("w", "object.items.all(a, object.items.exists(b, a == b))").unwrap();
-        assert_eq!(costly.holds_of(&object, None), Err(TooCostly::ForObject));
+        assert_eq!(costly.holds_of(&object, None), Err(CostExceeded::ForObject));
     }
 
     #[test]

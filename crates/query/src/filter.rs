@@ -17,7 +17,7 @@ use keelson_codec::cursor::Cursor;
 use regex::bytes::Regex;
 
 use crate::budget::Budget;
-use crate::condition::TooCostly;
+use crate::condition::CostExceeded;
 use crate::error::QueryError;
 use crate::path::Path;
 use crate::value::{Subject, Value};
@@ -164,12 +164,12 @@ impl Filter {
     ///
     /// # Errors
     /// Regular expressions would read more than the limit.
-    pub fn holds(&self, subject: &Subject<'_>, budget: Option<&Budget>) -> Result<bool, TooCostly> {
+    pub fn holds(&self, subject: &Subject<'_>, budget: Option<&Budget>) -> Result<bool, CostExceeded> {
         let work = Work::new();
         let holds = self.root.holds(subject, &work);
         let spent = (MATCHED_BYTES_OF_OBJECT - work.left.get()) * MATCHED_BYTE;
         budget.filter(|_| self.has_patterns()).map_or(Ok(()), |budget| budget.spend(spent))?;
-        if work.is_exceeded.get() { Err(TooCostly::ForObject) } else { Ok(holds) }
+        if work.is_exceeded.get() { Err(CostExceeded::ForObject) } else { Ok(holds) }
     }
 }
 
@@ -487,15 +487,15 @@ mod tests {
             filter.holds(&Subject::new(json.as_bytes(), Revision::new(7)), None)
         };
         assert_eq!(check("b$", &of(100, 100)), Ok(false));
-        assert_eq!(check("b$", &of(1000, 100)), Err(TooCostly::ForObject));
-        assert_eq!(check("b$", &of(100_000, 0)), Err(TooCostly::ForObject));
+        assert_eq!(check("b$", &of(1000, 100)), Err(CostExceeded::ForObject));
+        assert_eq!(check("b$", &of(100_000, 0)), Err(CostExceeded::ForObject));
         // A match before the limit is reported.
         assert_eq!(check("a$", &of(1000, 100)), Ok(true));
         // Only the first bytes of a long text count, and fewer with a large expression.
         assert_eq!(check("b$", &of(7, 1 << 20)), Ok(false));
-        assert_eq!(check("(a|b){0,100}c", &of(7, 1 << 20)), Err(TooCostly::ForObject));
+        assert_eq!(check("(a|b){0,100}c", &of(7, 1 << 20)), Err(CostExceeded::ForObject));
         assert_eq!(check("(a|b){0,100}c", &of(30, 10)), Ok(false));
-        for (connected, expect) in [("not ", Err(TooCostly::ForObject)), ("a[0] == 'x' and ", Ok(false))] {
+        for (connected, expect) in [("not ", Err(CostExceeded::ForObject)), ("a[0] == 'x' and ", Ok(false))] {
             let filter = Filter::parse("f", &format!("{connected}a[*] matches 'b$'")).unwrap();
             let json = of(1000, 100);
             assert_eq!(filter.holds(&Subject::new(json.as_bytes(), Revision::new(7)), None), expect);

@@ -29,7 +29,7 @@ mod value;
 
 pub use budget::Budget;
 pub use cells::Cells;
-pub use condition::{Condition, Decision, TooCostly};
+pub use condition::{Condition, CostExceeded, Decision};
 pub use error::QueryError;
 pub use filter::Filter;
 pub use mask::Mask;
@@ -38,6 +38,6 @@ pub use order::{Comparison, SortBy, SortSource, SortTerm};
 pub use parameters::{GROUP_VERSION, PARAMETERS, Parameter, ParameterValue, Request};
 pub use path::{Path, Segment};
 pub use query::{PREFIX, Query, is_parameter, parameter_name};
-pub use search::{Manner, Ranked, Search, SearchGathered, SearchIndex, SearchedTexts, WordMatch};
+pub use search::{GatheredTexts, MatchKind, RankedResults, Search, SearchIndex, SearchedTexts, WordMatch};
 pub use token::{QueryToken, TokenError, TokenRevision, fingerprint};
 pub use value::{Subject, Value};

@@ -16,8 +16,8 @@ use std::sync::LazyLock;
 
 use keelson_codec::cursor::Cursor;
 
-pub use self::index::{Ranked, SearchIndex};
-pub use self::part::SearchGathered;
+pub use self::index::{RankedResults, SearchIndex};
+pub use self::part::GatheredTexts;
 pub use self::texts::SearchedTexts;
 use crate::error::QueryError;
 use crate::path::{Path, Segment};
@@ -91,14 +91,14 @@ pub struct WordMatch {
     /// The beginning of the text.
     pub text: String,
     /// The kind of match.
-    pub manner: Manner,
+    pub manner: MatchKind,
     /// The score.
     pub points: u16,
 }
 
 /// The kind of match in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Manner {
+pub enum MatchKind {
     /// A word with typing errors.
     Error,
     /// A part of a word.
@@ -113,7 +113,7 @@ pub enum Manner {
     WholeText,
 }
 
-impl Manner {
+impl MatchKind {
     /// The score before weighting.
     const fn points(self) -> u16 {
         match self {
@@ -218,12 +218,12 @@ impl Search {
         let told = self.words.iter().zip(best).filter_map(|(word, best)| {
             let (field, text, manner, points) = best?;
             let field = match field {
-                Looked::At(path) => match path.segments().split_last() {
+                SearchedField::At(path) => match path.segments().split_last() {
                     // The path of the one label is more useful than the path of all labels.
                     Some((Segment::Each, of)) => member_with(subject, of, &text).unwrap_or_else(|| path.to_string()),
                     _ => path.to_string(),
                 },
-                Looked::In(field) => format!(".{field}"),
+                SearchedField::In(field) => format!(".{field}"),
             };
             let text = text[..text.floor_char_boundary(TOLD_BYTES)].to_owned();
             Some(WordMatch { word: word.text.clone(), field, text, manner, points })
@@ -236,7 +236,7 @@ impl Search {
         &self,
         subject: &Subject<'_>,
         fields: impl Iterator<Item = (F, &'f str)>,
-        mut found: impl FnMut(usize, (Looked<F>, &str), Manner, u16),
+        mut found: impl FnMut(usize, (SearchedField<F>, &str), MatchKind, u16),
     ) {
         each_text(subject, fields, |field, text, weight| {
             let small = text.to_lowercase();
@@ -259,10 +259,10 @@ fn cost_of_words(bytes: u64, words: usize) -> u64 {
 fn each_text<'f, F: Copy>(
     subject: &Subject<'_>,
     fields: impl Iterator<Item = (F, &'f str)>,
-    mut look: impl FnMut(Looked<F>, &str, u16),
+    mut look: impl FnMut(SearchedField<F>, &str, u16),
 ) {
     let mut left = OBJECT_BYTES;
-    let mut look = |field: Looked<F>, text: &str, weight: u16| {
+    let mut look = |field: SearchedField<F>, text: &str, weight: u16| {
         let looked_at = &text[..text.floor_char_boundary(TEXT_BYTES)];
         // A truncated text might contain further words.
         left = left.saturating_sub(looked_at.len());
@@ -273,21 +273,21 @@ fn each_text<'f, F: Copy>(
         true
     };
     for (path, weight) in PLACES.iter() {
-        subject.visit(path, |value| look(Looked::At(path), value.text(), *weight));
+        subject.visit(path, |value| look(SearchedField::At(path), value.text(), *weight));
     }
     for (field, text) in fields {
-        if !look(Looked::In(field), text, weight::OTHER) {
+        if !look(SearchedField::In(field), text, weight::OTHER) {
             break;
         }
     }
 }
 
 /// The best match so far: the field, the beginning of its text, the kind, and the score.
-type Best<'f> = (Looked<&'f str>, String, Manner, u16);
+type Best<'f> = (SearchedField<&'f str>, String, MatchKind, u16);
 
 /// A searched field.
 #[derive(Clone, Copy)]
-enum Looked<F> {
+enum SearchedField<F> {
     /// A path of every object.
     At(&'static Path),
     /// A selectable field.
@@ -328,22 +328,22 @@ fn places() -> Vec<(Path, u16)> {
 }
 
 /// The kind of match in a lower-case text.
-fn found_in(word: &Word, text: &str) -> Option<Manner> {
+fn found_in(word: &Word, text: &str) -> Option<MatchKind> {
     let Word { text: word, letters, errors } = word;
     if text == word {
-        return Some(Manner::WholeText);
+        return Some(MatchKind::WholeText);
     }
     if !text.contains(word) {
         let is_near = *errors > 0 && words_of(text).any(|part| is_near(letters, part, *errors));
-        return is_near.then_some(Manner::Error);
+        return is_near.then_some(MatchKind::Error);
     }
     if words_of(text).any(|part| part == word) {
-        return Some(Manner::WholeWord);
+        return Some(MatchKind::WholeWord);
     }
     Some(match text.starts_with(word) {
-        true => Manner::BeginsText,
-        false if words_of(text).any(|part| part.starts_with(word)) => Manner::BeginsWord,
-        false => Manner::Part,
+        true => MatchKind::BeginsText,
+        false if words_of(text).any(|part| part.starts_with(word)) => MatchKind::BeginsWord,
+        false => MatchKind::Part,
     })
 }
 

@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 use keelson_access::{Attributes, Authorizer as _, Rbac, ResourceAttributes, User};
 use keelson_builtin::Defaults;
 use keelson_cache::{Cache, CacheConfig};
-use keelson_codec::{Checked, StoredObject, json};
+use keelson_codec::{ParsedObject, StoredObject, json};
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::CreateOptions;
 use keelson_meta::random::SystemRandom;
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let defaults = Defaults::of(&kind).ok_or("the kind has no defaults")?;
     defaults.fill(&mut stored);
     schema.walk(&mut stored, &mut WalkReport::default(), WalkOptions::STORE);
-    let stored = Checked::from(StoredObject::encode(&stored));
+    let stored = ParsedObject::from(StoredObject::encode(&stored));
     let lacks = median(|| {
         let began = Instant::now();
         assert!(!defaults.lacks(&stored), "it should lack nothing");

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
-use keelson_codec::{Checked, json};
+use keelson_codec::{ParsedObject, json};
 use keelson_meta::clock::SystemClock;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{Object, Revision};
@@ -105,7 +105,7 @@ fn read(cache: &Cache, pods: &StoredPods, numbers: &[usize], own: bool) -> f64 {
     let mut took = 0.0;
     // As many as may be announced at a time.
     for numbers in numbers.chunks(READ_AT_ONCE) {
-        let objects: Vec<(StoreKey, Checked)> =
+        let objects: Vec<(StoreKey, ParsedObject)> =
             numbers.iter().map(|number| (pods.key(*number), pods.object(*number, "Running"))).collect();
         if own {
             objects.iter().for_each(|(key, object)| collection.announce(key.clone(), object.clone()));
@@ -179,7 +179,7 @@ impl StoredPods {
         self.object(number, phase).object().bytes()
     }
 
-    fn object(&self, number: usize, phase: &str) -> Checked {
+    fn object(&self, number: usize, phase: &str) -> ParsedObject {
         let mut pod = json::parse(&self.pods.body(number)).unwrap().value;
         let fields = ["metadata", "spec"].map(|part| (format!("f:{part}"), fields(&pod[part])));
         // As it is created.
@@ -192,7 +192,7 @@ impl StoredPods {
             "manager": "bench", "operation": "Update", "apiVersion": "v1", "time": "2026-01-02T03:04:05Z",
             "fieldsType": "FieldsV1", "fieldsV1": fields.into_iter().collect::<Map>(),
         }]);
-        Checked::encode_with(&Object::from_value(pod).unwrap(), None)
+        ParsedObject::encode_with(&Object::from_value(pod).unwrap(), None)
     }
 }
 

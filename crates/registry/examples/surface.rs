@@ -18,7 +18,7 @@ use keelson_cache::{Cache, CacheConfig};
 use keelson_meta::SystemClock;
 use keelson_meta::options::GetOptions;
 use keelson_meta::random::SeededRandom;
-use keelson_registry::{Caller, Contribution, Registry, RegistryConfig};
+use keelson_registry::{Caller, Registry, RegistryConfig, ResourceRegistration};
 use keelson_resources::{Resource, ServedVersion};
 use keelson_storage::memory::MemoryStore;
 
@@ -93,8 +93,8 @@ fn group(number: usize) -> String {
     format!("g{number}.example.org")
 }
 
-fn contribution(number: usize) -> Contribution {
-    Contribution::new(resource(number))
+fn contribution(number: usize) -> ResourceRegistration {
+    ResourceRegistration::new(resource(number))
 }
 
 fn resource(number: usize) -> Resource {

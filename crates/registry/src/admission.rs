@@ -169,7 +169,7 @@ impl<'a> AdmissionAttributes<'a> {
 
 /// The part of an object that a plugin reads. Each one costs more than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Interest {
+pub enum AttributesNeeded {
     /// Nothing: the plugin is not called.
     None,
     /// The object without `metadata.managedFields`. Its resourceVersion may be missing too, if it is stored in the
@@ -196,9 +196,9 @@ pub trait Admission: Debug + Send + Sync {
     }
 
     /// Returns the part of the object that this plugin needs for such a write. It is called before the object exists.
-    /// If every plugin returns [`Interest::None`], nothing is prepared for them.
-    fn interest(&self, _attributes: &AdmissionAttributes<'_>) -> Interest {
-        Interest::Whole
+    /// If every plugin returns [`AttributesNeeded::None`], nothing is prepared for them.
+    fn interest(&self, _attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        AttributesNeeded::Whole
     }
 
     /// Changes the object of a write; `None` for a deletion, which leaves no object. For a connection, the object holds

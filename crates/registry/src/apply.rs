@@ -23,7 +23,7 @@ use crate::registry::Registry;
 use crate::target::Target;
 use crate::update::check_preconditions;
 use crate::warnings::Warnings;
-use crate::write::{Live, Ownership, Proposal, Proposed, WriteRequest, Written};
+use crate::write::{Live, Ownership, Update, UpdateFn, WriteRequest, WriteResult};
 
 impl Registry {
     /// Applies the document to the object of the URL, and creates the object if it does not exist.
@@ -40,7 +40,7 @@ impl Registry {
         patch: &Patch,
         caller: &Caller,
         options: &PatchOptions,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<WriteResult, ApiError> {
         let object = document(patch)?;
         let options_of = WriteOptions::Patch(options);
         // Without owners, the next apply would find all fields owned by `before-first-apply`.
@@ -79,12 +79,12 @@ impl Apply<'_> {
 }
 
 #[async_trait]
-impl Proposal for Apply<'_> {
+impl UpdateFn for Apply<'_> {
     fn makes(&self) -> bool {
         self.target.subresource.is_none()
     }
 
-    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update<'s>, ApiError> {
         if !std::mem::replace(&mut self.is_checked, true) {
             managed::check(self.target, &self.application)?;
         }
@@ -103,7 +103,7 @@ impl Proposal for Apply<'_> {
             object.remove_meta("resourceVersion");
             match_url(target, &mut object)?;
             self.mind()?;
-            return Ok(Proposed::New(object, Ownership::Known(managed_fields)));
+            return Ok(Update::New(object, Ownership::Known(managed_fields)));
         };
         let mut live = Live::in_version_of(target, live).await?;
         let applied = managed::apply(target, &mut live.object, live.managed_fields.as_deref(), application).await?;
@@ -111,7 +111,7 @@ impl Proposal for Apply<'_> {
         self.mind()?;
         match_url(target, &mut next)?;
         check_preconditions(target, name, &live.object, &next)?;
-        Ok(Proposed::Content { live, next, ownership: Ownership::Known(managed_fields) })
+        Ok(Update::Content { live, next, ownership: Ownership::Known(managed_fields) })
     }
 }
 

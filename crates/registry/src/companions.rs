@@ -8,18 +8,18 @@ use keelson_cache::Entry;
 use keelson_meta::{ApiError, Object};
 use keelson_storage::{Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 
-use crate::encodings::Entered;
+use crate::encodings::WriteGuard;
 use crate::quota::{Charge, Charges};
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
 /// The compares and writes that accompany an object.
 #[derive(Default)]
-pub struct Companions {
+pub struct AssociatedWrites {
     compares: Vec<(Compare, OnConflict)>,
     writes: Vec<Write>,
     /// Keep the gates of the associated writes entered, until the write of the object is over.
-    entered: Vec<Entered>,
+    entered: Vec<WriteGuard>,
     /// The charges of quotas.
     charges: Vec<Charge>,
 }
@@ -32,7 +32,7 @@ pub enum OnConflict {
     Refuse(Box<ApiError>),
 }
 
-impl Companions {
+impl AssociatedWrites {
     /// Creates a key that must be absent.
     pub fn take(&mut self, key: StoreKey, value: Bytes, on_conflict: OnConflict) {
         self.compares.push((Compare { key: key.clone(), condition: Condition::Absent }, on_conflict));
@@ -64,7 +64,7 @@ impl Companions {
     }
 
     /// Keeps the gate of an associated write entered until the write of the object is over.
-    pub fn keep(&mut self, entered: Option<Entered>) {
+    pub fn keep(&mut self, entered: Option<WriteGuard>) {
         self.entered.extend(entered);
     }
 
@@ -106,9 +106,9 @@ impl Registry {
         before: Option<&Entry>,
         after: Option<&mut Object>,
         attempt: usize,
-    ) -> Result<Companions, ApiError> {
+    ) -> Result<AssociatedWrites, ApiError> {
         if !target.strategy().write.has_companions() {
-            return Ok(Companions::default());
+            return Ok(AssociatedWrites::default());
         }
         let before = before.map(|entry| entry.object.decode(entry.revision));
         target.strategy().write.companions(self, target, before.as_ref(), after, attempt).await
@@ -118,7 +118,7 @@ impl Registry {
     ///
     /// # Errors
     /// The error that the client would get.
-    pub(crate) async fn rehearse(&self, companions: &Companions) -> Result<(), ApiError> {
+    pub(crate) async fn rehearse(&self, companions: &AssociatedWrites) -> Result<(), ApiError> {
         for (compare, on_conflict) in &companions.compares {
             let current = self.store().get(&compare.key).await.map_err(store_error)?;
             match on_conflict {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use keelson_cache::Complete;
-use keelson_codec::{Checked, StoredObject};
+use keelson_codec::{ParsedObject, StoredObject};
 use keelson_meta::{GroupVersionKind, Revision};
 use keelson_schema::{Schema, WalkOptions, WalkReport};
 
@@ -45,7 +45,7 @@ impl Completion {
 impl Complete for Completion {
     /// Cost: less than the check of the text, unless the object lacks something. An object that does not fit its schema
     /// stays as it is: it remains readable, and the next write to it gets the errors.
-    fn complete(&self, checked: &Checked) -> Option<StoredObject> {
+    fn complete(&self, checked: &ParsedObject) -> Option<StoredObject> {
         let stored = checked.object();
         let is_of = |form: &&Form| form.api_version == stored.api_version() && form.kind == stored.kind();
         let schema = self.forms.iter().find(is_of)?.schema.get();

@@ -20,7 +20,7 @@ use keelson_query::Path;
 use keelson_resources::{Catalogue, Resource, ResourceStorage, Text};
 
 use crate::quota::LimitedResource;
-pub use inherent::InherentPlugin;
+pub use inherent::BuiltinStagePlugin;
 pub use service_ranges::{AddressRange, Family, PortRange, ServiceRanges, Subrange};
 
 /// Settings of a [`crate::Registry`].
@@ -68,7 +68,7 @@ pub struct RegistryConfig {
     /// Resources that may be used only in namespaces with a quota that covers them.
     pub limited_resources: Vec<LimitedResource>,
     /// The disabled admission plugins, among those that are built into the stages of a write.
-    pub left_out: Vec<InherentPlugin>,
+    pub left_out: Vec<BuiltinStagePlugin>,
     /// The seconds for which a pod tolerates a node that is not ready, and one that is unreachable, unless it states
     /// others.
     pub toleration_seconds: [i64; 2],

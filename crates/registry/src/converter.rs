@@ -111,9 +111,11 @@ pub(crate) async fn ask(
     }
     for (place, (before, after)) in objects.iter().zip(&mut converted).enumerate() {
         check_type(to, after)
-            .map_err(|why| Lie { what: "object", at: Some(place), why })
-            .and_then(|()| check_identity(before, after).map_err(|why| Lie { what: "object", at: None, why }))
-            .and_then(|()| restore_metadata(before, after).map_err(|why| Lie { what: "metadata", at: None, why }))
+            .map_err(|why| ResponseFault { what: "object", at: Some(place), why })
+            .and_then(|()| check_identity(before, after).map_err(|why| ResponseFault { what: "object", at: None, why }))
+            .and_then(|()| {
+                restore_metadata(before, after).map_err(|why| ResponseFault { what: "metadata", at: None, why })
+            })
             .map_err(|lie| failed(lie.told(place, objects)))?;
     }
     check_size(objects, &converted).map_err(failed)?;
@@ -152,14 +154,14 @@ fn too_many_bytes(found: usize, most: usize) -> String {
 }
 
 /// A fault of a returned object.
-struct Lie {
+struct ResponseFault {
     what: &'static str,
     /// The index that the message has even for a single object.
     at: Option<usize>,
     why: String,
 }
 
-impl Lie {
+impl ResponseFault {
     /// The message for the object at this index. It has the index only if there are several objects.
     fn told(self, place: usize, objects: &[Object]) -> String {
         let Self { what, at, why } = self;

@@ -14,7 +14,7 @@ use crate::admission::WriteOptions;
 use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::{Ownership, Proposal, Proposed, WriteRequest, Written};
+use crate::write::{Ownership, Update, UpdateFn, WriteRequest, WriteResult};
 
 /// The number of generated names tried before the client gets an error.
 const NAME_ATTEMPTS: usize = 8;
@@ -23,7 +23,7 @@ const NAME_ATTEMPTS: usize = 8;
 const KEPT_BYTES: usize = 256 * 1024;
 
 /// The result of a create.
-pub type Created = Written;
+pub type Created = WriteResult;
 
 impl Registry {
     /// Creates an object decoded by [`accept`](crate::accept).
@@ -101,7 +101,7 @@ impl<'c> Create<'c> {
 }
 
 #[async_trait]
-impl Proposal for Create<'_> {
+impl UpdateFn for Create<'_> {
     fn makes(&self) -> bool {
         true
     }
@@ -110,13 +110,13 @@ impl Proposal for Create<'_> {
         true
     }
 
-    async fn propose<'s>(&'s mut self, _: &'s Registry, taken: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, _: &'s Registry, taken: Option<&'s Entry>) -> Result<Update<'s>, ApiError> {
         self.attempts += 1;
         let is_last = |attempts| attempts > NAME_ATTEMPTS || (attempts > 1 && self.again.is_none());
         if let Some(taken) = taken.filter(|_| !self.is_named_anew || is_last(self.attempts)) {
             let (resource, name) = (self.target.group_resource(), taken.name().to_owned());
             return Err(ApiError::AlreadyExists { resource, name, is_going: taken.terminating });
         }
-        Ok(Proposed::New(self.next(), Ownership::Track))
+        Ok(Update::New(self.next(), Ownership::Track))
     }
 }

@@ -22,15 +22,15 @@ use crate::grace::{self, Grace};
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::update::other_uid;
-use crate::write::{Change, Effect, Live, ManagedObject, Proposal, Proposed, WriteRequest, Written, existing};
+use crate::write::{Change, Effect, Live, ManagedObject, Update, UpdateFn, WriteRequest, WriteResult, existing};
 
 /// The result of a delete.
 #[derive(Clone, Debug)]
 pub enum Deleted {
     /// The object was deleted. This is its last state.
-    Gone(Written),
+    Gone(WriteResult),
     /// The object is marked. It is deleted with its last finalizer, or after its grace period.
-    Pending(Written),
+    Pending(WriteResult),
 }
 
 impl Registry {
@@ -126,12 +126,12 @@ struct Deletion<'d> {
 }
 
 #[async_trait]
-impl Proposal for Deletion<'_> {
+impl UpdateFn for Deletion<'_> {
     async fn propose<'s>(
         &'s mut self,
         registry: &'s Registry,
         live: Option<&'s Entry>,
-    ) -> Result<Proposed<'s>, ApiError> {
+    ) -> Result<Update<'s>, ApiError> {
         let (live, target) = (existing(live)?, self.target);
         if target.resource.converter().is_some() {
             // An object that cannot be converted to the version of the request is not deleted: as upstream, the client
@@ -140,7 +140,7 @@ impl Proposal for Deletion<'_> {
         }
         let change =
             registry.deletion(target, ManagedObject::stored(live.object.decode(live.revision)), self.options)?;
-        Ok(Proposed::Change(change, Some(Operation::Delete)))
+        Ok(Update::Change(change, Some(Operation::Delete)))
     }
 }
 
@@ -219,7 +219,7 @@ impl Deleted {
     }
 
     /// The object and its revision.
-    pub fn written(&self) -> &Written {
+    pub fn written(&self) -> &WriteResult {
         match self {
             Self::Gone(written) | Self::Pending(written) => written,
         }

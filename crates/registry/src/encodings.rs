@@ -52,7 +52,7 @@ pub struct EncodingGate {
 
 #[derive(Debug, Default)]
 struct State {
-    standing: Standing,
+    standing: GateState,
     /// True if a write ever entered. Then the gate is closed only briefly.
     was_open: bool,
     /// The number of writes under way.
@@ -70,7 +70,7 @@ pub struct Opening {
 
 /// The state of a gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Standing {
+enum GateState {
     /// Open for all versions: no controller publishes.
     #[default]
     Unpublished,
@@ -81,14 +81,14 @@ enum Standing {
 }
 
 /// A write that is under way.
-pub struct Entered(Arc<EncodingGate>);
+pub struct WriteGuard(Arc<EncodingGate>);
 
 impl Registry {
     /// Begins a write to a target's collection in its storage version. `None` if no version has to be published first.
     ///
     /// # Errors
     /// 503 when that version is not published.
-    pub async fn enter(&self, target: &Target) -> Result<Option<Entered>, ApiError> {
+    pub async fn enter(&self, target: &Target) -> Result<Option<WriteGuard>, ApiError> {
         match target.resource.stored() {
             Some(stored) if !target.strategy().write.precedes_publication(target) => stored.gate.enter(target).await,
             Some(_) | None => Ok(None),
@@ -133,7 +133,7 @@ impl EncodingGates {
 
     /// The gate of the collection under a prefix.
     pub(crate) fn of(&self, prefix: &Text) -> Arc<EncodingGate> {
-        let standing = if self.are_published { Standing::Closed(None) } else { Standing::Unpublished };
+        let standing = if self.are_published { GateState::Closed(None) } else { GateState::Unpublished };
         let new = || Arc::new(EncodingGate { state: watch::Sender::new(State { standing, ..State::default() }) });
         self.gates.lock().entry(prefix.clone()).or_insert_with(new).clone()
     }
@@ -182,9 +182,9 @@ impl EncodingGate {
     pub fn close(&self) {
         self.state.send_if_modified(|state| {
             state.closings += 1;
-            let is_open = matches!(state.standing, Standing::Published(_));
+            let is_open = matches!(state.standing, GateState::Published(_));
             if is_open {
-                state.standing = Standing::Closed(None);
+                state.standing = GateState::Closed(None);
             }
             is_open
         });
@@ -218,7 +218,7 @@ impl EncodingGate {
         self.state.send_if_modified(|state| {
             let is_allowed = state.closings == opening.closings;
             if is_allowed {
-                state.standing = Standing::Published(kind.group_version());
+                state.standing = GateState::Published(kind.group_version());
                 state.was_open = true;
             }
             is_allowed
@@ -228,13 +228,13 @@ impl EncodingGate {
     /// Records the reason why publishing the version of a closed gate failed.
     pub fn note_failure(&self, error: &ApiError) {
         self.state.send_modify(|state| {
-            if let Standing::Closed(last) = &mut state.standing {
+            if let GateState::Closed(last) = &mut state.standing {
                 *last = Some(error.to_string());
             }
         });
     }
 
-    fn try_enter(self: &Arc<Self>, kind: &GroupVersionKind) -> Option<Entered> {
+    fn try_enter(self: &Arc<Self>, kind: &GroupVersionKind) -> Option<WriteGuard> {
         let mut entered = false;
         self.state.send_if_modified(|state| {
             entered = state.allows(kind);
@@ -242,14 +242,14 @@ impl EncodingGate {
             // No task waits for the number of writes to grow.
             false
         });
-        entered.then(|| Entered(self.clone()))
+        entered.then(|| WriteGuard(self.clone()))
     }
 
     /// Begins the write of an object of `target`; `None` if its resource is not stored.
     ///
     /// # Errors
     /// 503 if its storage version is not published.
-    pub(crate) async fn enter(self: &Arc<Self>, target: &Target) -> Result<Option<Entered>, ApiError> {
+    pub(crate) async fn enter(self: &Arc<Self>, target: &Target) -> Result<Option<WriteGuard>, ApiError> {
         let Some(kind) = target.resource.storage_kind() else { return Ok(None) };
         if let Some(entered) = self.try_enter(kind) {
             return Ok(Some(entered));
@@ -268,8 +268,8 @@ impl EncodingGate {
 
     fn refusal(&self, target: &Target) -> ApiError {
         let error = match &self.state.borrow().standing {
-            Standing::Closed(Some(error)) => error.clone(),
-            Standing::Closed(None) | Standing::Unpublished | Standing::Published(_) => "<nil>".to_owned(),
+            GateState::Closed(Some(error)) => error.clone(),
+            GateState::Closed(None) | GateState::Unpublished | GateState::Published(_) => "<nil>".to_owned(),
         };
         let resource = target.group_resource();
         ApiError::ServiceUnavailable {
@@ -284,14 +284,14 @@ impl EncodingGate {
 impl State {
     fn allows(&self, kind: &GroupVersionKind) -> bool {
         match &self.standing {
-            Standing::Unpublished => true,
-            Standing::Published(published) => (&published.group, &published.version) == (&kind.group, &kind.version),
-            Standing::Closed(_) => false,
+            GateState::Unpublished => true,
+            GateState::Published(published) => (&published.group, &published.version) == (&kind.group, &kind.version),
+            GateState::Closed(_) => false,
         }
     }
 }
 
-impl Drop for Entered {
+impl Drop for WriteGuard {
     fn drop(&mut self) {
         self.0.state.send_if_modified(|state| {
             state.writes -= 1;

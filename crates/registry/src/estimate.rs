@@ -8,7 +8,7 @@ use keelson_query::Query;
 
 use crate::config::PartialRights;
 use crate::list::{KeyRange, ListPlan};
-use crate::query::Wanted;
+use crate::query::QueryEvaluator;
 use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
@@ -79,7 +79,7 @@ impl Registry {
         };
         let snapshot = collection.snapshot();
         let (objects, bytes) = (snapshot.len(), snapshot.bytes("", None));
-        let wanted = Wanted::new(target, options, query.clone(), selection).indexed(&self.config);
+        let wanted = QueryEvaluator::new(target, options, query.clone(), selection).indexed(&self.config);
         let looks = self.estimate_looks(&wanted, &collection, &snapshot);
         let shown =
             if query.group_by.is_some() { 0 } else { options.limit.map_or(objects, |limit| limit.get().min(objects)) };

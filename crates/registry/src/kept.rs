@@ -26,7 +26,7 @@ const OVERHEAD_BYTES: usize = 200;
 
 /// The conversion cache.
 #[derive(Default)]
-pub struct KeptObjects {
+pub struct ConversionCache {
     state: Mutex<State>,
     asked: AtomicU64,
     spared: AtomicU64,
@@ -34,7 +34,7 @@ pub struct KeptObjects {
 
 /// The counts of the conversion cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptStats {
+pub struct ConversionCacheStats {
     /// The number of objects.
     pub objects: usize,
     /// Their size in bytes.
@@ -101,16 +101,16 @@ impl Key {
 }
 
 /// The cache entries of one served resource.
-pub(crate) struct KeptOf {
+pub(crate) struct ResourceEntries {
     id: u64,
-    all: Arc<KeptObjects>,
+    all: Arc<ConversionCache>,
 }
 
-impl KeptObjects {
+impl ConversionCache {
     /// The counts.
-    pub fn stats(&self) -> KeptStats {
+    pub fn stats(&self) -> ConversionCacheStats {
         let state = self.state.lock();
-        KeptStats {
+        ConversionCacheStats {
             objects: state.slots.len(),
             bytes: state.bytes,
             asked: self.asked.load(Ordering::Relaxed),
@@ -166,13 +166,13 @@ pub(crate) enum Reuse {
 }
 
 /// The result of looking up some objects in another version.
-pub(crate) struct Looked {
+pub(crate) struct LookupResult {
     /// The cached conversion of each.
     pub(crate) kept: Vec<Option<StoredObject>>,
     /// The objects that the caller has to convert.
     pub(crate) claim: Option<Claim>,
     /// The objects that another request is converting.
-    pub(crate) others: Vec<Awaited>,
+    pub(crate) others: Vec<PendingConversion>,
 }
 
 /// Objects that the owner of this value converts. If it is dropped without a result, other requests convert them.
@@ -182,17 +182,17 @@ pub(crate) struct Claim {
     stored: Vec<StoredObject>,
     version: usize,
     flight: Arc<Flight>,
-    of: Arc<KeptOf>,
+    of: Arc<ResourceEntries>,
 }
 
 /// Objects that another request is converting.
-pub(crate) struct Awaited {
+pub(crate) struct PendingConversion {
     places: Vec<(usize, Key)>,
     flight: Arc<Flight>,
 }
 
-impl KeptOf {
-    pub(crate) fn new(all: &Arc<KeptObjects>) -> Arc<Self> {
+impl ResourceEntries {
+    pub(crate) fn new(all: &Arc<ConversionCache>) -> Arc<Self> {
         let mut state = all.state.lock();
         let id = state.resources;
         state.resources += 1;
@@ -201,8 +201,8 @@ impl KeptOf {
     }
 
     /// Looks up objects in the version at this index: in the cache and in calls under way, or only in the latter.
-    pub(crate) fn look(self: &Arc<Self>, version: usize, objects: &[&StoredObject], reuse: Reuse) -> Looked {
-        let mut looked = Looked { kept: Vec::with_capacity(objects.len()), claim: None, others: Vec::new() };
+    pub(crate) fn look(self: &Arc<Self>, version: usize, objects: &[&StoredObject], reuse: Reuse) -> LookupResult {
+        let mut looked = LookupResult { kept: Vec::with_capacity(objects.len()), claim: None, others: Vec::new() };
         let mut places = Vec::new();
         let mut state = self.all.state.lock();
         let Some(table) = state.tables.get_mut(&self.id) else { return looked };
@@ -213,7 +213,9 @@ impl KeptOf {
                 _ if kept.is_some() => {}
                 Some(flight) => match looked.others.iter_mut().find(|other| Arc::ptr_eq(&other.flight, flight)) {
                     Some(known) => known.places.push((place, key)),
-                    None => looked.others.push(Awaited { places: vec![(place, key)], flight: flight.clone() }),
+                    None => {
+                        looked.others.push(PendingConversion { places: vec![(place, key)], flight: flight.clone() })
+                    }
                 },
                 None => places.push(place),
             }
@@ -236,7 +238,7 @@ impl KeptOf {
     }
 }
 
-impl Drop for KeptOf {
+impl Drop for ResourceEntries {
     fn drop(&mut self) {
         let mut state = self.all.state.lock();
         let dropped = state.forget(self.id);
@@ -300,7 +302,7 @@ impl Drop for Claim {
     }
 }
 
-impl Awaited {
+impl PendingConversion {
     /// Waits for the result, and puts the objects in their places. A place stays empty if the converting request ended
     /// without a result, or if its error was about other objects too.
     ///
@@ -321,7 +323,7 @@ impl Awaited {
     }
 }
 
-impl fmt::Debug for KeptObjects {
+impl fmt::Debug for ConversionCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeptObjects").field("stats", &self.stats()).finish()
     }
@@ -339,8 +341,8 @@ mod tests {
         StoredObject::encode(&Object::from_value(object).unwrap())
     }
 
-    fn kept_of() -> Arc<KeptOf> {
-        KeptOf::new(&Arc::default())
+    fn kept_of() -> Arc<ResourceEntries> {
+        ResourceEntries::new(&Arc::default())
     }
 
     #[tokio::test]
@@ -367,7 +369,7 @@ mod tests {
         let looked = kept.look(0, &[&a, &b], Reuse::Kept);
         assert_eq!(looked.claim.as_ref().unwrap().places, [1], "the other one is not asked for");
         let mut found = looked.kept;
-        let [awaited] = <[Awaited; 1]>::try_from(looked.others).ok().unwrap();
+        let [awaited] = <[PendingConversion; 1]>::try_from(looked.others).ok().unwrap();
         let wait = awaited.land(&mut found);
         let mut wait = Box::pin(wait);
         assert!(futures::poll!(&mut wait).is_pending());

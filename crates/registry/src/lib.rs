@@ -54,12 +54,13 @@ mod write;
 
 pub use admission::{
     ADMISSION_BUCKETS, Admission, AdmissionAttributes, AdmissionChain, AdmissionStage, AdmissionStats, AdmissionTimes,
-    Interest, Mutation, Operation, PluginKey, Reinvocation, WriteOptions,
+    AttributesNeeded, Mutation, Operation, PluginKey, Reinvocation, WriteOptions,
 };
 pub use caller::Caller;
-pub use companions::{Companions, OnConflict};
+pub use companions::{AssociatedWrites, OnConflict};
 pub use config::{
-    AddressRange, Family, InherentPlugin, ListBounds, PartialRights, PortRange, RegistryConfig, ServiceRanges, Subrange,
+    AddressRange, BuiltinStagePlugin, Family, ListBounds, PartialRights, PortRange, RegistryConfig, ServiceRanges,
+    Subrange,
 };
 pub use converter::{
     BATCH_BYTES, BATCH_OBJECTS, CALL_TIME, CONVERTED_BYTES, ConversionBatch, Converter, ConverterError,
@@ -67,17 +68,19 @@ pub use converter::{
 pub use create::Created;
 pub use delete::Deleted;
 pub use delete_collection::DeletedPage;
-pub use encodings::{Closings, EncodingGate, Entered, Opening};
+pub use encodings::{Closings, EncodingGate, Opening, WriteGuard};
 pub use estimate::Estimate;
 pub use intake::{accept, fit, match_name, object_of};
-pub use kept::{KEPT_BYTES, KeptObjects, KeptStats};
+pub use kept::{ConversionCache, ConversionCacheStats, KEPT_BYTES};
 pub use kind_rules::{Conversion, ConversionError, Defaulter, Validator};
 pub use list::{HistoryItems, HistoryPages, ListItems, ListPage};
 pub use measured::{COMPARISONS, ComparisonTimes, TOKEN_USES, TokenUses};
 pub use namespaces::namespace_is_terminating;
 pub use newest::NewestReads;
 pub use patch::{Patch, PatchKind};
-pub use query::{FailedEvaluations, Group, Groups, LiveOutput, LivePage, Matched, Matches, PageChange, QueryPage};
+pub use query::{
+    FailedEvaluations, Group, Groups, LiveOutput, LivePage, MatchedPlaces, Matches, PageChange, QueryPage,
+};
 pub use quota::{LimitedResource, ObjectUse, QuotaScope, QuotaUse, object_use, quota_use};
 pub use registry::{BuiltinKinds, Registry, is_too_large, store_error};
 pub use selection::Selection;
@@ -86,8 +89,8 @@ pub use subresources::{
     TokenTimes, WarnedUser, is_reachable, ready_endpoints, service_port_name, service_slices,
 };
 pub use surface::{
-    CollectionId, Contribution, DefinedBy, KindVersion, Passage, ServedResource, StoredCollection, Surface,
-    SurfaceError, Surfaces, Taken, VersionChange, View,
+    ApiRegistrations, CollectionId, ConversionPath, DefinedBy, KindVersion, RegistrationError, ResourceRegistration,
+    ServedApis, ServedResource, StoredCollection, SubresourceKind, VersionChange, View,
 };
 pub use target::Target;
 pub use unreadable::not_for_collections;
@@ -95,4 +98,4 @@ pub use update::SentObject;
 pub use view::VersionedView;
 pub use warnings::Warnings;
 pub use watch::{Burst, WatchOutput, WatchStream};
-pub use write::{Effect, ManagedObject, WriteRequest, Written};
+pub use write::{Effect, ManagedObject, WriteRequest, WriteResult};

@@ -12,7 +12,7 @@ use crate::admission::{Operation, WriteOptions};
 use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::{Edit, Proposed, WriteRequest};
+use crate::write::{Edit, Update, WriteRequest};
 
 impl Registry {
     /// Ends such a pod in one write: sets its phase to failed, unless it has ended by itself, and deletes it.
@@ -37,7 +37,7 @@ impl Registry {
                 registry.fail(&mut pod, condition);
             }
             let change = registry.deletion(pods, pod.into(), &options)?;
-            Ok(Proposed::Change(change, Some(Operation::Delete)))
+            Ok(Update::Change(change, Some(Operation::Delete)))
         });
         let request = WriteRequest::new(pods, name, caller, WriteOptions::Delete(&options));
         self.write(&request, &mut end).await.map(|_| ())

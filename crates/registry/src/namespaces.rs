@@ -10,14 +10,14 @@ use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction};
 
 use crate::admission::{Operation, WriteOptions};
 use crate::caller::Caller;
-use crate::config::InherentPlugin;
+use crate::config::BuiltinStagePlugin;
 use crate::intake::fit;
 use crate::list::KeyRange;
 use crate::managed;
 use crate::registry::{Registry, store_error};
 use crate::surface::refused;
 use crate::target::Target;
-use crate::write::{Change, Edit, Live, ManagedObject, Proposed, WriteRequest};
+use crate::write::{Change, Edit, Live, ManagedObject, Update, WriteRequest};
 
 /// The namespaces that every cluster has.
 const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -59,7 +59,7 @@ impl Registry {
         let Some(namespace) = target.namespace.as_deref().filter(|_| target.is_namespaced()) else {
             return Ok(None);
         };
-        if !self.does(InherentPlugin::NamespaceLifecycle) {
+        if !self.does(BuiltinStagePlugin::NamespaceLifecycle) {
             return Ok(None);
         }
         let Ok(namespaces) = self.target("", "namespaces") else { return Ok(None) };
@@ -162,7 +162,7 @@ impl Registry {
             let held = !namespace.finalizers().is_empty() || !target.strategy().delete.may_go(&namespace);
             let next = ManagedObject::new(namespace, managed_fields);
             let change = if held { Change::Put(next) } else { Change::Remove(live.object.clone()) };
-            Ok(Proposed::Change(change, Some(Operation::Update)))
+            Ok(Update::Change(change, Some(Operation::Update)))
         });
         let request = WriteRequest::new(&target, name, caller, WriteOptions::None);
         self.write(&request, &mut edit).await.map(|_| ())

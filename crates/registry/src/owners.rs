@@ -12,7 +12,7 @@ use crate::warnings::Warnings;
 
 /// The cause of a duplicate owner.
 #[derive(Clone, Copy)]
-pub(crate) enum NamedBy {
+pub(crate) enum DuplicateCause {
     /// The client.
     Request,
     /// The client by a patch, or an admission plugin.
@@ -20,7 +20,7 @@ pub(crate) enum NamedBy {
 }
 
 /// Removes repeated owner references. Returns true if there were any.
-pub(crate) fn leave_out_repeated(object: &mut Object, by: NamedBy, warnings: &Warnings) -> bool {
+pub(crate) fn leave_out_repeated(object: &mut Object, by: DuplicateCause, warnings: &Warnings) -> bool {
     if object.meta_list("ownerReferences").len() < 2 {
         return false;
     }
@@ -38,8 +38,8 @@ pub(crate) fn leave_out_repeated(object: &mut Object, by: NamedBy, warnings: &Wa
         return false;
     }
     let when = match by {
-        NamedBy::Request => "",
-        NamedBy::Admission => " after mutating admission happens",
+        DuplicateCause::Request => "",
+        DuplicateCause::Admission => " after mutating admission happens",
     };
     warnings.add(format!(
         ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such \

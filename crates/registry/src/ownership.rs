@@ -15,7 +15,7 @@ use crate::caller::Caller;
 use crate::managed;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::{Change, Edit, Live, ManagedObject, Proposed, WriteRequest};
+use crate::write::{Change, Edit, Live, ManagedObject, Update, WriteRequest};
 
 impl Registry {
     /// Removes a finalizer from an object. An object that is being deleted is deleted with its last finalizer.
@@ -102,7 +102,7 @@ impl Registry {
             let stays = held || !target.strategy().delete.may_go(&object);
             let next = ManagedObject::new(object, managed_fields);
             let change = if stays { Change::Put(next) } else { Change::Remove(next.encode(target).into_object()) };
-            Ok(Proposed::Change(change, Some(Operation::Update)))
+            Ok(Update::Change(change, Some(Operation::Update)))
         });
         let request = WriteRequest::new(target, name, caller, WriteOptions::None);
         self.write(&request, &mut edit).await.map(|_| ())

@@ -19,7 +19,7 @@ use crate::registry::Registry;
 use crate::target::Target;
 use crate::update::replacement;
 use crate::warnings::Warnings;
-use crate::write::{Live, Proposal, Proposed, WriteRequest, Written, existing};
+use crate::write::{Live, Update, UpdateFn, WriteRequest, WriteResult, existing};
 
 /// A patch document and its form.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl Registry {
         patch: &Patch,
         caller: &Caller,
         options: &PatchOptions,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<WriteResult, ApiError> {
         let request = WriteRequest::new(target, name, caller, WriteOptions::Patch(options));
         let mut change = PatchOf {
             target,
@@ -87,8 +87,8 @@ struct PatchOf<'p> {
 }
 
 #[async_trait]
-impl Proposal for PatchOf<'_> {
-    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
+impl UpdateFn for PatchOf<'_> {
+    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update<'s>, ApiError> {
         let Self { target, name, patch, .. } = self;
         let schema = target.version.schema();
         let live = Live::in_version_of(target, existing(live)?).await?;

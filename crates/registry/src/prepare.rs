@@ -141,7 +141,7 @@ fn faults_of_new(target: &Target, object: &Object, faults: Vec<FieldError>) -> V
 pub(crate) fn validate_update(
     target: &Target,
     (current, next): (&Object, &Object),
-    carried: Carried,
+    carried: MetadataErrors,
     faults: Vec<FieldError>,
     warnings: &Warnings,
 ) -> Result<(), ApiError> {
@@ -210,13 +210,13 @@ pub(crate) fn asks_for_more(target: &Target, current: &Object, next: &Object) ->
 
 /// The errors for metadata that a client sent and cannot change.
 #[must_use]
-pub(crate) struct Carried {
+pub(crate) struct MetadataErrors {
     faults: Vec<FieldError>,
 }
 
 /// Copies the metadata that an update cannot change from the stored object: uid, times of creation and deletion, and
 /// generation. The generation increases by one if `is_counted`.
-pub(crate) fn carry_over(current: &Object, next: &mut Object, is_counted: bool) -> Carried {
+pub(crate) fn carry_over(current: &Object, next: &mut Object, is_counted: bool) -> MetadataErrors {
     let faults = begun_deletions(current, next);
     for field in SERVER_OWNED {
         match current.metadata().and_then(|metadata| metadata.get(field)) {
@@ -229,7 +229,7 @@ pub(crate) fn carry_over(current: &Object, next: &mut Object, is_counted: bool) 
         Some(generation) => next.set_meta("generation", generation + i64::from(is_counted)),
         None => next.remove_meta("generation"),
     }
-    Carried { faults }
+    MetadataErrors { faults }
 }
 
 /// The errors of a write that begins a deletion, or changes its grace period. A deletion that has begun stays as it is,

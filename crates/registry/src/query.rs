@@ -31,10 +31,10 @@ use keelson_query::Query;
 
 pub use self::groups::{Group, Groups};
 pub use self::live::{LiveOutput, LivePage, PageChange};
-pub use self::matches::{Matched, Matches};
+pub use self::matches::{MatchedPlaces, Matches};
 pub use self::page::QueryPage;
 use self::plan::QueryPlan;
-pub(crate) use self::wanted::Wanted;
+pub(crate) use self::wanted::QueryEvaluator;
 use crate::caller::Caller;
 use crate::list::{KeyRange, TokenForm};
 use crate::registry::Registry;
@@ -51,22 +51,22 @@ pub struct FailedEvaluations {
 }
 
 /// A planned query, and the objects that it selects.
-struct Asked {
+struct PlannedQuery {
     plan: QueryPlan,
-    sought: Sought,
+    sought: SelectedSnapshot,
 }
 
 /// A snapshot, and the selection of a query from it.
-struct Sought {
+struct SelectedSnapshot {
     collection: Arc<Collection>,
     snapshot: Snapshot,
-    wanted: Arc<Wanted>,
+    wanted: Arc<QueryEvaluator>,
     /// The user that views and indexes are built for.
     owner: ViewOwner,
 }
 
 /// The source of a query's objects.
-enum Shown {
+enum QuerySource {
     /// A range: the query selects all of its objects, in key order.
     Range(KeyRange),
     /// A view.
@@ -136,7 +136,7 @@ impl Registry {
         self.page_of(&asked).await
     }
 
-    async fn page_of(&self, asked: &Asked) -> Result<QueryPage, ApiError> {
+    async fn page_of(&self, asked: &PlannedQuery) -> Result<QueryPage, ApiError> {
         let (shown, looked_at) = making::shown(&asked.sought).await?;
         if asked.plan.limit.is_some() {
             asked.sought.collection.pin(&asked.sought.snapshot);
@@ -201,7 +201,7 @@ impl Registry {
         query: &Query,
         plan: QueryPlan,
         selection: Selection,
-    ) -> Result<Asked, ApiError> {
+    ) -> Result<PlannedQuery, ApiError> {
         let collection = self.settled_collection(target).await?;
         let Some(snapshot) = self.snapshot(&collection, plan.at).await? else {
             return Err(plan.expired());
@@ -209,10 +209,11 @@ impl Registry {
         // ORDER: checked after the snapshot was taken, so that the set of unreadable objects is at least as new as it.
         self.check_readable(target, &collection)?;
         self.counters().count_list_from_cache();
-        let wanted = Wanted::new(target, options, query.clone(), selection).indexed(&self.config).within_budget();
+        let wanted =
+            QueryEvaluator::new(target, options, query.clone(), selection).indexed(&self.config).within_budget();
         let wanted = Arc::new(wanted);
         let owner = plan.owner;
-        Ok(Asked { plan, sought: Sought { collection, snapshot, wanted, owner } })
+        Ok(PlannedQuery { plan, sought: SelectedSnapshot { collection, snapshot, wanted, owner } })
     }
 
     /// The candidates of a selector from an index of a declared field, in key order. `None` if no index helps.
@@ -224,10 +225,10 @@ impl Registry {
         (collection, snapshot): (&Arc<Collection>, &Snapshot),
     ) -> Option<Vec<Arc<Entry>>> {
         selection.exact_fields().next()?;
-        let wanted = Wanted::new(target, options, Query::default(), selection.clone()).indexed(&self.config);
+        let wanted = QueryEvaluator::new(target, options, Query::default(), selection.clone()).indexed(&self.config);
         let (collection, snapshot, wanted) = (collection.clone(), snapshot.clone(), Arc::new(wanted));
         let owner = ViewOwner::default();
-        let (mut found, _) = indexes::find(&Sought { collection, snapshot, wanted, owner }).await.ok()??;
+        let (mut found, _) = indexes::find(&SelectedSnapshot { collection, snapshot, wanted, owner }).await.ok()??;
         // Objects of one value are in this order already.
         found.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         Some(found)

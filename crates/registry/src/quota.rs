@@ -18,7 +18,7 @@ use std::sync::Arc;
 use keelson_meta::{Amounts, ApiError, Object, Revision};
 use keelson_storage::{Compare, Condition, StoreKey};
 
-pub(crate) use desk::{Desks, Settled};
+pub(crate) use desk::{QuotaBatchers, WriteOutcome};
 pub use limited::LimitedResource;
 pub use limits::{ObjectUse, QuotaUse, object_use, quota_use};
 pub use scopes::Scope as QuotaScope;
@@ -57,13 +57,13 @@ pub(crate) struct Charges {
 
 /// An object that is written: its endpoint, its old and its new state.
 #[derive(Clone, Copy)]
-pub(crate) struct Charged<'c> {
+pub(crate) struct ChargedWrite<'c> {
     target: &'c Target,
     old: Option<&'c Object>,
     new: &'c Object,
 }
 
-impl<'c> Charged<'c> {
+impl<'c> ChargedWrite<'c> {
     pub(crate) fn of(target: &'c Target, old: Option<&'c Object>, new: &'c Object) -> Self {
         Self { target, old, new }
     }
@@ -79,8 +79,8 @@ impl Registry {
     ///
     /// # Errors
     /// 403 if the write exceeds a quota, or does not state an amount that a quota requires.
-    pub(crate) async fn charges(&self, charged: Charged<'_>) -> Result<Charges, ApiError> {
-        let (target, Charged { old, new, .. }) = (charged.target, charged);
+    pub(crate) async fn charges(&self, charged: ChargedWrite<'_>) -> Result<Charges, ApiError> {
+        let (target, ChargedWrite { old, new, .. }) = (charged.target, charged);
         let Some(namespace) = target.namespace.as_deref().filter(|_| target.is_namespaced()) else {
             return Ok(Charges::default());
         };
@@ -103,7 +103,7 @@ impl Registry {
         Ok(charges)
     }
 
-    fn charges_now(&self, charged: &Charged<'_>, namespace: &str, usage: Usage<'_>) -> Result<Charges, ApiError> {
+    fn charges_now(&self, charged: &ChargedWrite<'_>, namespace: &str, usage: Usage<'_>) -> Result<Charges, ApiError> {
         let mut charges = Charges::default();
         let mut coverage = Coverage::of(&self.config.limited_resources, usage, charged.old, charged.new);
         let quotas = self.desks.quotas(self, namespace)?;

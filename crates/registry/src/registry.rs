@@ -20,8 +20,8 @@ use crate::caller::Caller;
 use crate::config::RegistryConfig;
 use crate::list::Rests;
 use crate::newest::{Newest, NewestReads};
-use crate::quota::Desks;
-use crate::surface::{Contribution, Surface, Surfaces};
+use crate::quota::QuotaBatchers;
+use crate::surface::{ApiRegistrations, ResourceRegistration, ServedApis};
 use crate::target::Target;
 use crate::write::{Growth, Queues};
 
@@ -33,12 +33,12 @@ const REPLACED_AFTER: Duration = Duration::from_secs(5);
 pub struct Registry {
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
-    surfaces: Surfaces,
+    surfaces: ApiRegistrations,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) config: RegistryConfig,
     pub(crate) queues: Queues,
-    pub(crate) desks: Desks,
+    pub(crate) desks: QuotaBatchers,
     pub(crate) rests: Rests,
     pub(crate) growth: Growth,
     newest: Newest,
@@ -51,7 +51,7 @@ pub struct Registry {
 /// The kinds that are part of the program.
 pub trait BuiltinKinds: Send + Sync {
     /// The resources as they are served and stored with this configuration, in the order of discovery.
-    fn contributions(&self, config: &RegistryConfig) -> Vec<Contribution>;
+    fn contributions(&self, config: &RegistryConfig) -> Vec<ResourceRegistration>;
 }
 
 /// Counters for metrics: lists by their source, retried writes, and rewritten objects.
@@ -74,7 +74,7 @@ impl Registry {
         random: Arc<dyn Random>,
         config: RegistryConfig,
     ) -> Self {
-        let surfaces = Surfaces::builtin(&kinds.contributions(&config), cache.clone(), &config);
+        let surfaces = ApiRegistrations::builtin(&kinds.contributions(&config), cache.clone(), &config);
         Self { kinds: Some(kinds), ..Self::over(surfaces, store, cache, clock, random, config) }
     }
 
@@ -87,11 +87,11 @@ impl Registry {
         random: Arc<dyn Random>,
         config: RegistryConfig,
     ) -> Self {
-        Self::over(Surfaces::empty(cache.clone(), &config), store, cache, clock, random, config)
+        Self::over(ApiRegistrations::empty(cache.clone(), &config), store, cache, clock, random, config)
     }
 
     fn over(
-        surfaces: Surfaces,
+        surfaces: ApiRegistrations,
         store: Arc<dyn Store>,
         cache: Arc<Cache>,
         clock: Arc<dyn Clock>,
@@ -107,7 +107,7 @@ impl Registry {
             random,
             config,
             queues: Queues::default(),
-            desks: Desks::default(),
+            desks: QuotaBatchers::default(),
             rests: Rests::default(),
             growth: Growth::default(),
             newest,
@@ -159,12 +159,12 @@ impl Registry {
     }
 
     /// The current surface: everything that is served now.
-    pub fn surface(&self) -> Arc<Surface> {
+    pub fn surface(&self) -> Arc<ServedApis> {
         self.surfaces.current()
     }
 
     /// The current surface, and the changes of it.
-    pub fn surfaces(&self) -> &Surfaces {
+    pub fn surfaces(&self) -> &ApiRegistrations {
         &self.surfaces
     }
 

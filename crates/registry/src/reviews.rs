@@ -17,7 +17,7 @@ use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::subresources::user_info;
 use crate::target::Target;
-use validation::About;
+use validation::ReviewSubject;
 
 impl Registry {
     /// Answers a review that the caller sent.
@@ -31,11 +31,11 @@ impl Registry {
         let status = match review_kind {
             CreateHandler::SelfSubjectReview => json!({ "userInfo": user_info(user) }),
             CreateHandler::SelfSubjectAccessReview => {
-                validation::check(&review, &About::Oneself)?;
+                validation::check(&review, &ReviewSubject::Oneself)?;
                 access_status(&review, user, authorizer).await
             }
             CreateHandler::SubjectAccessReview => {
-                let about = target.namespace.as_deref().map_or(About::Anybody, About::AnybodyWithin);
+                let about = target.namespace.as_deref().map_or(ReviewSubject::Anybody, ReviewSubject::AnybodyWithin);
                 validation::check(&review, &about)?;
                 access_status(&review, &subject(&review), authorizer).await
             }
@@ -221,7 +221,7 @@ async fn rules_status(review: &Object, user: &User, authorizer: &dyn Authorizer)
 #[cfg(test)]
 mod tests {
     use futures::future::{Either, ready};
-    use keelson_access::Deciding;
+    use keelson_access::PendingVerdict;
     use parking_lot::Mutex;
 
     use super::*;
@@ -237,10 +237,10 @@ mod tests {
 
     /// Allows nothing, and records the requests.
     #[derive(Debug, Default)]
-    struct Asked(Mutex<Option<Question>>);
+    struct PlannedQuery(Mutex<Option<Question>>);
 
-    impl Authorizer for Asked {
-        fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    impl Authorizer for PlannedQuery {
+        fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
             let Attributes::Resource(asked) = attributes else { panic!("a path") };
             let owned = |text: Option<&str>| text.map(str::to_owned);
             *self.0.lock() = Some(Question {
@@ -255,7 +255,7 @@ mod tests {
 
     async fn ask(spec: Value) -> (Question, Value) {
         let review = Object::from_value(json!({ "spec": spec })).unwrap();
-        let asked = Asked::default();
+        let asked = PlannedQuery::default();
         let status = access_status(&review, &subject(&review), &asked).await;
         (asked.0.into_inner().unwrap(), status)
     }

@@ -18,7 +18,7 @@ use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::surface::StoredCollection;
 use crate::target::Target;
-use crate::write::{Change, ManagedObject, Proposal, Proposed, WriteRequest, existing};
+use crate::write::{Change, ManagedObject, Update, UpdateFn, WriteRequest, existing};
 
 impl Registry {
     /// Rewrites an object of the target's collection in the current encoding, if the store has it in another one.
@@ -103,22 +103,22 @@ struct Rewrite<'r> {
 }
 
 #[async_trait]
-impl Proposal for Rewrite<'_> {
+impl UpdateFn for Rewrite<'_> {
     async fn propose<'s>(
         &'s mut self,
         registry: &'s Registry,
         live: Option<&'s Entry>,
-    ) -> Result<Proposed<'s>, ApiError> {
+    ) -> Result<Update<'s>, ApiError> {
         let live = existing(live)?;
         let collection = registry.collection(self.target)?;
         let current = registry.current(collection.prefix(), self.target.storage_kind());
         self.is_needed = !collection.is_current(live, |encoding| current.is_of(encoding));
         if !self.is_needed {
-            return Ok(Proposed::Change(Change::Keep(live.object.clone(), live.revision), None));
+            return Ok(Update::Change(Change::Keep(live.object.clone(), live.revision), None));
         }
         let (object, managed_fields) = live.object.decode_apart(live.revision);
         let managed_fields = managed_fields.map(Cow::into_owned);
         let object = registry.to_storage(self.target, object).await?;
-        Ok(Proposed::Change(Change::Put(ManagedObject::new(object, managed_fields)), Some(Operation::Update)))
+        Ok(Update::Change(Change::Put(ManagedObject::new(object, managed_fields)), Some(Operation::Update)))
     }
 }

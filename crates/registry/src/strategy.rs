@@ -18,7 +18,7 @@ use keelson_meta::{ApiError, Object};
 
 use crate::caller::Caller;
 pub use crate::closed_fields::{ClosedFields, EACH};
-use crate::companions::Companions;
+use crate::companions::AssociatedWrites;
 pub use crate::prepare::same_specification;
 use crate::registry::Registry;
 use crate::target::Target;
@@ -29,7 +29,7 @@ use crate::write::{ManagedObject, WriteRequest};
 pub type FieldPath = &'static [&'static str];
 
 /// The part of a sent object that an endpoint accepts.
-pub enum Confined {
+pub enum AcceptedPart {
     /// The whole object: the kind restricts nothing.
     AsSent(Object),
     /// A part of the object, with the faults of the rest.
@@ -110,8 +110,8 @@ pub trait WriteStrategy: Send + Sync {
         _before: Option<&'a Object>,
         _after: Option<&'a mut Object>,
         _attempt: usize,
-    ) -> BoxFuture<'a, Result<Companions, ApiError>> {
-        Box::pin(async { Ok(Companions::default()) })
+    ) -> BoxFuture<'a, Result<AssociatedWrites, ApiError>> {
+        Box::pin(async { Ok(AssociatedWrites::default()) })
     }
 }
 
@@ -197,8 +197,8 @@ pub trait UpdateStrategy: Send + Sync {
     }
 
     /// The part of a sent object that a subresource accepts, if it is neither the whole status nor everything else.
-    fn confine(&self, _subresource: &str, _stored: &Object, sent: Object, _now: SystemTime) -> Confined {
-        Confined::AsSent(sent)
+    fn confine(&self, _subresource: &str, _stored: &Object, sent: Object, _now: SystemTime) -> AcceptedPart {
+        AcceptedPart::AsSent(sent)
     }
 
     /// The fields that a write to an endpoint cannot change. The name is empty for the object itself.
@@ -330,7 +330,7 @@ impl Strategies {
     /// The strategies of a kind without rules of its own.
     pub const ORDINARY: Self = Self { write: &Ordinary, create: &Ordinary, update: &Ordinary, delete: &Ordinary };
     /// The strategies of a kind that a definition declares: its status is written without its metadata.
-    pub const DEFINED: Self = Self { update: &StatusAlone, ..Self::ORDINARY };
+    pub const DEFINED: Self = Self { update: &StatusOnlyStrategy, ..Self::ORDINARY };
 
     /// Replaces the steps of all writes.
     #[must_use]
@@ -373,9 +373,9 @@ impl UpdateStrategy for Ordinary {}
 impl DeleteStrategy for Ordinary {}
 
 /// The strategy of a kind whose status is written without its metadata.
-pub struct StatusAlone;
+pub struct StatusOnlyStrategy;
 
-impl UpdateStrategy for StatusAlone {
+impl UpdateStrategy for StatusOnlyStrategy {
     fn kept(&self, subresource: &str) -> &'static [FieldPath] {
         metadata_of_status(subresource)
     }

@@ -21,7 +21,7 @@ use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
 use crate::intake::{conform, is_known, object_of, unknown_conversion};
-use crate::strategy::Confined;
+use crate::strategy::AcceptedPart;
 use crate::target::Target;
 use crate::warnings::Warnings;
 
@@ -47,8 +47,8 @@ pub(crate) fn confine(
 ) -> Result<(Object, bool), ApiError> {
     let Some(endpoint) = target.subresource_name() else { return Ok((sent, false)) };
     let (confined, errors) = match target.strategy().update.confine(endpoint, stored, sent, now) {
-        Confined::AsSent(sent) => return Ok((sent, false)),
-        Confined::Cut(confined, errors) => (confined, errors),
+        AcceptedPart::AsSent(sent) => return Ok((sent, false)),
+        AcceptedPart::Cut(confined, errors) => (confined, errors),
     };
     if !errors.is_empty() {
         return Err(invalid(target, stored, errors));

@@ -1,8 +1,8 @@
 //! The surface: everything that this server serves, as one immutable value with a generation. A change replaces it as a
 //! whole.
 //!
-//! A request takes one [`Surface`] and keeps it to its end, so that it never sees half of a change. The type
-//! [`Surfaces`] has the current surface, and builds the next one when resources change. The built-in resources are its
+//! A request takes one [`ServedApis`] and keeps it to its end, so that it never sees half of a change. The type
+//! [`ApiRegistrations`] has the current surface, and builds the next one when resources change. The built-in resources are its
 //! first contribution. A resource has its declaration, its collection in the cache, and for each version its schema,
 //! rules and printer.
 //!
@@ -20,18 +20,18 @@ use hashbrown::HashMap;
 use keelson_meta::{ApiError, SharedMap};
 use keelson_resources::{Resource, Text};
 
-pub use contribution::Contribution;
+pub use contribution::ResourceRegistration;
 pub use definition::DefinedBy;
 pub(crate) use definition::refused;
-pub use served::{CollectionId, KindVersion, ServedResource, StoredCollection, Taken, VersionChange};
-pub use surfaces::{SurfaceError, Surfaces};
-pub use view::{Passage, View};
+pub use served::{CollectionId, KindVersion, ServedResource, StoredCollection, SubresourceKind, VersionChange};
+pub use surfaces::{ApiRegistrations, RegistrationError};
+pub use view::{ConversionPath, View};
 
 use crate::target::Target;
 
 /// The served resources of one generation.
 #[derive(Clone, Default)]
-pub struct Surface {
+pub struct ServedApis {
     generation: u64,
     groups: SharedMap<Text, Arc<ServedGroup>>,
     collections: SharedMap<Text, Arc<StoredCollection>>,
@@ -45,9 +45,9 @@ struct ServedGroup {
     by_kind: HashMap<Text, Arc<ServedResource>>,
 }
 
-impl Surface {
+impl ServedApis {
     /// A surface of these resources without their objects, for tests of layers above the verbs.
-    pub fn of(contributions: &[Contribution]) -> Arc<Self> {
+    pub fn of(contributions: &[ResourceRegistration]) -> Arc<Self> {
         let mut surface = Self::default();
         contributions.iter().for_each(|contribution| surface.insert(Arc::new(contribution.served())));
         Arc::new(surface)
@@ -179,7 +179,7 @@ impl Surface {
     }
 }
 
-impl std::fmt::Debug for Surface {
+impl std::fmt::Debug for ServedApis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Surface").field("generation", &self.generation).field("groups", &self.groups.len()).finish()
     }
@@ -194,7 +194,7 @@ pub(crate) mod tests {
     /// A resource of the core group for tests.
     pub(crate) fn target_of(plural: &'static str, complete: impl Fn(KindVersion) -> KindVersion) -> Target {
         let resource = Arc::new(declare::namespaced("", plural, plural, "Thing").resource());
-        let contribution = Contribution::of(resource).built_in().each_version(|_, version| complete(version));
-        Surface::of(&[contribution]).target("", plural).expect("it is served")
+        let contribution = ResourceRegistration::of(resource).built_in().each_version(|_, version| complete(version));
+        ServedApis::of(&[contribution]).target("", plural).expect("it is served")
     }
 }

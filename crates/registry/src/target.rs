@@ -12,14 +12,14 @@ use keelson_schema::{SchemaRef, Structural};
 
 use crate::kind_rules::Defaulter;
 use crate::strategy::Strategies;
-use crate::surface::{KindVersion, ServedResource, StoredCollection, Surface};
+use crate::surface::{KindVersion, ServedApis, ServedResource, StoredCollection};
 use crate::view::VersionedView;
 
 /// The resource, version, subresource, namespace and name of a URL, and the surface that they were found in.
 #[derive(Clone)]
 pub struct Target {
     /// The surface when the request began.
-    pub surface: Arc<Surface>,
+    pub surface: Arc<ServedApis>,
     /// The resource.
     pub resource: Arc<ServedResource>,
     /// The version of the request.

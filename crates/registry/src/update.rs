@@ -15,7 +15,7 @@ use crate::admission::WriteOptions;
 use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::{Live, Ownership, Proposal, Proposed, WriteRequest, Written, modified};
+use crate::write::{Live, Ownership, Update, UpdateFn, WriteRequest, WriteResult, modified};
 
 /// The object of an update. Nearly all updates need it once, so it is moved into the write. After a conflict it is
 /// decoded again from the client's bytes.
@@ -76,7 +76,7 @@ impl Registry {
         sent: impl Into<SentObject<'_>>,
         caller: &Caller,
         options: &UpdateOptions,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<WriteResult, ApiError> {
         self.update_while(target, name, sent, caller, options, Vec::new()).await
     }
 
@@ -92,10 +92,10 @@ impl Registry {
         caller: &Caller,
         options: &UpdateOptions,
         conditions: Vec<Compare>,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<WriteResult, ApiError> {
         let options = WriteOptions::Update(options);
         let request = WriteRequest { conditions, ..WriteRequest::new(target, name, caller, options) };
-        self.write(&request, &mut Update::new(target, name, sent.into(), false)).await
+        self.write(&request, &mut Replacement::new(target, name, sent.into(), false)).await
     }
 
     /// As [`Registry::update`], but creates a missing object if the resource is declared so.
@@ -109,34 +109,34 @@ impl Registry {
         sent: impl Into<SentObject<'_>>,
         caller: &Caller,
         options: &UpdateOptions,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<WriteResult, ApiError> {
         let makes = target.resource.create_on_update && target.subresource.is_none();
         let request = WriteRequest::new(target, name, caller, WriteOptions::Update(options));
-        self.write(&request, &mut Update::new(target, name, sent.into(), makes)).await
+        self.write(&request, &mut Replacement::new(target, name, sent.into(), makes)).await
     }
 }
 
 /// The replacement of an object.
-struct Update<'u> {
+struct Replacement<'u> {
     target: &'u Target,
     name: &'u str,
     sent: SentObject<'u>,
     makes: bool,
 }
 
-impl<'u> Update<'u> {
+impl<'u> Replacement<'u> {
     fn new(target: &'u Target, name: &'u str, sent: SentObject<'u>, makes: bool) -> Self {
         Self { target, name, sent, makes }
     }
 }
 
 #[async_trait]
-impl Proposal for Update<'_> {
+impl UpdateFn for Replacement<'_> {
     fn makes(&self) -> bool {
         self.makes
     }
 
-    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update<'s>, ApiError> {
         let Some(next) = self.sent.next(live)? else { return Err(modified(self.target, self.name)) };
         let Some(live) = live else {
             let mut object = next;
@@ -145,7 +145,7 @@ impl Proposal for Update<'_> {
                 return Err(ApiError::conflict(self.target.group_resource(), self.name, conflict));
             }
             object.remove_meta("resourceVersion");
-            return Ok(Proposed::New(object, Ownership::Track));
+            return Ok(Update::New(object, Ownership::Track));
         };
         let live = Live::in_version_of(self.target, live).await?;
         replacement(self.target, self.name, live, next)
@@ -162,9 +162,9 @@ pub(crate) fn replacement<'e>(
     name: &str,
     live: Live<'e>,
     next: Object,
-) -> Result<Proposed<'e>, ApiError> {
+) -> Result<Update<'e>, ApiError> {
     check_preconditions(target, name, &live.object, &next)?;
-    Ok(Proposed::Content { live, next, ownership: Ownership::Track })
+    Ok(Update::Content { live, next, ownership: Ownership::Track })
 }
 
 /// Checks that an object is the one that the client has read, in the same state.

@@ -17,7 +17,7 @@ use keelson_supervision::outcome;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::converter::{BATCH_BYTES, BATCH_OBJECTS, ask};
-use crate::kept::{Claim, Looked, Reuse};
+use crate::kept::{Claim, LookupResult, Reuse};
 use crate::kind_rules::{Conversion, ConversionError};
 use crate::surface::{KindVersion, ServedResource, VersionChange};
 use crate::target::Target;
@@ -181,7 +181,7 @@ impl VersionedView {
                 return Ok(found.into_iter().flatten().collect());
             }
             let wanted: Vec<&StoredObject> = missing.iter().map(|place| &objects[*place]).collect();
-            let Looked { kept: mut shown, claim, others } = kept.look(version, &wanted, reuse);
+            let LookupResult { kept: mut shown, claim, others } = kept.look(version, &wanted, reuse);
             if let Some(claim) = claim {
                 for (place, object) in claim.places.clone().into_iter().zip(self.ask_for(claim).await?) {
                     shown[place] = Some(object);

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 /// A collector of warnings, shared by all components of a request.
 #[derive(Clone, Default)]
-pub struct Warnings(Option<Arc<Mutex<Noted>>>);
+pub struct Warnings(Option<Arc<Mutex<CollectedWarnings>>>);
 
 /// The collected texts, each once and in order.
 #[derive(Default)]
-struct Noted {
+struct CollectedWarnings {
     texts: Vec<String>,
     /// The largest number of characters that can be sent.
     characters: usize,

@@ -23,10 +23,10 @@ use keelson_query::Query;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 pub use self::burst::Burst;
-use self::chosen::{Chosen, frame_kind};
+use self::chosen::{QueriedEvents, frame_kind};
 use crate::caller::Caller;
 use crate::list::KeyRange;
-use crate::query::Wanted;
+use crate::query::QueryEvaluator;
 use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
@@ -94,7 +94,7 @@ pub struct WatchStream {
     cursor: Option<WatchCursor>,
     selection: Selection,
     /// The query that filters them.
-    chosen: Option<Chosen>,
+    chosen: Option<QueriedEvents>,
     /// Events up to this revision are not sent: a watch may start in the future.
     floor: Revision,
     bookmarks: bool,
@@ -175,8 +175,10 @@ impl Registry {
         let selection = Selection::new(target, options)?;
         let chosen = query
             .filter(|query| !query.is_plain())
-            .map(|query| Chosen::new(Arc::new(Wanted::new(target, options, query.clone(), selection.clone()))))
-            .or_else(|| selection.is_of_converted().then(|| Chosen::of_converted(selection.clone())));
+            .map(|query| {
+                QueriedEvents::new(Arc::new(QueryEvaluator::new(target, options, query.clone(), selection.clone())))
+            })
+            .or_else(|| selection.is_of_converted().then(|| QueriedEvents::of_converted(selection.clone())));
         let requested = options.requested_version()?;
         let collection = self.settled_collection(target).await?;
         let (state, cursor, floor) = match self.begin(target, options, requested, &selection, &collection).await {

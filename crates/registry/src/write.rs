@@ -1,6 +1,6 @@
 //! The engine of all writes: a write is a value that proposes a change.
 //!
-//! A [`Proposal`] gets the newest state of an object, or its absence, and returns the new state, again after each
+//! An [`UpdateFn`] gets the newest state of an object, or its absence, and returns the new state, again after each
 //! conflict. This module has the loop and the deadline, `stages` the steps in order, and `commit` the transaction. A
 //! write that keeps losing the race for an object queues for it. Each of many writers therefore gets its turn, and no
 //! client gets a conflict that it did not ask for.
@@ -27,7 +27,7 @@ use keelson_storage::{Compare, StoreKey};
 
 use crate::admission::{Operation, WriteOptions};
 use crate::caller::Caller;
-use crate::companions::Companions;
+use crate::companions::AssociatedWrites;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 pub(crate) use growth::Growth;
@@ -44,7 +44,7 @@ const CHOICES: usize = 16;
 
 /// The state of an object after a write.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct WriteResult {
     /// Its canonical bytes.
     pub object: StoredObject,
     /// Its revision; `None` for an object that exists only in a dry run.
@@ -64,7 +64,7 @@ pub enum Effect {
     Removed,
 }
 
-impl Written {
+impl WriteResult {
     fn new(object: StoredObject, revision: Option<Revision>, effect: Effect) -> Self {
         Self { object, revision, effect }
     }
@@ -98,7 +98,7 @@ impl<'w> WriteRequest<'w> {
 
 /// A write as a value.
 #[async_trait]
-pub(crate) trait Proposal: Send {
+pub(crate) trait UpdateFn: Send {
     /// Returns true if the write creates a missing object. Otherwise a missing object is an error.
     fn makes(&self) -> bool {
         false
@@ -112,15 +112,12 @@ pub(crate) trait Proposal: Send {
     /// The new state of an object that is `live`, or of a free name (`None`). After a conflict it is called again, and
     /// decides if the conflict is an error for the client. It is also called again for an unchanged object after a
     /// conflict of an associated write.
-    async fn propose<'s>(
-        &'s mut self,
-        registry: &'s Registry,
-        live: Option<&'s Entry>,
-    ) -> Result<Proposed<'s>, ApiError>;
+    async fn propose<'s>(&'s mut self, registry: &'s Registry, live: Option<&'s Entry>)
+    -> Result<Update<'s>, ApiError>;
 }
 
 /// The proposed state of an object.
-pub(crate) enum Proposed<'s> {
+pub(crate) enum Update<'s> {
     /// A new object, in the version of the request.
     New(Object, Ownership),
     /// Other content, in the version of the request.
@@ -153,7 +150,7 @@ pub(crate) enum Change {
 /// A change after all stages, and its associated writes.
 pub(crate) struct Staged {
     pub(crate) change: Change,
-    pub(crate) companions: Companions,
+    pub(crate) companions: AssociatedWrites,
 }
 
 /// The conditions of a create: the namespace of the object, and the definition of its resource, are unchanged.
@@ -193,21 +190,21 @@ pub(crate) fn existing(live: Option<&Entry>) -> Result<&Entry, ApiError> {
 /// A change of an existing object, as a function of its present state.
 pub(crate) struct Edit<'f>(Box<EditFn<'f>>);
 
-type EditFn<'f> = dyn FnMut(&Registry, &Entry) -> Result<Proposed<'static>, ApiError> + Send + 'f;
+type EditFn<'f> = dyn FnMut(&Registry, &Entry) -> Result<Update<'static>, ApiError> + Send + 'f;
 
 impl<'f> Edit<'f> {
-    pub(crate) fn new(edit: impl FnMut(&Registry, &Entry) -> Result<Proposed<'static>, ApiError> + Send + 'f) -> Self {
+    pub(crate) fn new(edit: impl FnMut(&Registry, &Entry) -> Result<Update<'static>, ApiError> + Send + 'f) -> Self {
         Self(Box::new(edit))
     }
 }
 
 #[async_trait]
-impl Proposal for Edit<'_> {
+impl UpdateFn for Edit<'_> {
     async fn propose<'s>(
         &'s mut self,
         registry: &'s Registry,
         live: Option<&'s Entry>,
-    ) -> Result<Proposed<'s>, ApiError> {
+    ) -> Result<Update<'s>, ApiError> {
         (self.0)(registry, existing(live)?)
     }
 }
@@ -226,8 +223,8 @@ impl Registry {
     pub(crate) fn write<'w>(
         &'w self,
         request: &'w WriteRequest<'w>,
-        proposal: &'w mut dyn Proposal,
-    ) -> BoxFuture<'w, Result<Written, ApiError>> {
+        proposal: &'w mut dyn UpdateFn,
+    ) -> BoxFuture<'w, Result<WriteResult, ApiError>> {
         // Boxed, as all long calls from other crates. The body of an async function is compiled into each unit of each
         // crate that polls it, and this one is the largest.
         request.caller.in_time(self.write_until_done(request, proposal)).boxed()
@@ -236,8 +233,8 @@ impl Registry {
     async fn write_until_done(
         &self,
         request: &WriteRequest<'_>,
-        proposal: &mut dyn Proposal,
-    ) -> Result<Written, ApiError> {
+        proposal: &mut dyn UpdateFn,
+    ) -> Result<WriteResult, ApiError> {
         let WriteRequest { target, name, .. } = *request;
         let collection = self.settled_collection(target).await?;
         let _entered = self.enter(target).await?;

@@ -18,7 +18,7 @@ pub use fault::{Fault, FaultKind};
 pub use layout::{ListType, MapType, Type};
 pub use schemas::{PatchStrategy, Schema, SchemaRef, Schemas};
 pub use structural::{
-    Budget, DefaultSchema, Expression, Expressions, Findings, Judged, KeptPrograms, MAX_DEPTH, NonStructural,
-    PROGRAMS_BYTES, ProgramStats, Pruning, Structural, StructuralError, is_known_format,
+    Budget, DefaultCheck, DefaultSchema, Expression, Expressions, Findings, MAX_DEPTH, NonStructural, PROGRAMS_BYTES,
+    ProgramCache, ProgramStats, Pruning, Structural, StructuralError, is_known_format,
 };
 pub use walk::{WalkOptions, WalkReport};

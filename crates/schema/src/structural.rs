@@ -35,15 +35,15 @@ use thiserror::Error;
 use crate::document::SchemaDocument;
 use crate::schemas::{Schema, Schemas};
 use expressions::Checks;
-use programs::OnDemand;
+use programs::LazyPrograms;
 use rules::Node;
 use tables::Reading;
 
-pub use default_schema::{DefaultSchema, Judged};
+pub use default_schema::{DefaultCheck, DefaultSchema};
 pub use expressions::{Expression, Expressions, Findings};
 pub use formats::is_known as is_known_format;
 pub use found::Budget;
-pub use programs::{KeptPrograms, PROGRAMS_BYTES, ProgramStats};
+pub use programs::{PROGRAMS_BYTES, ProgramCache, ProgramStats};
 
 /// The maximum depth of a schema.
 pub const MAX_DEPTH: usize = 100;
@@ -97,7 +97,7 @@ pub struct Structural {
 enum Stated {
     Nowhere,
     Compiled(Arc<Checks>),
-    OnDemand(OnDemand),
+    OnDemand(LazyPrograms),
 }
 
 impl Structural {
@@ -206,10 +206,11 @@ impl Schema {
         document: &Value,
         pruning: Pruning,
         source: Arc<dyn SchemaDocument>,
-        programs: &Arc<KeptPrograms>,
+        programs: &Arc<ProgramCache>,
     ) -> Result<Self, StructuralError> {
         let is_stated = Checks::are_stated(document);
-        let expressions = if is_stated { Stated::OnDemand(OnDemand::new(source, programs)) } else { Stated::Nowhere };
+        let expressions =
+            if is_stated { Stated::OnDemand(LazyPrograms::new(source, programs)) } else { Stated::Nowhere };
         Self::structural_with(kind, document, pruning, expressions)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Value, json};
-use keelson_schema::{KeptPrograms, PROGRAMS_BYTES, Pruning, Schema, SchemaDocument};
+use keelson_schema::{PROGRAMS_BYTES, ProgramCache, Pruning, Schema, SchemaDocument};
 
 /// A document as it is stored.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl SchemaDocument for Stored {
 }
 
 /// A schema with a rule that limits a number. The rule has this message.
-fn schema(message: &str, programs: &Arc<KeptPrograms>) -> Schema {
+fn schema(message: &str, programs: &Arc<ProgramCache>) -> Schema {
     let kind = GroupVersionKind { group: "x.org".into(), version: "v1".into(), kind: "Ruled".into() };
     let rules = json!([{ "rule": "self < 5", "message": message }]);
     let number = json!({ "type": "integer", "x-kubernetes-validations": rules });
@@ -35,7 +35,7 @@ fn told(schema: &Schema) -> Vec<String> {
 
 #[test]
 fn expressions_are_compiled_when_an_object_is_judged_and_go_with_their_schema() {
-    let programs = Arc::new(KeptPrograms::default());
+    let programs = Arc::new(ProgramCache::default());
     let (one, other) = (schema("one", &programs), schema("two", &programs));
     let effort = |schema: &Schema| schema.rules().unwrap().effort();
     assert_eq!((programs.stats().compiled, effort(&one)), (0, u64::MAX), "it takes long to compile them");
@@ -56,7 +56,7 @@ fn expressions_are_compiled_when_an_object_is_judged_and_go_with_their_schema() 
 
 #[test]
 fn a_schema_without_expressions_has_none_to_compile() {
-    let programs = Arc::new(KeptPrograms::default());
+    let programs = Arc::new(ProgramCache::default());
     let kind = GroupVersionKind { group: "x.org".into(), version: "v1".into(), kind: "Plain".into() };
     let document = json!({ "type": "object", "properties": { "n": { "type": "integer", "maximum": 5 } } });
     let source = Arc::new(Stored(document.clone()));
@@ -68,11 +68,11 @@ fn a_schema_without_expressions_has_none_to_compile() {
 
 #[test]
 fn what_was_not_asked_for_longest_goes_and_is_compiled_again() {
-    let probe = Arc::new(KeptPrograms::default());
+    let probe = Arc::new(ProgramCache::default());
     let first = schema("0", &probe);
     told(&first);
     let room_for_four = probe.stats().bytes * 4 + 3;
-    let programs = Arc::new(KeptPrograms::within(room_for_four));
+    let programs = Arc::new(ProgramCache::within(room_for_four));
     let schemas: Vec<Schema> = (0..10).map(|number| schema(&number.to_string(), &programs)).collect();
     for (number, schema) in schemas.iter().enumerate() {
         assert_eq!(told(schema), [format!("n: Invalid value: 7: {number}")]);
@@ -84,7 +84,7 @@ fn what_was_not_asked_for_longest_goes_and_is_compiled_again() {
     assert_eq!(programs.stats().compiled, 11);
 
     // An entry that is larger than the limit is kept if it is the only one.
-    let narrow = Arc::new(KeptPrograms::within(1));
+    let narrow = Arc::new(ProgramCache::within(1));
     let (one, other) = (schema("one", &narrow), schema("other", &narrow));
     for _ in 0..2 {
         assert_eq!(told(&one), ["n: Invalid value: 7: one"]);
@@ -96,7 +96,7 @@ fn what_was_not_asked_for_longest_goes_and_is_compiled_again() {
 
 #[test]
 fn expressions_are_compiled_once_for_all_who_wait_for_them() {
-    let programs = Arc::new(KeptPrograms::default());
+    let programs = Arc::new(ProgramCache::default());
     let one = schema("one", &programs);
     std::thread::scope(|scope| {
         for _ in 0..8 {

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-pub use keelson_storage_sql::{BackedUp, Checked, OnProgress, Restored, WorkProgress, WorkStage, unobserved};
+pub use keelson_storage_sql::{BackedUp, CheckResult, OnProgress, Restored, WorkProgress, WorkStage, unobserved};
 
 use crate::data_directory;
 
@@ -36,7 +36,7 @@ pub fn restore(file: &Path, data_dir: &Path, bump: u64, on_progress: &mut OnProg
 /// # Errors
 /// There is no store, or the servers of the directory use another one, or it cannot be read at all. Damage is not an
 /// error. The result contains it. Also when `on_progress` ends the work.
-pub fn check(data_dir: &Path, on_progress: &mut OnProgress<'_>) -> anyhow::Result<Checked> {
+pub fn check(data_dir: &Path, on_progress: &mut OnProgress<'_>) -> anyhow::Result<CheckResult> {
     data_directory::check_embedded(data_dir)?;
     keelson_storage_sql::check(data_dir, on_progress)
         .with_context(|| format!("checking the store in {}", data_dir.display()))

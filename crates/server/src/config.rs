@@ -32,7 +32,7 @@ use crate::audit::AuditConfig;
 use crate::encryption::EncryptionConfig;
 use crate::issuers::AuthenticationSources;
 use crate::node_access::NodeOptions;
-use crate::store::{StoreConfig, StoreRoom};
+use crate::store::{StoreConfig, StoreLimits};
 use crate::traces::Traces;
 
 /// The number of hash bytes in derived server names.
@@ -53,7 +53,7 @@ pub struct Config {
     /// True to continue without objects that the store has lost: those after a damaged place of its log, or all.
     pub accept_loss: bool,
     /// The size limits of a store that this server owns.
-    pub store_room: StoreRoom,
+    pub store_room: StoreLimits,
     /// The maximum size of a write in bytes: an object with its keys. It is the same for every store, so that any store
     /// can replace another.
     pub max_object_bytes: usize,
@@ -172,7 +172,7 @@ impl Default for Config {
             data_dir: None,
             history: Duration::from_mins(5),
             accept_loss: false,
-            store_room: StoreRoom::default(),
+            store_room: StoreLimits::default(),
             max_object_bytes: bounded::DEFAULT_BOUND,
             history_bytes: 256 * 1024 * 1024,
             view_bytes: DEFAULT_VIEW_BYTES,

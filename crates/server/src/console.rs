@@ -10,7 +10,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
-use keelson_console::{File, Found};
+use keelson_console::{Asset, File};
 use keelson_discovery::etag_matches;
 use keelson_http::body::{ResponseBody, empty};
 use keelson_http::negotiation::accepts_gzip;
@@ -41,14 +41,14 @@ pub fn answer(path: &str, parts: &Parts) -> Option<Response<ResponseBody>> {
         return None;
     }
     let mut response = match keelson_console::find(path)? {
-        Found::File { file, lasting } => with_file(file, lasting, &parts.headers),
-        Found::Moved(to) => {
+        Asset::File { file, lasting } => with_file(file, lasting, &parts.headers),
+        Asset::Moved(to) => {
             let mut response = Response::new(empty());
             *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
             response.headers_mut().insert(LOCATION, HeaderValue::from_static(to));
             response
         }
-        Found::Nothing => respond::no_such_page(),
+        Asset::Nothing => respond::no_such_page(),
     };
     response.headers_mut().extend(SAFETY);
     Some(response)

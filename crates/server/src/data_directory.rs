@@ -28,7 +28,7 @@ pub(crate) const NOTE: &str = "keelson.store";
 
 /// The store of a data directory's servers, as noted at their last start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NotedStore {
+pub(crate) enum RecordedStore {
     Memory,
     /// SQLite in the data directory itself, even if that is moved.
     Here,
@@ -37,7 +37,7 @@ pub(crate) enum NotedStore {
     Etcd(String),
 }
 
-impl NotedStore {
+impl RecordedStore {
     /// The note for a store. `None` for a store that was opened elsewhere.
     pub(crate) fn of(store: &StoreConfig, data_dir: &Path) -> Option<Self> {
         match store {
@@ -91,7 +91,7 @@ impl NotedStore {
     }
 }
 
-impl fmt::Display for NotedStore {
+impl fmt::Display for RecordedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory"),
@@ -110,7 +110,7 @@ impl fmt::Display for NotedStore {
 pub(crate) fn check_embedded(data_dir: &Path) -> anyhow::Result<()> {
     let directory = data_dir.display();
     let has_store = SqliteConfig::file_in(data_dir).exists();
-    let noted = NotedStore::read(data_dir).filter(|noted| *noted != NotedStore::Here);
+    let noted = RecordedStore::read(data_dir).filter(|noted| *noted != RecordedStore::Here);
     let Some(noted) = noted else {
         ensure!(
             has_store,
@@ -133,7 +133,7 @@ pub(crate) fn check_embedded(data_dir: &Path) -> anyhow::Result<()> {
 /// Logs a warning if the store of this server differs from that of earlier servers on its data directory.
 pub(crate) fn warn_of_other_store(config: &Config) {
     let Some(data_dir) = &config.data_dir else { return };
-    if let (Some(before), Some(now)) = (NotedStore::read(data_dir), NotedStore::of(&config.store, data_dir))
+    if let (Some(before), Some(now)) = (RecordedStore::read(data_dir), RecordedStore::of(&config.store, data_dir))
         && before != now
     {
         tracing::warn!(%before, %now, "the server that ran on this data directory before kept its objects in another store");
@@ -149,9 +149,9 @@ pub(crate) fn warn_of_other_store(config: &Config) {
 pub(crate) async fn open_store(config: &Config, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
     let (store, room, accept) = (&config.store, &config.store_room, config.accept_loss);
     let both = config.data_dir.as_deref().and_then(|data_dir| {
-        let (noted, now) = (NotedStore::read(data_dir)?, NotedStore::of(store, data_dir)?);
+        let (noted, now) = (RecordedStore::read(data_dir)?, RecordedStore::of(store, data_dir)?);
         // A store in memory is new at each start.
-        (noted != NotedStore::Memory && now != NotedStore::Memory).then_some((noted, now))
+        (noted != RecordedStore::Memory && now != RecordedStore::Memory).then_some((noted, now))
     });
     let Some((noted, now)) = both else {
         return store.open(least, false, supervisor, room, accept).await;
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_note_reads_back_and_names_no_password() {
         let directory = tempfile::TempDir::new().unwrap();
-        assert_eq!(NotedStore::read(directory.path()), None);
+        assert_eq!(RecordedStore::read(directory.path()), None);
         for (url, expected) in [
             ("memory:", "memory"),
             ("sqlite:/srv/a store", "SQLite in /srv/a store"),
@@ -255,15 +255,15 @@ mod tests {
             ),
             ("etcd://me:secret@a:2379,b:2379", "etcd at a:2379,b:2379/registry"),
         ] {
-            let noted = NotedStore::of(&StoreConfig::parse(url).unwrap(), Path::new("/srv/data")).unwrap();
+            let noted = RecordedStore::of(&StoreConfig::parse(url).unwrap(), Path::new("/srv/data")).unwrap();
             assert_eq!(noted.to_string(), expected);
             assert!(!noted.to_line().contains("secret"), "{url}");
             std::fs::write(directory.path().join(NOTE), noted.to_line()).unwrap();
-            assert_eq!(NotedStore::read(directory.path()), Some(noted));
+            assert_eq!(RecordedStore::read(directory.path()), Some(noted));
         }
         for nothing in ["", "memory of something", "postgres", "sql\u{0}"] {
             std::fs::write(directory.path().join(NOTE), nothing).unwrap();
-            assert_eq!(NotedStore::read(directory.path()), None, "{nothing:?}");
+            assert_eq!(RecordedStore::read(directory.path()), None, "{nothing:?}");
         }
     }
 }

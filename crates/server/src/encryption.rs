@@ -49,7 +49,7 @@ pub struct EncryptionPauses {
 }
 
 /// A configuration that was read from its file.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedConfiguration {
     file: ConfigurationFile,
     transformers: Arc<Transformers>,
     environment: Environment,
@@ -62,7 +62,7 @@ pub(crate) struct Encryption {
     pub(crate) metrics: Arc<EncryptionMetrics>,
 }
 
-impl Loaded {
+impl LoadedConfiguration {
     /// Reads the configuration of a server, if it has one.
     ///
     /// # Errors

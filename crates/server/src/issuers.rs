@@ -59,12 +59,12 @@ pub struct TokenWebhook {
 
 /// The authenticators of tokens from other issuers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Foreign {
+pub(crate) struct ForeignIssuers {
     pub(crate) issuers: Option<Arc<ConfiguredIssuers>>,
     webhook: Option<Arc<WebhookTokens>>,
 }
 
-impl Foreign {
+impl ForeignIssuers {
     /// The authenticators of the settings.
     ///
     /// # Errors

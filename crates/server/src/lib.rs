@@ -39,7 +39,7 @@ mod traces;
 
 pub use audit::{AuditBackendConfig, AuditConfig, AuditLogConfig, AuditLogFormat, AuditWebhookConfig, audit_mode};
 pub use backup::{
-    BackedUp, Checked, OnProgress, Restored, WorkProgress, WorkStage, backup, check, restore, unobserved,
+    BackedUp, CheckResult, OnProgress, Restored, WorkProgress, WorkStage, backup, check, restore, unobserved,
 };
 pub use builtin::catalogue;
 pub use config::Config;
@@ -72,5 +72,5 @@ pub use node_access::{KUBELET_ADDRESS_TYPES, NodeOptions};
 pub use server::{RunningServer, Server};
 pub use serving_pair::serving_pair;
 pub use settings_file::read_settings;
-pub use store::{StoreConfig, StoreRoom};
+pub use store::{StoreConfig, StoreLimits};
 pub use traces::Traces;

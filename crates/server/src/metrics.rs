@@ -15,11 +15,11 @@ mod store_requests;
 
 use std::collections::BTreeMap;
 
-use keelson_aggregator::{Aggregator, PeerServers, Rerouted};
+use keelson_aggregator::{Aggregator, PeerForwarding, PeerServers};
 use keelson_extensions::Regenerations;
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
 use keelson_outbound::{Durations, OutboundStats};
-use keelson_registry::{KeptStats, Registry, RegistryConfig, StoredCollection};
+use keelson_registry::{ConversionCacheStats, Registry, RegistryConfig, StoredCollection};
 use keelson_schema::ProgramStats;
 use keelson_storage_etcd::EtcdStats;
 use keelson_storage_sql::PostgresStats;
@@ -178,7 +178,7 @@ pub(crate) fn regeneration_samples(regenerations: &Regenerations) -> Vec<Sample>
 }
 
 /// The size of the conversion cache, and its hits.
-fn conversions_kept(kept: KeptStats) -> [Sample; 4] {
+fn conversions_kept(kept: ConversionCacheStats) -> [Sample; 4] {
     [
         gauge(
             "keelson_converted_bytes",
@@ -260,7 +260,7 @@ pub(crate) fn aggregation_samples(aggregator: &Aggregator) -> Vec<Sample> {
 /// The requests that peers answered, and the number of failed discovery requests to peers, with upstream's names.
 pub(crate) fn peer_samples(peers: &PeerServers) -> Vec<Sample> {
     let help = "Requests for resources that only a peer serves, by resource and the code of the answer";
-    let rerouted = peers.rerouted().into_iter().map(|(Rerouted { group, version, resource, code }, times)| {
+    let rerouted = peers.rerouted().into_iter().map(|(PeerForwarding { group, version, resource, code }, times)| {
         let labels = vec![("code", code.to_string()), ("group", group), ("resource", resource), ("version", version)];
         Sample { labels, ..counter("apiserver_rerouted_request_total", help, times) }
     });

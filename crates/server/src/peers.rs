@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use keelson_access::{Mismatch, Pki, TokenIssuer, Trust};
-use keelson_controllers::{IdentityLease, Life, RegisteredServer, RegisteredServers};
+use keelson_controllers::{IdentityLease, RegisteredServer, RegisteredServers, ServerState};
 use keelson_meta::Revision;
 
 use crate::config::Config;
@@ -134,7 +134,7 @@ impl Peers {
     /// The servers that may be running. A server without published keys has an older release, and counts as agreeing.
     async fn look(&mut self) -> anyhow::Result<Vec<OtherServer>> {
         let mut all = self.servers.all().await.context("looking which servers run on the store")?;
-        all.retain(|server| server.life != Life::Dead);
+        all.retain(|server| server.life != ServerState::Dead);
         let first = |server: &RegisteredServer| *self.first_seen.get(&server.holder).unwrap_or(&server.revision);
         self.first_seen = all.iter().map(|server| (server.holder.clone(), first(server))).collect();
         let other = |server: RegisteredServer| {
@@ -223,8 +223,15 @@ mod tests {
         ]);
         let trust = Trust::read(&annotations).unwrap();
         let (id, holder, revision) = (id.to_owned(), format!("{id}_1"), Revision::new(revision));
-        let server =
-            RegisteredServer { id, holder, address: None, peer_address: None, annotations, revision, life: Life::Live };
+        let server = RegisteredServer {
+            id,
+            holder,
+            address: None,
+            peer_address: None,
+            annotations,
+            revision,
+            life: ServerState::Live,
+        };
         OtherServer { server, trust, has_joined }
     }
 

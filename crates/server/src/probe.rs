@@ -17,9 +17,9 @@ const LOG_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The state of the log. Every log line waits for its write, so a full pipe blocks the server.
 #[derive(Clone, Default)]
-pub(crate) struct LogProbe(Arc<OnceLock<Trying>>);
+pub(crate) struct LogProbe(Arc<OnceLock<ProbeLog>>);
 
-struct Trying {
+struct ProbeLog {
     /// The time of the last successful probe.
     written: Arc<Mutex<Instant>>,
     /// Ends the thread when dropped.
@@ -40,7 +40,7 @@ impl LogProbe {
     }
 
     /// Starts the probes, on a thread of its own since a probe may block. Dropping the result ends the thread.
-    fn start() -> Trying {
+    fn start() -> ProbeLog {
         let written = Arc::new(Mutex::new(Instant::now()));
         let (told, (end, ended)) = (written.clone(), mpsc::channel::<()>());
         let thread = move || {
@@ -58,6 +58,6 @@ impl LogProbe {
         if let Err(error) = std::thread::Builder::new().name("keelson-log".to_owned()).spawn(thread) {
             tracing::error!(%error, "the probe of the log is not running");
         }
-        Trying { written, _end: end }
+        ProbeLog { written, _end: end }
     }
 }

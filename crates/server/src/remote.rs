@@ -10,8 +10,8 @@ use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use http::StatusCode;
 use keelson_access::{Pki, RequestHeaders};
-use keelson_aggregator::{Aggregator, ApiService, ApiServices, PeerServers, Rerouted};
-use keelson_http::proxy::{BelievedFields, Remote, RemoteServers};
+use keelson_aggregator::{Aggregator, ApiService, ApiServices, PeerForwarding, PeerServers};
+use keelson_http::proxy::{IdentityHeaders, Remote, RemoteServers};
 use keelson_outbound::{ClientCertificate, Outbound, Upstream};
 
 /// The client certificate for aggregated servers.
@@ -21,7 +21,7 @@ pub(crate) fn certificate(pki: &Pki) -> ClientCertificate {
 }
 
 /// The header fields that aggregated servers trust, as the servers on the store publish them.
-pub(crate) struct PublishedFields(ArcSwap<BelievedFields>);
+pub(crate) struct PublishedFields(ArcSwap<IdentityHeaders>);
 
 impl PublishedFields {
     /// Starts with the fields of this server.
@@ -30,7 +30,7 @@ impl PublishedFields {
     }
 
     /// The currently trusted fields.
-    pub(crate) fn current(&self) -> Arc<BelievedFields> {
+    pub(crate) fn current(&self) -> Arc<IdentityHeaders> {
         self.0.load_full()
     }
 
@@ -40,9 +40,9 @@ impl PublishedFields {
     }
 }
 
-fn believed(headers: &RequestHeaders) -> BelievedFields {
+fn believed(headers: &RequestHeaders) -> IdentityHeaders {
     let names = headers.username.iter().chain(&headers.uid).chain(&headers.group);
-    BelievedFields::new(names.filter_map(|name| name.parse().ok()).collect(), headers.extra_prefix.clone())
+    IdentityHeaders::new(names.filter_map(|name| name.parse().ok()).collect(), headers.extra_prefix.clone())
 }
 
 /// All aggregated servers.
@@ -126,10 +126,10 @@ impl RemoteServers for AggregatedServers {
     fn note_peer_answer(&self, group: &str, version: &str, resource: &str, code: StatusCode) {
         let Some(peers) = &self.peers else { return };
         let [group, version, resource] = [group, version, resource].map(str::to_owned);
-        peers.note_rerouted(Rerouted { group, version, resource, code: code.as_u16() });
+        peers.note_rerouted(PeerForwarding { group, version, resource, code: code.as_u16() });
     }
 
-    fn believed(&self) -> Arc<BelievedFields> {
+    fn believed(&self) -> Arc<IdentityHeaders> {
         self.fields.current()
     }
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Auditing, RunningAudit};
 use crate::config::Config;
-use crate::issuers::Foreign;
+use crate::issuers::ForeignIssuers;
 
 /// The operator's files. They are read again when they change.
 pub(crate) struct OperatorFiles {
@@ -119,7 +119,7 @@ impl Rights {
     /// all requests are answered.
     pub(crate) fn follow(
         self,
-        foreign: &Foreign,
+        foreign: &ForeignIssuers,
         background: &TaskGroup,
         stopping: &CancellationToken,
         outbound: &Arc<Outbound>,

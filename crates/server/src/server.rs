@@ -14,7 +14,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use futures::future::BoxFuture;
 use keelson_access::FileReads;
-use keelson_access::pki::{self, Pki, PkiError, Saved, Unsaved};
+use keelson_access::pki::{self, PendingFiles, Pki, PkiError, WrittenFiles};
 use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig, Compactor};
 use keelson_controllers::{
@@ -36,10 +36,10 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::RunningAudit;
 use crate::config::Config;
 use crate::controllers::{self, ControllerParts, Membership};
-use crate::data_directory::{self, NotedStore, OwnDirectory};
+use crate::data_directory::{self, OwnDirectory, RecordedStore};
 use crate::documents::OtherServers;
 use crate::egress::connect_store_through;
-use crate::encryption::{Encryption, Loaded};
+use crate::encryption::{Encryption, LoadedConfiguration};
 use crate::flow_control;
 use crate::health::health;
 use crate::keys::LiveKeys;
@@ -64,7 +64,7 @@ const KUBECONFIG: &str = "kubeconfig";
 pub struct Server;
 
 /// A server with all components, before it registers on the store.
-struct Prepared {
+struct PreparedServer {
     config: Config,
     supervisor: Supervisor,
     port: TcpListener,
@@ -81,7 +81,7 @@ struct Prepared {
     nodes: Arc<NodeClient>,
     admission: AdmissionParts,
     pki: Pki,
-    unsaved: Unsaved,
+    unsaved: PendingFiles,
     tokens: Tokens,
     keys: Arc<LiveKeys>,
     peer_access: Option<PeerAccess>,
@@ -100,7 +100,7 @@ impl Server {
     /// When the store cannot be opened, certificates cannot be read or created, the address is in use, or running
     /// servers on the store would not accept this server's signatures.
     pub fn start(config: Config) -> BoxFuture<'static, anyhow::Result<RunningServer>> {
-        Box::pin(async { Prepared::new(config).await?.take_place().await })
+        Box::pin(async { PreparedServer::new(config).await?.take_place().await })
     }
 
     /// As [`Server::start`], but returns `None` if it is stopped while it loads its objects. After a later stop it
@@ -114,14 +114,14 @@ impl Server {
     ) -> anyhow::Result<Option<RunningServer>> {
         let prepared = tokio::select! {
             () = told_to_stop => return Ok(None),
-            prepared = Prepared::new(config) => prepared?,
+            prepared = PreparedServer::new(config) => prepared?,
         };
         // ORDER: from here on the start is not cancelled. The store may have written the lease before it answers.
         prepared.take_place().await.map(Some)
     }
 }
 
-impl Prepared {
+impl PreparedServer {
     /// Boxed like [`take_place`](Self::take_place), so that the whole start is compiled only in this crate.
     fn new(config: Config) -> BoxFuture<'static, anyhow::Result<Self>> {
         Box::pin(Self::prepare(config))
@@ -140,7 +140,7 @@ impl Prepared {
         let peer_access = PeerAccess::of(&config, &pki)?;
         let keys = LiveKeys::new(&config, &pki, &issuer)?;
         let files = OperatorFiles::read(&config)?;
-        let encryption = Loaded::read(&config)?;
+        let encryption = LoadedConfiguration::read(&config)?;
         let port = TcpListener::bind(config.bind).await.with_context(|| {
             format!("listening on {}; choose another address with --bind if it is taken", config.bind)
         })?;
@@ -152,7 +152,7 @@ impl Prepared {
                 "new keys were made for a store that holds objects; tokens and certificates of other keys are refused"
             );
         }
-        let (store, encryption) = Loaded::over(encryption, &config, store).await;
+        let (store, encryption) = LoadedConfiguration::over(encryption, &config, store).await;
         let specs = keelson_builtin::collection_specs_for(&config.registry.service_ranges);
         let cache = Cache::start(store.clone(), specs, cache_config(&config, &supervisor))
             .await
@@ -237,14 +237,14 @@ impl Prepared {
     }
 
     /// Writes the created keys and certificates, and the administrator's kubeconfig.
-    async fn save_keys(&mut self) -> anyhow::Result<(Saved, Option<PathBuf>)> {
+    async fn save_keys(&mut self) -> anyhow::Result<(WrittenFiles, Option<PathBuf>)> {
         let mut unsaved = std::mem::take(&mut self.unsaved);
         let kubeconfig = self.config.data_dir.as_ref().map(|directory| directory.join(KUBECONFIG));
         if let Some(path) = &kubeconfig {
             self.pki.keep_kubeconfig(path, &url(self.addr), &mut unsaved).context("writing the kubeconfig")?;
         }
         if let Some(directory) = &self.config.data_dir
-            && let Some(noted) = NotedStore::of(&self.config.store, directory)
+            && let Some(noted) = RecordedStore::of(&self.config.store, directory)
         {
             unsaved.keep_note(directory.join(data_directory::NOTE), &noted.to_line()).context("noting the store")?;
         }
@@ -404,8 +404,8 @@ fn cache_check(registry: &Registry) -> impl Fn() -> CheckResult + Send + Sync + 
 }
 
 /// The servers on the store, after the comparison with their keys.
-async fn peers(prepared: &Prepared) -> anyhow::Result<Peers> {
-    let Prepared { config, registry, addr, .. } = prepared;
+async fn peers(prepared: &PreparedServer) -> anyhow::Result<Peers> {
+    let PreparedServer { config, registry, addr, .. } = prepared;
     let servers = registered_servers(config, registry, *addr);
     let mut peers = Peers::new(config, &prepared.pki, prepared.tokens.all.issuer(), servers)?;
     // ORDER: before this server registers its name, which another process may have.
@@ -414,8 +414,8 @@ async fn peers(prepared: &Prepared) -> anyhow::Result<Peers> {
 }
 
 /// Registers this server on the store.
-async fn register(prepared: &Prepared, mut peers: Peers) -> anyhow::Result<(IdentityLease, Membership)> {
-    let Prepared { config, registry, fence, addr, keys, .. } = prepared;
+async fn register(prepared: &PreparedServer, mut peers: Peers) -> anyhow::Result<(IdentityLease, Membership)> {
+    let PreparedServer { config, registry, fence, addr, keys, .. } = prepared;
     let identity = identity_config(config, *addr, keys.published());
     let lease = IdentityLease::register(registry.clone(), fence.clone(), &*config.random, identity).await;
     let lease = peers.join(lease.context("registering this server's identity")?).await?;
@@ -463,13 +463,13 @@ fn identity_config(
 }
 
 /// The keys and certificates, and those of them that must be saved.
-fn prepare_pki(config: &Config) -> anyhow::Result<(Pki, Unsaved)> {
+fn prepare_pki(config: &Config) -> anyhow::Result<(Pki, PendingFiles)> {
     let (clock, random) = (&*config.clock, &*config.random);
     Ok(match &config.data_dir {
         Some(directory) => pki::prepare(directory, &config.pki, clock, random).map_err(with_way_on)?,
         None => {
             let made = config.made_pki.clone().map_or_else(|| pki::ephemeral(&config.pki, clock, random), Ok)?;
-            (made, Unsaved::default())
+            (made, PendingFiles::default())
         }
     })
 }

@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use keelson_access::read_bounded;
 use keelson_access_config::AuthorizationSource;
 use keelson_admission::{AdmissionConfiguration, ImagePolicy, NodeSelectors, TolerationSettings};
-use keelson_controllers::{Life, RegisteredServers};
+use keelson_controllers::{RegisteredServers, ServerState};
 use keelson_http::metrics::{MetricKind, Sample};
 use keelson_registry::RegistryConfig;
 use sha2::{Digest as _, Sha256};
@@ -210,7 +210,7 @@ impl SettingsComparison {
                 return;
             }
         };
-        let others = servers.into_iter().filter(|other| other.id != self.server_id && other.life != Life::Dead);
+        let others = servers.into_iter().filter(|other| other.id != self.server_id && other.life != ServerState::Dead);
         let found: BTreeMap<_, _> =
             others.map(|other| (other.id, self.own.differences(&Settings::read(&other.annotations)))).collect();
         let known = self.found.load();

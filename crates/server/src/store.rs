@@ -20,7 +20,7 @@ use keelson_storage_sql::{
 };
 use keelson_supervision::Supervisor;
 
-use crate::data_directory::{NotedStore, is_same};
+use crate::data_directory::{RecordedStore, is_same};
 use crate::metrics::{etcd_samples, memory_samples, postgres_samples, space_samples};
 
 /// The directory of keys in the data directory.
@@ -45,7 +45,7 @@ pub enum StoreConfig {
 
 /// The size limits of a store that this server owns. PostgreSQL and etcd have limits of their own.
 #[derive(Clone, Debug)]
-pub struct StoreRoom {
+pub struct StoreLimits {
     /// The maximum size of the embedded store in bytes. `None` for the size of its disk.
     pub quota: Option<u64>,
     /// The maximum size of past versions of objects in bytes, in the embedded store and in memory.
@@ -58,7 +58,7 @@ pub struct StoreRoom {
     pub unsafe_no_fsync: bool,
 }
 
-impl Default for StoreRoom {
+impl Default for StoreLimits {
     fn default() -> Self {
         Self {
             quota: None,
@@ -80,7 +80,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    fn in_memory(store: MemoryStore, room: &StoreRoom) -> Self {
+    fn in_memory(store: MemoryStore, room: &StoreLimits) -> Self {
         let store = store.with_history_bytes(room.history_bytes);
         let measured = store.clone();
         Self { store: Arc::new(store), metrics: Box::new(move || memory_samples(&measured)) }
@@ -142,7 +142,7 @@ impl StoreConfig {
         if !is_same(directory, data_dir) || !keys.exists() || store.metadata().is_ok_and(|found| found.len() > 0) {
             return Ok(Revision::ZERO);
         }
-        let elsewhere = NotedStore::read(data_dir).filter(|noted| *noted != NotedStore::Here);
+        let elsewhere = RecordedStore::read(data_dir).filter(|noted| *noted != RecordedStore::Here);
         let keys = keys.display();
         if accept_loss {
             tracing::warn!(store = %store.display(), "beginning with an empty store; the one of these keys is missing or empty");
@@ -179,7 +179,7 @@ impl StoreConfig {
         least: Revision,
         existing: bool,
         supervisor: &Supervisor,
-        room: &StoreRoom,
+        room: &StoreLimits,
         accept_loss: bool,
     ) -> anyhow::Result<Opened> {
         let how = Opening { least, accept_loss, existing, is_target: false };
@@ -197,7 +197,7 @@ impl StoreConfig {
     /// # Errors
     /// When there is no store, or it cannot be opened.
     pub(crate) async fn open_existing(&self, supervisor: &Supervisor) -> anyhow::Result<Opened> {
-        self.open_with(Opening { existing: true, ..Opening::default() }, supervisor, &StoreRoom::default()).await
+        self.open_with(Opening { existing: true, ..Opening::default() }, supervisor, &StoreLimits::default()).await
     }
 
     /// Opens the store as the target of a copy, complete or an unfinished copy. Raises its newest revision to at least
@@ -208,19 +208,19 @@ impl StoreConfig {
     /// When it cannot be opened.
     pub(crate) async fn open_target(&self, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
         let how = Opening { least, is_target: true, ..Opening::default() };
-        self.open_with(how, supervisor, &StoreRoom::default()).await
+        self.open_with(how, supervisor, &StoreLimits::default()).await
     }
 
     fn open_with<'o>(
         &'o self,
         how: Opening,
         supervisor: &'o Supervisor,
-        room: &'o StoreRoom,
+        room: &'o StoreLimits,
     ) -> BoxFuture<'o, anyhow::Result<Opened>> {
         Box::pin(self.open_engine(how, supervisor, room))
     }
 
-    async fn open_engine(&self, how: Opening, supervisor: &Supervisor, room: &StoreRoom) -> anyhow::Result<Opened> {
+    async fn open_engine(&self, how: Opening, supervisor: &Supervisor, room: &StoreLimits) -> anyhow::Result<Opened> {
         let Opening { least, accept_loss, existing, is_target } = how;
         let first = is_target.then(copy::unfinished);
         Ok(match self {

@@ -14,7 +14,7 @@ use keelson_outbound::Outbound;
 use keelson_registry::{Registry, ServiceAccountTokens};
 
 use crate::config::Config;
-use crate::issuers::Foreign;
+use crate::issuers::ForeignIssuers;
 use crate::rights::Rights;
 
 /// The issuer and verifier of tokens.
@@ -29,7 +29,7 @@ pub(crate) fn token_issuer(config: &Config, pki: &Pki) -> anyhow::Result<Arc<Tok
 pub(crate) struct Tokens {
     /// The server's own authenticator, followed by the others.
     pub(crate) all: Arc<ServiceAccountTokens>,
-    pub(crate) foreign: Foreign,
+    pub(crate) foreign: ForeignIssuers,
     /// The authorizers of their users.
     pub(crate) authorizers: Arc<ConfiguredAuthorizers>,
 }
@@ -48,7 +48,7 @@ impl Tokens {
     ) -> anyhow::Result<Self> {
         let authorizers = rights.configured().clone();
         authorizers.connect(outbound).context("reading who decides what users may do")?;
-        let foreign = Foreign::new(config, outbound).context("reading whose tokens are believed")?;
+        let foreign = ForeignIssuers::new(config, outbound).context("reading whose tokens are believed")?;
         let all = ServiceAccountTokens::new(registry.clone(), issuer)
             .with_listed(rights.listed_tokens())
             .with_bootstrap_tokens(config.bootstrap_tokens)

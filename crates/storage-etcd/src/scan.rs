@@ -19,7 +19,7 @@ use crate::revision::explain;
 use crate::store::Shared;
 use crate::transaction::key_value;
 
-use reach::{Reach, Told};
+use reach::{PageOutcome, Reach};
 
 /// The number of entries of the first page, before their size is known.
 const FIRST_PAGE: usize = 500;
@@ -87,7 +87,7 @@ impl Reading {
         self.shared.seen.saw(before, page.header.unwrap_or_default())?;
         let ends = page.kvs.first().zip(page.kvs.last()).map(|(first, last)| (&*first.key, &*last.key));
         let counted = usize::try_from(page.count).unwrap_or_default();
-        self.reach.learn(&Told { range: (&from, &to), ends, keys: (page.kvs.len(), self.page), counted });
+        self.reach.learn(&PageOutcome { range: (&from, &to), ends, keys: (page.kvs.len(), self.page), counted });
         let bytes: usize = page.kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
         if let Some(average) = bytes.checked_div(page.kvs.len()) {
             self.page = (PAGE_BYTES / average.max(1)).clamp(PAGES.0, PAGES.1);

@@ -51,12 +51,12 @@ const MOST_AGAIN: i64 = 10_000;
 
 /// The remembered revisions and witnesses.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct RememberedState {
     /// The cluster id when the store was opened.
     pub(crate) cluster: u64,
     /// The newest revision that etcd has reported.
     highest: AtomicI64,
-    witnesses: Mutex<Witnesses>,
+    witnesses: Mutex<HashedChanges>,
     /// The number of resets. Tails start again after each.
     pub(crate) times: watch::Sender<u64>,
     /// Locked while the revision is raised.
@@ -64,14 +64,14 @@ pub(crate) struct Seen {
 }
 
 #[derive(Debug, Default)]
-struct Witnesses {
-    newest: VecDeque<Witness>,
-    older: VecDeque<Witness>,
+struct HashedChanges {
+    newest: VecDeque<HashedChange>,
+    older: VecDeque<HashedChange>,
 }
 
 /// A change with a hash of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Witness {
+struct HashedChange {
     key: Vec<u8>,
     revision: i64,
     value: u64,
@@ -79,7 +79,7 @@ struct Witness {
 
 /// The result of comparing etcd with the remembered state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum StateComparison {
     /// etcd has the remembered state, as far as the witnesses show.
     Same,
     /// etcd was reset. It is equal up to this revision; 0 if no witness shows how far.
@@ -95,7 +95,7 @@ enum Trace {
     Compacted,
 }
 
-impl Seen {
+impl RememberedState {
     pub(crate) fn new(cluster: u64, highest: i64) -> Self {
         Self {
             cluster,
@@ -143,7 +143,7 @@ impl Seen {
     }
 }
 
-impl Witnesses {
+impl HashedChanges {
     fn add<'a>(&mut self, keys: &Keys, values: impl Iterator<Item = (&'a StoreKey, &'a [u8], Revision)>) {
         for (key, value, revision) in values {
             let revision = to_etcd(revision);
@@ -151,7 +151,7 @@ impl Witnesses {
             if self.newest.back().is_some_and(|newest| newest.revision >= revision) {
                 continue;
             }
-            self.newest.push_back(Witness { key: keys.encode(key), revision, value: hash(value) });
+            self.newest.push_back(HashedChange { key: keys.encode(key), revision, value: hash(value) });
             if self.newest.len() > NEWEST
                 && let Some(old) = self.newest.pop_front()
             {
@@ -160,7 +160,7 @@ impl Witnesses {
         }
     }
 
-    fn keep(&mut self, old: Witness) {
+    fn keep(&mut self, old: HashedChange) {
         if self.older.back().is_none_or(|older| older.revision + APART <= old.revision) {
             self.older.push_back(old);
             if self.older.len() > OLDER {
@@ -225,7 +225,7 @@ impl Shared {
         let (standing, is_proven) = self.judge(at).await?;
         // ORDER: the name is checked before anything is written, since the data may belong to another store.
         self.check_name(found.cluster, is_proven).await?;
-        let Standing::SetBack { common } = standing else { return Ok(()) };
+        let StateComparison::SetBack { common } = standing else { return Ok(()) };
         tracing::error!(
             seen = highest,
             has = at,
@@ -239,7 +239,7 @@ impl Shared {
         let begins = self.newest_of_etcd().await?.max(raised);
         self.revisions.begin_at(begins);
         self.leases().forget();
-        *self.seen.witnesses.lock() = Witnesses::default();
+        *self.seen.witnesses.lock() = HashedChanges::default();
         self.seen.highest.store(begins, Ordering::Release);
         // ORDER: this is published after everything that restarted tails read.
         self.seen.times.send_modify(|times| *times += 1);
@@ -253,8 +253,8 @@ impl Shared {
     }
 
     /// Compares an etcd at revision `at` with the witnesses. Also returns true if etcd has one of them.
-    async fn judge(&self, at: i64) -> Result<(Standing, bool), Failure> {
-        let witnesses: Vec<Witness> = {
+    async fn judge(&self, at: i64) -> Result<(StateComparison, bool), Failure> {
+        let witnesses: Vec<HashedChange> = {
             let witnesses = self.seen.witnesses.lock();
             witnesses.older.iter().chain(&witnesses.newest).rev().cloned().collect()
         };
@@ -262,15 +262,16 @@ impl Shared {
         for witness in witnesses {
             let trace = self.trace(&witness).await?;
             if trace != Trace::Gone {
-                let standing = if lost { Standing::SetBack { common: witness.revision } } else { Standing::Same };
+                let standing =
+                    if lost { StateComparison::SetBack { common: witness.revision } } else { StateComparison::Same };
                 return Ok((standing, trace == Trace::There));
             }
             lost = true;
         }
-        Ok((if lost { Standing::SetBack { common: 0 } } else { Standing::Same }, false))
+        Ok((if lost { StateComparison::SetBack { common: 0 } } else { StateComparison::Same }, false))
     }
 
-    async fn trace(&self, witness: &Witness) -> Result<Trace, Failure> {
+    async fn trace(&self, witness: &HashedChange) -> Result<Trace, Failure> {
         let request = RangeRequest { key: witness.key.clone(), revision: witness.revision, ..RangeRequest::default() };
         match self.client.call::<_, RangeResponse>(RANGE, request).await {
             Ok(answer) => {
@@ -371,7 +372,7 @@ mod tests {
 
     #[test]
     fn old_changes_are_remembered_ever_farther_apart() {
-        let (seen, keys) = (Seen::new(7, 1), Keys::new("/registry".to_owned()));
+        let (seen, keys) = (RememberedState::new(7, 1), Keys::new("/registry".to_owned()));
         for revision in 2..=10_000 {
             seen.told(&keys, &[put(revision)]);
             // A second tail reports the same change.
@@ -387,7 +388,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_older_than_what_was_known_when_it_was_asked_for_shows_it() {
-        let seen = Seen::new(7, 5);
+        let seen = RememberedState::new(7, 5);
         let header = |revision| ResponseHeader { cluster_id: 7, revision };
         seen.saw(5, header(9)).unwrap();
         // This request was sent before revision 9 arrived.

@@ -26,7 +26,7 @@ use crate::lease::Leases;
 use crate::name::{self, StoreName};
 use crate::proto::{ResponseHeader, TxnResponse};
 use crate::revision::{self, Housekeeping, Revisions, explain, from_etcd, to_etcd};
-use crate::seen::Seen;
+use crate::seen::RememberedState;
 use crate::version::{EtcdVersion, OLDEST_USABLE};
 use crate::{compact, outcome, read, scan, transaction, watch as tail};
 
@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     pub(crate) revisions: Revisions,
     /// The newest revision that a reader waits for. Tails ensure that they reach it.
     pub(crate) wanted: watch::Sender<Revision>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: RememberedState,
     pub(crate) name: StoreName,
     /// The time at which etcd last denied compaction to this user.
     pub(crate) may_not_compact: Mutex<Option<Instant>>,
@@ -103,7 +103,7 @@ impl EtcdStore {
         let shared = Shared {
             leases: Leases::new(&config.prefix),
             name,
-            seen: Seen::new(seen.cluster, seen.at),
+            seen: RememberedState::new(seen.cluster, seen.at),
             may_not_compact: Mutex::default(),
             client,
             keys,
@@ -144,7 +144,7 @@ impl EtcdStore {
     }
 
     /// Sends a transaction. If its answer is lost, finds the outcome from the keys.
-    async fn try_commit(&self, transaction: &Transaction) -> Result<Sent, CommitError> {
+    async fn try_commit(&self, transaction: &Transaction) -> Result<TransactionOutcome, CommitError> {
         let Shared { client, keys, leases, .. } = &*self.shared;
         let method = if transaction.writes.is_empty() { READ_TXN } else { TXN };
         let mut fresh = false;
@@ -155,7 +155,7 @@ impl EtcdStore {
             match client.call::<_, TxnResponse>(method, request).await {
                 Ok(answer) => {
                     let Err(failure) = self.shared.seen.saw(before, answer.header.unwrap_or_default()) else {
-                        return Ok(Sent::Answered(answer));
+                        return Ok(TransactionOutcome::Answered(answer));
                     };
                     // The transaction took effect on an etcd whose revision is being raised. All its writes get other
                     // revisions then.
@@ -163,7 +163,9 @@ impl EtcdStore {
                     if transaction.writes.is_empty() {
                         return Err(why.into());
                     }
-                    return outcome::find(&self.shared, transaction, before, why.to_string()).await.map(Sent::FoundOut);
+                    return outcome::find(&self.shared, transaction, before, why.to_string())
+                        .await
+                        .map(TransactionOutcome::FoundOut);
                 }
                 // Another server has revoked a lease that this one had created. etcd has written nothing.
                 Err(Failure::LeaseNotFound) if !fresh => {
@@ -171,7 +173,9 @@ impl EtcdStore {
                     fresh = true;
                 }
                 Err(Failure::Unavailable { cause, sent: true }) if !transaction.writes.is_empty() => {
-                    return outcome::find(&self.shared, transaction, before, cause).await.map(Sent::FoundOut);
+                    return outcome::find(&self.shared, transaction, before, cause)
+                        .await
+                        .map(TransactionOutcome::FoundOut);
                 }
                 Err(failure) => {
                     if let Failure::NoSpace(cause) = &failure {
@@ -182,7 +186,7 @@ impl EtcdStore {
                         let applied = applied.map_err(unknown)?;
                         if let Some(at) = applied {
                             let revisions = vec![at; transaction.writes.len()];
-                            return Ok(Sent::FoundOut(Committed { revisions }));
+                            return Ok(TransactionOutcome::FoundOut(Committed { revisions }));
                         }
                     }
                     return Err(failure.into_store_error().into());
@@ -193,7 +197,7 @@ impl EtcdStore {
 }
 
 /// The outcome of a sent transaction.
-enum Sent {
+enum TransactionOutcome {
     /// etcd has answered.
     Answered(TxnResponse),
     /// The answer was lost, and the search has found that the transaction took effect.
@@ -263,8 +267,8 @@ impl Store for EtcdStore {
         }
         let connections = self.shared.client.connections();
         let answer = match self.try_commit(&transaction).await? {
-            Sent::Answered(answer) => answer,
-            Sent::FoundOut(committed) => return Ok(committed),
+            TransactionOutcome::Answered(answer) => answer,
+            TransactionOutcome::FoundOut(committed) => return Ok(committed),
         };
         if let Err(why) = self.shared.still_sure(connections).await {
             let may_have_written = answer.succeeded && !transaction.writes.is_empty();

@@ -19,7 +19,7 @@ mod tail;
 pub use postgres::{PasswordSources, PostgresConfig, PostgresCounters, PostgresError, PostgresStats, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{
-    ACCEPTED_LOSS_MARGIN, BackedUp, Checked, DEFAULT_HISTORY_BYTES, DirectoryLock, OnProgress, OpenError, Restored,
+    ACCEPTED_LOSS_MARGIN, BackedUp, CheckResult, DEFAULT_HISTORY_BYTES, DirectoryLock, OnProgress, OpenError, Restored,
     SpaceGauges, SpaceStats, SqliteConfig, SqlitePath, SqliteStore, WorkProgress, WorkStage, backup, check, restore,
     unobserved,
 };

@@ -35,7 +35,7 @@ mod work;
 mod writer;
 
 pub use backup::{BackedUp, Restored, backup, restore};
-pub use check::{Checked, check};
+pub use check::{CheckResult, check};
 pub use error::OpenError;
 pub use losses::ACCEPTED_LOSS_MARGIN;
 pub use open::{DEFAULT_HISTORY_BYTES, DirectoryLock, SqliteConfig, SqlitePath};

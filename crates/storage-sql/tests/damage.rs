@@ -22,12 +22,12 @@ const PAGE: usize = 4096;
 
 /// Everything that a client can read.
 #[derive(Debug, PartialEq)]
-struct Shown {
+struct VisibleContent {
     entries: Vec<KeyValue>,
     events: Vec<StoreEvent>,
 }
 
-async fn shown(store: &SqliteStore, after: Revision, until: Revision) -> Result<Shown, String> {
+async fn shown(store: &SqliteStore, after: Revision, until: Revision) -> Result<VisibleContent, String> {
     let range = RangeRequest { from: StoreKey::new("/"), to: StoreKey::prefix_end("/"), revision: None, limit: None };
     let ranges = vec![(range.from.clone(), range.to.clone())];
     let page = store.range(range).await.map_err(|error| error.to_string())?;
@@ -45,12 +45,12 @@ async fn shown(store: &SqliteStore, after: Revision, until: Revision) -> Result<
         reached = batch.watermark;
         events.extend(batch.events);
     }
-    Ok(Shown { entries: page.entries, events })
+    Ok(VisibleContent { entries: page.entries, events })
 }
 
 /// Creates a store with old and new versions. Returns the oldest and the newest revision of its history, and its
 /// content.
-async fn store(directory: &Path) -> (Revision, Revision, Shown) {
+async fn store(directory: &Path) -> (Revision, Revision, VisibleContent) {
     let store = SqliteStore::open(SqliteConfig::directory(directory)).unwrap();
     let mut newest = Revision::ZERO;
     for number in 0..OBJECTS {
@@ -69,7 +69,11 @@ async fn store(directory: &Path) -> (Revision, Revision, Shown) {
 
 /// Damages a copy of the database. Checks that reads fail or return exactly the original content. Returns true if they
 /// fail.
-async fn check_damage(whole: &[u8], truth: &(Revision, Revision, Shown), damage: impl FnOnce(&mut [u8])) -> bool {
+async fn check_damage(
+    whole: &[u8],
+    truth: &(Revision, Revision, VisibleContent),
+    damage: impl FnOnce(&mut [u8]),
+) -> bool {
     let directory = TempDir::new().unwrap();
     let mut damaged = whole.to_vec();
     damage(&mut damaged);
@@ -82,7 +86,7 @@ async fn check_damage(whole: &[u8], truth: &(Revision, Revision, Shown), damage:
         assert!(found.as_ref().map_or(true, |found| !found.findings.is_empty()), "{found:?}");
         return true;
     };
-    let Shown { entries, events } = expected;
+    let VisibleContent { entries, events } = expected;
     let lost = entries.iter().filter(|entry| !given.entries.contains(entry)).count();
     assert!(lost == 0 && given.entries.len() == entries.len(), "{lost} of {} are not shown", entries.len());
     assert!(given.events == *events, "changes were left out without a word");

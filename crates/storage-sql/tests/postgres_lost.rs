@@ -106,19 +106,19 @@ async fn forward(listener: TcpListener, to: u16) {
 }
 
 /// A proxy between one server and the replica. It is closed until other servers have written to the replica.
-struct Way(u16);
+struct ReplicaProxy(u16);
 
-impl Way {
+impl ReplicaProxy {
     async fn open(self, second: &PostgresServer) {
         tokio::spawn(forward(TcpListener::bind(("127.0.0.1", self.0)).await.unwrap(), second.port()));
     }
 }
 
-async fn open_without_way(first: &PostgresServer) -> (PostgresStore, Way) {
+async fn open_without_way(first: &PostgresServer) -> (PostgresStore, ReplicaProxy) {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = closed.local_addr().unwrap().port();
     drop(closed);
-    (open(&both(first.port(), port)).await, Way(port))
+    (open(&both(first.port(), port)).await, ReplicaProxy(port))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,7 +18,7 @@ const KEPT_QUARTERS: u64 = 3;
 
 /// The bytes of superseded versions.
 #[derive(Debug)]
-pub struct Superseded {
+pub struct SupersededBytes {
     /// The maximum number of bytes.
     pub limit: u64,
     /// The sum of all bytes ever superseded.
@@ -29,14 +29,14 @@ pub struct Superseded {
     marks: VecDeque<(Revision, u64)>,
 }
 
-impl Default for Superseded {
+impl Default for SupersededBytes {
     /// Returns a count without a limit.
     fn default() -> Self {
         Self::within(u64::MAX)
     }
 }
 
-impl Superseded {
+impl SupersededBytes {
     /// Creates an empty count with this limit.
     pub const fn within(limit: u64) -> Self {
         Self { limit, total: 0, forgotten: 0, marks: VecDeque::new() }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn compaction_frees_what_is_above_the_limit_and_no_more_than_a_third_of_it() {
-        let mut history = Superseded::within(100 * 64 * KIB);
+        let mut history = SupersededBytes::within(100 * 64 * KIB);
         for revision in 1..=100 {
             history.add(Revision::new(revision), 64 * KIB);
             assert_eq!(history.excess(), None);
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_nothing_gives_up_all_history_that_is_marked() {
-        let mut history = Superseded::within(0);
+        let mut history = SupersededBytes::within(0);
         history.add(Revision::new(5), 10);
         assert_eq!(history.excess(), None, "it is too little to be marked");
         history.add(Revision::new(6), 64 * KIB);
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn marks_stay_few_when_the_limit_is_raised() {
-        let mut history = Superseded::within(1);
+        let mut history = SupersededBytes::within(1);
         for revision in 1..=10_000 {
             history.add(Revision::new(revision), 64 * KIB);
         }

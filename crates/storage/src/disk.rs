@@ -14,7 +14,7 @@ const FILL_BYTES: usize = 1 << 16;
 
 /// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiskRoom {
+pub struct DiskSpace {
     /// Its size.
     pub total: u64,
     /// The part that this process may still use.
@@ -27,7 +27,7 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// # Errors
     /// The file system does not report it.
-    fn room(&self, directory: &Path) -> io::Result<DiskRoom>;
+    fn room(&self, directory: &Path) -> io::Result<DiskSpace>;
 
     /// Allocates real blocks for the first `bytes` of a file and sets that length. Existing blocks stay.
     ///
@@ -41,10 +41,10 @@ pub trait Disk: Debug + Send + Sync {
 pub struct SystemDisk;
 
 impl Disk for SystemDisk {
-    fn room(&self, directory: &Path) -> io::Result<DiskRoom> {
+    fn room(&self, directory: &Path) -> io::Result<DiskSpace> {
         let found = statvfs(directory)?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-        Ok(DiskRoom { total: bytes(found.f_blocks), free: bytes(found.f_bavail) })
+        Ok(DiskSpace { total: bytes(found.f_blocks), free: bytes(found.f_bavail) })
     }
 
     fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {

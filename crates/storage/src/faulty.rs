@@ -327,15 +327,15 @@ mod tests {
     use crate::conformance::Factory;
     use crate::memory::MemoryStore;
 
-    struct Wrapped(MemoryStore);
+    struct FaultyWrapper(MemoryStore);
 
-    impl Factory for Wrapped {
+    impl Factory for FaultyWrapper {
         async fn open(&mut self) -> Arc<dyn Store> {
             Arc::new(FaultyStore::new(Arc::new(self.0.clone())))
         }
     }
 
-    crate::conformance_tests!(Wrapped(MemoryStore::new()));
+    crate::conformance_tests!(FaultyWrapper(MemoryStore::new()));
 
     fn put(key: &str) -> Transaction {
         Transaction::default().put(StoreKey::new(key), "x")

@@ -28,7 +28,7 @@ const ATTEMPTS: usize = 4;
 
 /// The state of a server's identity in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Standing {
+enum IdentityState {
     /// The server is starting and has not registered. Writes compare no identity.
     Starting,
     /// The identity is in the store.
@@ -54,7 +54,7 @@ pub struct Identity {
 
 /// The known state of a server's identity. The task that renews the identity and the [`FencedStore`] share it.
 pub struct Fence {
-    standing: watch::Sender<Standing>,
+    standing: watch::Sender<IdentityState>,
     /// The revision of the identity that a write expected and did not find.
     doubt: Mutex<Option<Revision>>,
     doubted: Notify,
@@ -69,35 +69,35 @@ impl Fence {
     /// Creates a fence. Writes pass without a compare until the first [`Fence::hold`]. Writes of `own`, the key of the
     /// identity itself, are never fenced.
     pub fn new(own: StoreKey, clock: Arc<dyn Clock>) -> Self {
-        let standing = watch::Sender::new(Standing::Starting);
+        let standing = watch::Sender::new(IdentityState::Starting);
         let (doubt, refusal) = (Mutex::default(), Mutex::default());
         Self { standing, doubt, doubted: Notify::new(), refusal, own, clock }
     }
 
     /// Records that the identity was written.
     pub fn hold(&self, identity: Identity) {
-        self.stand(Standing::Held(identity));
+        self.stand(IdentityState::Held(identity));
     }
 
     /// Records the loss of the identity. Writes fail from now on.
     pub fn lose(&self) {
-        self.stand(Standing::Lost);
+        self.stand(IdentityState::Lost);
     }
 
     /// Closes the fence for good, with this reason. Writes fail from now on.
     pub fn close(&self, why: impl Into<String>) {
-        self.stand(Standing::Closed(why.into()));
+        self.stand(IdentityState::Closed(why.into()));
     }
 
     fn is_closed(&self) -> bool {
-        matches!(&*self.standing.borrow(), Standing::Closed(_))
+        matches!(&*self.standing.borrow(), IdentityState::Closed(_))
     }
 
     /// Waits until the fence is closed for good. Returns the reason.
     pub async fn closed(&self) -> String {
         let mut standing = self.standing.subscribe();
-        let why = match standing.wait_for(|standing| matches!(standing, Standing::Closed(_))).await.as_deref() {
-            Ok(Standing::Closed(why)) => Some(why.clone()),
+        let why = match standing.wait_for(|standing| matches!(standing, IdentityState::Closed(_))).await.as_deref() {
+            Ok(IdentityState::Closed(why)) => Some(why.clone()),
             _ => None,
         };
         match why {
@@ -107,9 +107,9 @@ impl Fence {
         }
     }
 
-    fn stand(&self, next: Standing) {
+    fn stand(&self, next: IdentityState) {
         self.standing.send_if_modified(|standing| {
-            let open = !matches!(standing, Standing::Closed(_));
+            let open = !matches!(standing, IdentityState::Closed(_));
             if open {
                 *standing = next;
             }
@@ -131,12 +131,12 @@ impl Fence {
 
     fn is_doubtful(&self) -> bool {
         match &*self.standing.borrow() {
-            Standing::Starting => false,
-            Standing::Held(identity) => {
+            IdentityState::Starting => false,
+            IdentityState::Held(identity) => {
                 self.clock.now() >= identity.until || *self.doubt.lock() == Some(identity.revision)
             }
-            Standing::Lost => true,
-            Standing::Closed(_) => false,
+            IdentityState::Lost => true,
+            IdentityState::Closed(_) => false,
         }
     }
 
@@ -144,7 +144,7 @@ impl Fence {
     fn doubt(&self, met: &Identity) {
         // ORDER: the standing is borrowed while the doubt is recorded, so that an old doubt never replaces a newer one.
         let standing = self.standing.borrow();
-        if matches!(&*standing, Standing::Held(identity) if identity == met) {
+        if matches!(&*standing, IdentityState::Held(identity) if identity == met) {
             *self.doubt.lock() = Some(met.revision);
             self.doubted.notify_one();
         }
@@ -180,11 +180,11 @@ impl Fence {
     /// The reason for which the fence refuses writes.
     pub fn check(&self) -> Result<(), StoreError> {
         match &*self.standing.borrow() {
-            Standing::Starting => Ok(()),
-            Standing::Held(identity) if self.clock.now() < identity.until => Ok(()),
-            Standing::Held(_) | Standing::Lost if self.refusal().is_some() => Ok(()),
-            Standing::Held(_) | Standing::Lost => Err(lost()),
-            Standing::Closed(why) => Err(closed(why)),
+            IdentityState::Starting => Ok(()),
+            IdentityState::Held(identity) if self.clock.now() < identity.until => Ok(()),
+            IdentityState::Held(_) | IdentityState::Lost if self.refusal().is_some() => Ok(()),
+            IdentityState::Held(_) | IdentityState::Lost => Err(lost()),
+            IdentityState::Closed(why) => Err(closed(why)),
         }
     }
 
@@ -196,13 +196,13 @@ impl Fence {
     /// The identity that a write must compare; `None` before the first registration.
     fn identity(&self) -> Result<Option<Identity>, StoreError> {
         match &*self.standing.borrow() {
-            Standing::Starting => Ok(None),
-            Standing::Held(identity) if self.clock.now() < identity.until => Ok(Some(identity.clone())),
-            Standing::Held(_) | Standing::Lost => {
+            IdentityState::Starting => Ok(None),
+            IdentityState::Held(identity) if self.clock.now() < identity.until => Ok(Some(identity.clone())),
+            IdentityState::Held(_) | IdentityState::Lost => {
                 self.doubted.notify_one();
                 Err(lost())
             }
-            Standing::Closed(why) => Err(closed(why)),
+            IdentityState::Closed(why) => Err(closed(why)),
         }
     }
 
@@ -213,12 +213,12 @@ impl Fence {
     async fn renewed(&self, before: &Identity) -> Result<Identity, StoreError> {
         let mut standing = self.standing.subscribe();
         self.doubt(before);
-        let told = standing.wait_for(|standing| *standing != Standing::Held(before.clone()));
+        let told = standing.wait_for(|standing| *standing != IdentityState::Held(before.clone()));
         match tokio::time::timeout(VERDICT_PATIENCE, told).await {
             Ok(Ok(standing)) => match &*standing {
-                Standing::Held(identity) if identity.registration == before.registration => Ok(identity.clone()),
-                Standing::Held(_) | Standing::Starting | Standing::Lost => Err(lost()),
-                Standing::Closed(why) => Err(closed(why)),
+                IdentityState::Held(identity) if identity.registration == before.registration => Ok(identity.clone()),
+                IdentityState::Held(_) | IdentityState::Starting | IdentityState::Lost => Err(lost()),
+                IdentityState::Closed(why) => Err(closed(why)),
             },
             Ok(Err(_)) | Err(_) => Err(lost()),
         }
@@ -438,9 +438,9 @@ mod tests {
     }
 
     /// A store that refuses puts, like an etcd without space.
-    struct Roomless;
+    struct FullStore;
 
-    impl CommitGuard for Roomless {
+    impl CommitGuard for FullStore {
         async fn commit(&self, store: &dyn Store, transaction: Transaction) -> Result<Committed, CommitError> {
             if transaction.has_puts() {
                 return Err(StoreError::EtcdFull("no room".to_owned()).into());
@@ -457,7 +457,7 @@ mod tests {
             memory.commit(Transaction::default().put(StoreKey::new(key), "x")).await.unwrap();
         }
         let fence = Arc::new(Fence::new(Server::key(), clock.clone()));
-        let full: Arc<dyn Store> = Arc::new(GuardedStore::behind(Arc::new(memory.clone()), Roomless));
+        let full: Arc<dyn Store> = Arc::new(GuardedStore::behind(Arc::new(memory.clone()), FullStore));
         let fenced = FencedStore::new(full, fence.clone());
         let delete = |key: &str| fenced.commit(Transaction::default().delete(StoreKey::new(key)));
         fence.lose();

@@ -23,7 +23,7 @@ pub mod store;
 
 pub use bounded::BoundedStore;
 pub use continue_token::ContinueToken;
-pub use disk::{Disk, DiskRoom, SystemDisk};
+pub use disk::{Disk, DiskSpace, SystemDisk};
 pub use fence::{Fence, FencedStore, Identity};
 pub use key::{StoreKey, behind};
 pub use meter::{StoreMeter, StoreOperation};

@@ -20,7 +20,7 @@ use keelson_meta::Revision;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::crowd::{Superseded, beyond, raise};
+use crate::crowd::{SupersededBytes, beyond, raise};
 use crate::key::StoreKey;
 use crate::seal::Seal;
 use crate::store::{
@@ -57,7 +57,7 @@ struct State {
     /// Expiry times in seconds since the epoch. Holds only those of newest versions.
     ends: Arc<BTreeSet<(u64, StoreKey)>>,
     /// The bytes of superseded values.
-    superseded: Superseded,
+    superseded: SupersededBytes,
 }
 
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl MemoryStore {
             keys: Tree::default(),
             log: VecDeque::new(),
             ends: Arc::default(),
-            superseded: Superseded::default(),
+            superseded: SupersededBytes::default(),
         };
         Self::with_state(state)
     }
@@ -114,7 +114,7 @@ impl MemoryStore {
             keys: snapshot.keys.clone(),
             log: VecDeque::new(),
             ends: snapshot.ends.clone(),
-            superseded: Superseded::default(),
+            superseded: SupersededBytes::default(),
         })
     }
 

@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 pub use backoff::{Backoff, Jitter, Pace};
 pub use group::TaskGroup;
 pub use keeper::Keeper;
-pub use repeats::{DueLine, MAX_SUBJECTS, REPEAT_INTERVAL, RepeatLog};
+pub use repeats::{LogLine, MAX_SUBJECTS, REPEAT_INTERVAL, RepeatLog};
 pub use running::{Mark, unwatched_thread};
 pub use serving::Serving;
 pub use turns::{Turns, TurnsByOwner};

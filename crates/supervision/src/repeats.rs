@@ -31,7 +31,7 @@ pub struct RepeatLog {
 
 /// A line to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DueLine {
+pub struct LogLine {
     /// The number of unlogged failures since the last line. `None` for zero, which log fields omit.
     pub repeats: Option<u64>,
 }
@@ -60,7 +60,7 @@ impl RepeatLog {
     }
 
     /// Counts a failure of `subject`. Returns the line, if one is due.
-    pub fn failed(&self, subject: impl Display) -> Option<DueLine> {
+    pub fn failed(&self, subject: impl Display) -> Option<LogLine> {
         let (key, now) = (key(subject), Instant::now());
         let mut subjects = self.subjects.lock();
         let due = subjects.at(key, now).fail(now);
@@ -71,7 +71,7 @@ impl RepeatLog {
     /// Records a success of `subject`. Returns the line of its recovery, if one is due.
     ///
     /// Cost: one atomic read while no subject fails.
-    pub fn worked(&self, subject: impl Display) -> Option<DueLine> {
+    pub fn worked(&self, subject: impl Display) -> Option<LogLine> {
         if self.failing.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -108,7 +108,7 @@ impl Failures {
         self.last_line.is_none_or(|last| now.saturating_duration_since(last) >= REPEAT_INTERVAL)
     }
 
-    fn fail(&mut self, now: Instant) -> Option<DueLine> {
+    fn fail(&mut self, now: Instant) -> Option<LogLine> {
         if !self.is_over(now) {
             self.left_out = self.left_out.saturating_add(1);
             return None;
@@ -117,9 +117,9 @@ impl Failures {
         Some(self.take_line())
     }
 
-    fn take_line(&mut self) -> DueLine {
+    fn take_line(&mut self) -> LogLine {
         let left_out = std::mem::take(&mut self.left_out);
-        DueLine { repeats: (left_out > 0).then_some(left_out) }
+        LogLine { repeats: (left_out > 0).then_some(left_out) }
     }
 }
 
@@ -178,8 +178,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn line(repeats: u64) -> Option<DueLine> {
-        Some(DueLine { repeats: (repeats > 0).then_some(repeats) })
+    fn line(repeats: u64) -> Option<LogLine> {
+        Some(LogLine { repeats: (repeats > 0).then_some(repeats) })
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ static NAMES: Mutex<Vec<(u64, &'static str)>> = Mutex::new(Vec::new());
 static PLACES: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
 
 thread_local! {
-    static OWN: Own = Own::new();
+    static OWN: ThreadSlot = ThreadSlot::new();
 }
 
 /// A name under which a thread polls.
@@ -34,7 +34,7 @@ pub(crate) struct Place {
 }
 
 /// The slot of this thread.
-struct Own {
+struct ThreadSlot {
     place: Arc<Place>,
     polls: Cell<u32>,
 }
@@ -45,7 +45,7 @@ pub fn unwatched_thread() {
         OWN.try_with(|own| PLACES.lock().retain(|place| !std::ptr::eq(place.as_ptr(), Arc::as_ptr(&own.place))));
 }
 
-impl Own {
+impl ThreadSlot {
     fn new() -> Self {
         let link = std::fs::read_link("/proc/thread-self").ok();
         let schedule = link.and_then(|link| Some(format!("/proc/{}/schedstat", link.to_str()?)));
@@ -80,17 +80,17 @@ impl Mark {
                 before
             })
             .unwrap_or_default();
-        let _marked = Marked { before };
+        let _marked = MarkGuard { before };
         poll()
     }
 }
 
 /// Restores the previous mark of a thread on drop, also after a panic.
-struct Marked {
+struct MarkGuard {
     before: u64,
 }
 
-impl Drop for Marked {
+impl Drop for MarkGuard {
     fn drop(&mut self) {
         // A thread that is ending has no slot any more.
         let _ended = OWN.try_with(|own| own.place.state.store(self.before, Ordering::Relaxed));

@@ -63,7 +63,7 @@ struct Owner {
 struct Turn(Turns);
 
 /// The position of work in the queue.
-struct Queued {
+struct QueuePosition {
     turns: Turns,
     /// The number stays with work that was woken without getting a turn, so that later work does not overtake it.
     number: Option<u64>,
@@ -99,7 +99,7 @@ impl Turns {
     /// Runs work, with a turn for each poll.
     pub async fn take<F: Future>(self, work: F) -> F::Output {
         let mut work = pin!(work);
-        let mut queued = Queued { turns: self.clone(), number: None };
+        let mut queued = QueuePosition { turns: self.clone(), number: None };
         poll_fn(|context| {
             let Poll::Ready(turn) = queued.poll_turn(context) else { return Poll::Pending };
             let outcome = self.clone().sync_scope(|| work.as_mut().poll(context));
@@ -143,7 +143,7 @@ impl State {
     }
 }
 
-impl Queued {
+impl QueuePosition {
     fn poll_turn(&mut self, context: &Context<'_>) -> Poll<Turn> {
         let Turns { pool, owner } = &self.turns;
         let mut state = pool.state.lock();
@@ -172,7 +172,7 @@ impl Queued {
     }
 }
 
-impl Drop for Queued {
+impl Drop for QueuePosition {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let Turns { pool, owner } = &self.turns;
@@ -227,7 +227,7 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     let Ok(turns) = CURRENT.try_with(Turns::clone) else { return outcome(spawn_blocking(work)).await };
     // This is a separate task, because the current poll has a turn and could wait for a second one forever.
     let begun = tokio::spawn(async move {
-        let mut queued = Queued { turns, number: None };
+        let mut queued = QueuePosition { turns, number: None };
         let turn = poll_fn(|context| queued.poll_turn(context)).await;
         let turning = move || {
             let done = work();
@@ -310,7 +310,7 @@ mod tests {
         let all = TurnsByOwner::shared(4, 2);
         let context = &mut Context::from_waker(Waker::noop());
         let take = |owner: u64| {
-            let mut queued = Queued { turns: all.of(owner), number: None };
+            let mut queued = QueuePosition { turns: all.of(owner), number: None };
             match queued.poll_turn(context) {
                 Poll::Ready(turn) => Ok(turn),
                 Poll::Pending => Err(queued),

@@ -34,7 +34,7 @@ pub struct HeldThread {
 }
 
 /// The first time that the watchdog saw a poll.
-struct Seen {
+struct ObservedPoll {
     state: u64,
     at: Instant,
     waited_nanos: u64,
@@ -69,7 +69,7 @@ impl Supervisor {
         self.0.holds.load(Ordering::Relaxed)
     }
 
-    fn look_at_threads(&self, seen: &mut HashMap<usize, Seen>) {
+    fn look_at_threads(&self, seen: &mut HashMap<usize, ObservedPoll>) {
         let (places, now) = (Place::all(), Instant::now());
         let mut held = Vec::new();
         seen.retain(|address, _| places.iter().any(|place| address_of(place) == *address));
@@ -89,14 +89,14 @@ impl Supervisor {
             }
             if name_of(state).is_some_and(|(supervisor, _)| supervisor == self.0.number) {
                 let waited_nanos = place.waited_nanos();
-                seen.insert(address_of(place), Seen { state, at: now, waited_nanos, is_told: false });
+                seen.insert(address_of(place), ObservedPoll { state, at: now, waited_nanos, is_told: false });
             }
         }
         *self.0.held.lock() = held;
     }
 
     /// Returns the thread of a poll that the watchdog saw before, if the poll has lasted too long.
-    fn held_by(&self, place: &Place, known: &mut Seen, now: Instant) -> Option<HeldThread> {
+    fn held_by(&self, place: &Place, known: &mut ObservedPoll, now: Instant) -> Option<HeldThread> {
         let lasted = now.saturating_duration_since(known.at);
         if lasted < LONGEST_POLL {
             return None;

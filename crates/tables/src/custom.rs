@@ -12,7 +12,7 @@ use keelson_meta::json::{Map, Value};
 use crate::age::age;
 use crate::column::{CREATED_AT, Column, NAME};
 use crate::field_value::Subject;
-use crate::path::{Looks, Path, PathError};
+use crate::path::{Path, PathError, VisitBudget};
 
 /// A column, and the path of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl CustomColumns {
     }
 
     pub(crate) fn cells(&self, of: Subject<'_>) -> Vec<Value> {
-        let looks = Looks::at(of.object);
+        let looks = VisitBudget::at(of.object);
         let mut room = of.object.text_bytes().saturating_mul(SHOWN_PER_BYTE).saturating_add(SHOWN_PER_ROW);
         let cell = |(column, path): &(CustomColumn, Path)| match path.first(of.object, &looks) {
             Some(found) if room > 0 => {
@@ -248,7 +248,7 @@ mod tests {
             let text = format!("{{\"n\":{number}}}");
             let outline = Outline::read(&text);
             let found = Path::parse(".n").expect("the path is good");
-            let found = found.first(outline.root(), &Looks::at(outline.root())).expect("there is a number");
+            let found = found.first(outline.root(), &VisitBudget::at(outline.root())).expect("there is a number");
             assert_eq!(cell(CellType::Number, found, Subject { object: outline.root(), now }), expected, "{number}");
         }
     }

@@ -6,7 +6,7 @@
 //! value of a path.
 //!
 //! Paths with several `..`, or with filters in filters, could take exponential time. All columns of a row therefore
-//! share a number of [`Looks`].
+//! share a number of [`VisitBudget`].
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -24,9 +24,9 @@ const LOOKS_PER_ROW: usize = 10_000;
 const LOOKS_PER_BYTE: usize = 4;
 
 /// The remaining visits of values for a row.
-pub(crate) struct Looks(Cell<usize>);
+pub(crate) struct VisitBudget(Cell<usize>);
 
-impl Looks {
+impl VisitBudget {
     /// The visits for a row of an object.
     pub(crate) fn at(object: Item<'_>) -> Self {
         Self(Cell::new(object.text_bytes().saturating_mul(LOOKS_PER_BYTE).saturating_add(LOOKS_PER_ROW)))
@@ -129,12 +129,12 @@ impl Path {
     }
 
     /// The first value of the path. `None` also if the visits are exhausted.
-    pub(crate) fn first<'a>(&self, from: Item<'a>, looks: &Looks) -> Option<Item<'a>> {
+    pub(crate) fn first<'a>(&self, from: Item<'a>, looks: &VisitBudget) -> Option<Item<'a>> {
         first(&self.0, from, looks)
     }
 }
 
-fn first<'a>(segments: &[Segment], from: Item<'a>, looks: &Looks) -> Option<Item<'a>> {
+fn first<'a>(segments: &[Segment], from: Item<'a>, looks: &VisitBudget) -> Option<Item<'a>> {
     let Some((segment, rest)) = segments.split_first() else { return Some(from) };
     let is_list = from.content() == Content::Array;
     let mut below = looks.below(from).map(|(_, item)| item);
@@ -173,7 +173,7 @@ fn first<'a>(segments: &[Segment], from: Item<'a>, looks: &Looks) -> Option<Item
 }
 
 /// The first value of the segments from a list or object, or from one below it.
-fn descend<'a>(segments: &[Segment], from: Item<'a>, looks: &Looks) -> Option<Item<'a>> {
+fn descend<'a>(segments: &[Segment], from: Item<'a>, looks: &VisitBudget) -> Option<Item<'a>> {
     if !matches!(from.content(), Content::Array | Content::Object) {
         return None;
     }
@@ -346,7 +346,7 @@ mod tests {
         let outline = Outline::read(object);
         let check = |path: &str, expected: Option<&str>| {
             let found = Path::parse(path).unwrap_or_else(|error| panic!("{error}"));
-            let found = found.first(outline.root(), &Looks::at(outline.root()));
+            let found = found.first(outline.root(), &VisitBudget::at(outline.root()));
             let text = found.map(|found| match found.content() {
                 Content::Text(text) | Content::Number(text) => text.to_owned(),
                 other => format!("{other:?}"),
@@ -399,12 +399,12 @@ mod tests {
             (&wide, format!("{}.z", ".l[0,0,0,0,0:1,*]".repeat(4))),
         ] {
             let outline = Outline::read(object);
-            let looks = Looks::at(outline.root());
+            let looks = VisitBudget::at(outline.root());
             assert!(Path::parse(&path).expect("the path is good").first(outline.root(), &looks).is_none(), "{path}");
         }
         // Several walks over the whole object are within the limit.
         let (outline, last) = (Outline::read(&wide), Path::parse("..z").expect("the path is good"));
-        let looks = Looks::at(outline.root());
+        let looks = VisitBudget::at(outline.root());
         for _ in 0..4 {
             assert!(last.first(outline.root(), &looks).is_none());
         }

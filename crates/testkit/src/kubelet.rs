@@ -56,13 +56,13 @@ pub struct KubeletDouble {
     addr: SocketAddr,
     ca: String,
     client: (String, String),
-    seen: Arc<Seen>,
+    seen: Arc<KubeletRecord>,
     serving: tokio::task::JoinHandle<()>,
 }
 
 /// The requests and the open connections.
 #[derive(Debug, Default)]
-struct Seen {
+struct KubeletRecord {
     requests: Mutex<Vec<KubeletRequest>>,
     open: Arc<AtomicUsize>,
 }
@@ -106,7 +106,7 @@ impl KubeletDouble {
             .expect("the key is that of the certificate");
         let listener = TcpListener::bind((address, 0)).await.expect("a free port");
         let addr = listener.local_addr().expect("a bound socket has an address");
-        let seen = Arc::<Seen>::default();
+        let seen = Arc::<KubeletRecord>::default();
         let serving = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(tls)), seen.clone()));
         Self { addr, ca, client, seen, serving }
     }
@@ -167,7 +167,7 @@ impl Drop for KubeletDouble {
     }
 }
 
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<KubeletRecord>) {
     // The set is dropped with the task, which ends all connections.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -177,7 +177,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
     }
 }
 
-async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Arc<Seen>) {
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Arc<KubeletRecord>) {
     // A session on the connection keeps it counted.
     let open = Arc::new(Open::new(&seen.open));
     let Ok(secured) = acceptor.accept(stream).await else { return };

@@ -156,7 +156,7 @@ pub fn check(key: &str, operations: &[Operation]) -> Result<(), NotLinearizable>
 
 /// The operations in the order so far, and the resulting state.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Reached {
+struct SearchState {
     /// All operations before this one are in the order, or are in `left_out`.
     first: usize,
     /// The operations from `first` on that are in the order, and the ones before it that are not.
@@ -168,14 +168,14 @@ struct Reached {
 struct Search<'a> {
     /// Sorted by start.
     operations: &'a [Operation],
-    tried: HashSet<Reached>,
+    tried: HashSet<SearchState>,
 }
 
 impl Search<'_> {
     /// The largest number of operations with known outcomes that an order explains.
     fn run(mut self) -> usize {
         let mut best = 0;
-        let mut open = vec![Reached { first: 0, taken: Vec::new(), left_out: Vec::new(), state: None }];
+        let mut open = vec![SearchState { first: 0, taken: Vec::new(), left_out: Vec::new(), state: None }];
         while let Some(reached) = open.pop() {
             let known = |at: &usize| !self.operations[*at].step.is_unknown();
             let taken = (0..reached.first).chain(reached.taken.iter().copied());
@@ -196,7 +196,7 @@ impl Search<'_> {
     }
 
     /// The operations that may come next: those that started before the first remaining one ended.
-    fn candidates(&self, reached: &Reached) -> Vec<usize> {
+    fn candidates(&self, reached: &SearchState) -> Vec<usize> {
         let behind = (reached.first..self.operations.len()).filter(|at| !reached.taken.contains(at));
         let mut until = u64::MAX;
         let mut found = reached.left_out.clone();
@@ -211,8 +211,8 @@ impl Search<'_> {
         found
     }
 
-    fn after(&self, reached: &Reached, next: usize, state: Option<Content>) -> Reached {
-        let Reached { mut first, mut taken, mut left_out, .. } = reached.clone();
+    fn after(&self, reached: &SearchState, next: usize, state: Option<Content>) -> SearchState {
+        let SearchState { mut first, mut taken, mut left_out, .. } = reached.clone();
         if next < first {
             left_out.retain(|at| *at != next);
         } else {
@@ -229,7 +229,7 @@ impl Search<'_> {
             }
             first += 1;
         }
-        Reached { first, taken, left_out, state }
+        SearchState { first, taken, left_out, state }
     }
 }
 

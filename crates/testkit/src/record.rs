@@ -19,7 +19,7 @@ use http::Method;
 use crate::raw::PATIENCE;
 use crate::{Answer, Endpoint};
 use normalise::Names;
-use step::{Expected, Step};
+use step::{ExpectedResponse, Step};
 
 const UPDATE: &str = "KEELSON_UPDATE";
 /// The headers that are recorded for a step without an expected response, if the response has them.
@@ -151,7 +151,7 @@ async fn send(raw: &crate::Raw, step: &Step, names: &Names) -> Answer {
 }
 
 /// The response in the form of a record. It has only the headers that the record lists.
-fn expected_of(step: &Step, answer: &Answer, names: &mut Names) -> Expected {
+fn expected_of(step: &Step, answer: &Answer, names: &mut Names) -> ExpectedResponse {
     let body = names.normalise(&answer.text(), step.notes.only.as_deref());
     let chosen: Vec<&str> = match step.expected.headers.as_slice() {
         [] if step.expected.status == 0 => {
@@ -170,10 +170,10 @@ fn expected_of(step: &Step, answer: &Answer, names: &mut Names) -> Expected {
         };
         headers.push((name.to_owned(), shown));
     }
-    Expected { status: answer.status, headers, body }
+    ExpectedResponse { status: answer.status, headers, body }
 }
 
-fn difference(expected: &Expected, actual: &Expected) -> String {
+fn difference(expected: &ExpectedResponse, actual: &ExpectedResponse) -> String {
     let (expected, actual) = (expected.to_string(), actual.to_string());
     let (left, right): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), actual.lines().collect());
     let same = left.iter().zip(&right).take_while(|(a, b)| a == b).count();
@@ -186,12 +186,12 @@ fn difference(expected: &Expected, actual: &Expected) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Expected, difference};
+    use super::{ExpectedResponse, difference};
 
     #[test]
     fn a_difference_shows_only_the_lines_that_differ() {
-        let expected = Expected { status: 200, headers: vec![], body: "a\nb\nc".into() };
-        let actual = Expected { status: 200, headers: vec![], body: "a\nx\nc".into() };
+        let expected = ExpectedResponse { status: 200, headers: vec![], body: "a\nb\nc".into() };
+        let actual = ExpectedResponse { status: 200, headers: vec![], body: "a\nx\nc".into() };
         assert_eq!(difference(&expected, &actual), "    < 200\n    \n    a\n  - b\n  + x\n");
     }
 }

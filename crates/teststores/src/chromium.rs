@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::guard::{Guarded, free_port, with_libraries};
+use crate::guard::{GuardedServer, free_port, with_libraries};
 use crate::named_by;
 
 /// Names the browser.
@@ -20,7 +20,7 @@ const TRIES: usize = 5;
 /// A running driver without a browser so far.
 #[derive(Debug)]
 pub struct ChromeDriver {
-    guarded: Guarded,
+    guarded: GuardedServer,
     browser: PathBuf,
     port: u16,
 }
@@ -43,7 +43,7 @@ impl ChromeDriver {
     }
 
     fn try_start(browser: PathBuf, driver: &Path) -> Result<Self, String> {
-        let (mut guarded, port) = (Guarded::new("TERM"), free_port());
+        let (mut guarded, port) = (GuardedServer::new("TERM"), free_port());
         // An unpacked driver uses the libraries of its browser.
         let mut command = with_libraries(driver);
         command.arg(format!("--port={port}")).process_group(0);

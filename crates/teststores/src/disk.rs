@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
-use keelson_storage::{Disk, DiskRoom, SystemDisk};
+use keelson_storage::{Disk, DiskSpace, SystemDisk};
 use rusqlite::ffi;
 
 /// The files below one directory.
@@ -117,11 +117,11 @@ impl FragileDisk {
 }
 
 impl Disk for FragileDisk {
-    fn room(&self, directory: &Path) -> std::io::Result<DiskRoom> {
+    fn room(&self, directory: &Path) -> std::io::Result<DiskSpace> {
         let fault = lock(&self.state).fault;
         match fault {
-            DiskFault::Room(total) => Ok(DiskRoom { total, free: total.saturating_sub(used(directory)) }),
-            DiskFault::Full => Ok(DiskRoom { free: 0, ..SystemDisk.room(directory)? }),
+            DiskFault::Room(total) => Ok(DiskSpace { total, free: total.saturating_sub(used(directory)) }),
+            DiskFault::Full => Ok(DiskSpace { free: 0, ..SystemDisk.room(directory)? }),
             DiskFault::None | DiskFault::SyncFails | DiskFault::SyncsNothing => SystemDisk.room(directory),
         }
     }

@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::guard::{Guarded, free_port, with_libraries};
+use crate::guard::{GuardedServer, free_port, with_libraries};
 use crate::named_by;
 
 /// Names the default etcd of tests: an old one, as in distributions.
@@ -95,7 +95,7 @@ impl EtcdServerBuilder {
         for (place, ports) in ports.into_iter().enumerate() {
             let (program, scheme, name) = (program.to_owned(), self.scheme, name(place));
             let args = [vec![format!("--initial-cluster={}", peers.join(","))], self.args.clone()].concat();
-            let mut member = EtcdServer { guarded: Guarded::new("KILL"), program, args, scheme, name, ports };
+            let mut member = EtcdServer { guarded: GuardedServer::new("KILL"), program, args, scheme, name, ports };
             // A single one of several members is not healthy yet.
             let is_ready = if number == 1 { is_healthy } else { is_up };
             member.launch(is_ready)?;
@@ -168,7 +168,7 @@ impl EtcdCluster {
 /// A running etcd, or one of its members.
 #[derive(Debug)]
 pub struct EtcdServer {
-    guarded: Guarded,
+    guarded: GuardedServer,
     program: PathBuf,
     args: Vec<String>,
     scheme: &'static str,

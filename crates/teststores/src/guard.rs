@@ -39,13 +39,13 @@ const SCRIPT: &str = r#"
 
 /// A directory, the server in it, and the shell that guards both.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub(crate) struct GuardedServer {
     directory: PathBuf,
     server: Option<Child>,
     shell: Child,
 }
 
-impl Guarded {
+impl GuardedServer {
     /// Creates a guarded directory without a server. `stop` is the signal that ends the server at once.
     pub(crate) fn new(stop: &str) -> Self {
         // The shell removes the directory. A destructor here would run too early, while the server still writes.
@@ -129,7 +129,7 @@ impl Guarded {
     }
 }
 
-impl Drop for Guarded {
+impl Drop for GuardedServer {
     fn drop(&mut self) {
         // The end of the pipe triggers the shell. Waits for both, so that nothing is left after a test.
         drop(self.shell.stdin.take());

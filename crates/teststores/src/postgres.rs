@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::guard::{Guarded, free_port, with_libraries};
+use crate::guard::{GuardedServer, free_port, with_libraries};
 use crate::{named_by, tell};
 
 const VARIABLE: &str = "KEELSON_POSTGRES_BIN";
@@ -69,7 +69,7 @@ impl PostgresServerBuilder {
     /// It does not start; the text ends with its log.
     pub fn start(self) -> Option<PostgresServer> {
         let programs = named_by(VARIABLE)?;
-        let guarded = Guarded::new("QUIT");
+        let guarded = GuardedServer::new("QUIT");
         let data = guarded.directory().join("data");
         let template = template(&programs);
         run(Command::new("cp").arg("-R").arg(template).arg(&data));
@@ -88,7 +88,7 @@ impl PostgresServerBuilder {
 /// A running PostgreSQL with an empty database `keelson`, owned by the role `keelson` without a password.
 #[derive(Debug)]
 pub struct PostgresServer {
-    guarded: Guarded,
+    guarded: GuardedServer,
     programs: PathBuf,
     settings: Vec<(String, String)>,
     port: u16,
@@ -206,7 +206,7 @@ impl PostgresServer {
     }
 
     fn follower(&self) -> Self {
-        let guarded = Guarded::new("QUIT");
+        let guarded = GuardedServer::new("QUIT");
         give_away(guarded.directory());
         let data = guarded.directory().join("data");
         let mut copy = self.program("pg_basebackup");
@@ -284,9 +284,9 @@ impl Drop for PostgresServer {
 
 /// An empty cluster, created once per process and removed with it.
 fn template(programs: &Path) -> &'static Path {
-    static TEMPLATE: OnceLock<(Guarded, PathBuf)> = OnceLock::new();
+    static TEMPLATE: OnceLock<(GuardedServer, PathBuf)> = OnceLock::new();
     let (_, cluster) = TEMPLATE.get_or_init(|| {
-        let guarded = Guarded::new("KILL");
+        let guarded = GuardedServer::new("KILL");
         give_away(guarded.directory());
         let cluster = guarded.directory().join("cluster");
         let mut command = with_libraries(&programs.join("initdb"));

@@ -21,7 +21,7 @@ use super::flags::OidcFlags;
 use super::issuer::IssuerKeys;
 use crate::answers::{Answers, answer_key};
 use crate::document::{ConfigurationError, hash_of, hash_of_file};
-use crate::followed::{self, Followed};
+use crate::followed::{self, FollowedFile};
 use crate::jwt::{Algorithm, SIGNING_ALGORITHMS, Token};
 use crate::reloads::Reloads;
 
@@ -213,7 +213,7 @@ impl ConfiguredIssuers {
     }
 }
 
-impl Followed for ConfiguredIssuers {
+impl FollowedFile for ConfiguredIssuers {
     const NAME: &'static str = "authentication";
     type Current = Issuers;
 

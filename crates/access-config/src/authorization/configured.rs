@@ -12,8 +12,8 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use futures::future::{BoxFuture, Either, join_all, ready};
 use keelson_access::{
-    Abac, AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, HeldRules, PrivilegedGroup, User,
-    Verdict,
+    Abac, AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Decision, HeldRules, PendingVerdict, PrivilegedGroup,
+    User, Verdict,
 };
 use keelson_meta::metering::AtomicHistogram;
 use keelson_meta::{Clock, Random};
@@ -21,9 +21,9 @@ use keelson_outbound::Outbound;
 use parking_lot::Mutex;
 
 use super::config::{AuthorizationConfiguration, AuthorizerEntry, AuthorizerKind, ConnectionInfo};
-use super::decisions::{Counted, DecisionCounts, Decisions};
+use super::decisions::{CountedAuthorizer, DecisionCounts, Decisions};
 use crate::document::{ConfigurationError, hash_of_file};
-use crate::followed::{self, Followed};
+use crate::followed::{self, FollowedFile};
 use crate::reloads::Reloads;
 use crate::webhook::{Counters, MatchConditions, WebhookAuthorizer, WebhookCounts};
 
@@ -71,7 +71,7 @@ pub(crate) struct Current {
 }
 
 /// A validated configuration.
-struct Judged {
+struct ValidatedChain {
     configuration: AuthorizationConfiguration,
     conditions: Vec<MatchConditions>,
     /// The policies of ABAC, if it is an authorizer.
@@ -81,7 +81,7 @@ struct Judged {
 }
 
 impl AuthorizationSource {
-    fn judged(&self) -> Result<Judged, ConfigurationError> {
+    fn judged(&self) -> Result<ValidatedChain, ConfigurationError> {
         let (configuration, hash) = match self {
             Self::File(file) => (AuthorizationConfiguration::load(file)?, hash_of_file(file)),
             Self::Flags(authorizers) => (AuthorizationConfiguration { authorizers: authorizers.clone() }, None),
@@ -94,7 +94,7 @@ impl AuthorizationSource {
             Abac::read(abac.policy_file.as_deref().unwrap_or(Path::new(""))).map(Arc::new)
         });
         let policies = policies.transpose().map_err(|error| ConfigurationError::Unusable(error.to_string()))?;
-        Ok(Judged { configuration, conditions, policies, hash })
+        Ok(ValidatedChain { configuration, conditions, policies, hash })
     }
 
     /// The kinds of authorizers that the configuration names.
@@ -114,7 +114,7 @@ impl ConfiguredAuthorizers {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Result<Self, ConfigurationError> {
-        let Judged { configuration, hash, .. } = source.judged()?;
+        let ValidatedChain { configuration, hash, .. } = source.judged()?;
         let chain = AuthorizerChain::new(vec![Arc::new(PrivilegedGroup)]);
         let file = match source {
             AuthorizationSource::File(file) => Some(file.clone()),
@@ -147,8 +147,8 @@ impl ConfiguredAuthorizers {
         Ok(())
     }
 
-    fn made_of(&self, judged: Judged, outbound: &Arc<Outbound>) -> Result<Current, ConfigurationError> {
-        let Judged { configuration, conditions, policies, hash } = judged;
+    fn made_of(&self, judged: ValidatedChain, outbound: &Arc<Outbound>) -> Result<Current, ConfigurationError> {
+        let ValidatedChain { configuration, conditions, policies, hash } = judged;
         let mut chain: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroup)];
         let mut webhooks = Vec::new();
         for (entry, conditions) in configuration.authorizers.iter().zip(conditions) {
@@ -180,7 +180,7 @@ impl ConfiguredAuthorizers {
             };
             let name = (entry.kind.clone(), entry.name.clone());
             let decisions = self.decisions.lock().entry(name).or_default().clone();
-            chain.push(Arc::new(Counted { authorizer, decisions }));
+            chain.push(Arc::new(CountedAuthorizer { authorizer, decisions }));
         }
         Ok(Current { configuration, chain: AuthorizerChain::new(chain), webhooks, hash })
     }
@@ -243,7 +243,7 @@ impl ConfiguredAuthorizers {
     }
 }
 
-impl Followed for ConfiguredAuthorizers {
+impl FollowedFile for ConfiguredAuthorizers {
     const NAME: &'static str = "authorization";
     type Current = Current;
 
@@ -278,7 +278,7 @@ impl Followed for ConfiguredAuthorizers {
 }
 
 impl Authorizer for ConfiguredAuthorizers {
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         let current = self.current.load();
         if let Either::Left(decided) = current.chain.authorize(user, attributes) {
             return Either::Left(decided);
@@ -300,7 +300,7 @@ impl Authorizer for ConfiguredAuthorizers {
 struct AlwaysDeny;
 
 impl Authorizer for AlwaysDeny {
-    fn authorize<'a>(&'a self, _user: &'a User, _attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, _user: &'a User, _attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         let reason = "Everything is forbidden.".into();
         Either::Left(ready(Verdict { decision: Decision::NoOpinion, reason }))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::{BoxFuture, Either};
-use keelson_access::{Attributes, Authorizer, Deciding, Decision, HeldRules, User, Verdict};
+use keelson_access::{Attributes, Authorizer, Decision, HeldRules, PendingVerdict, User, Verdict};
 
 /// The counts of one authorizer.
 #[derive(Debug, Default)]
@@ -49,13 +49,13 @@ impl Decisions {
 
 /// An authorizer, with counts of its decisions.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedAuthorizer {
     pub(super) authorizer: Arc<dyn Authorizer>,
     pub(super) decisions: Arc<Decisions>,
 }
 
-impl Authorizer for Counted {
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+impl Authorizer for CountedAuthorizer {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         match self.authorizer.authorize(user, attributes) {
             Either::Left(decided) => {
                 let verdict = decided.into_inner();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, Either, ready};
 use keelson_access::{
-    Attributes, Authorizer, Deciding, Decision, HeldRules, ResourceAttributes, SharedText, User, Verdict,
+    Attributes, Authorizer, Decision, HeldRules, PendingVerdict, ResourceAttributes, SharedText, User, Verdict,
 };
 use keelson_codec::json as text;
 use keelson_meta::Random;
@@ -103,7 +103,7 @@ impl Times {
 
 /// The calls with one result.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AskedCounts {
+pub struct CallCounts {
     /// The result: `success`, `error`, `timeout` or `canceled`.
     pub result: &'static str,
     /// The number of calls.
@@ -122,7 +122,7 @@ pub struct WebhookCounts {
     /// The name of the webhook in the configuration.
     pub name: String,
     /// The calls, by result.
-    pub asked: Vec<AskedCounts>,
+    pub asked: Vec<CallCounts>,
     /// The number of requests that did not match the conditions.
     pub excluded: u64,
     /// The number of requests whose conditions failed.
@@ -143,7 +143,7 @@ impl Counters {
                 .into_iter()
                 .zip(&self.asked)
                 .zip(&self.failed_open)
-                .map(|((result, times), open)| AskedCounts {
+                .map(|((result, times), open)| CallCounts {
                     result,
                     count: of(&times.count),
                     seconds: Duration::from_micros(of(&times.micros)).as_secs_f64(),
@@ -158,12 +158,12 @@ impl Counters {
 }
 
 /// A running call. If its caller cancels it, it is counted as canceled.
-struct Asking<'c> {
+struct RunningCall<'c> {
     counts: Option<&'c Counters>,
     begun: Instant,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for RunningCall<'_> {
     fn drop(&mut self) {
         if let Some(counts) = self.counts {
             counts.asked[CANCELED].note(self.begun.elapsed());
@@ -252,7 +252,7 @@ impl WebhookAuthorizer {
             "spec": spec,
             "status": { "allowed": false },
         });
-        let mut asking = Asking { counts: Some(&self.counts), begun: Instant::now() };
+        let mut asking = RunningCall { counts: Some(&self.counts), begun: Instant::now() };
         let answer = self.client.ask(&review).await;
         asking.counts = None;
         let result = match &answer {
@@ -404,7 +404,7 @@ fn named_bytes(attributes: &Attributes<'_>) -> usize {
 }
 
 impl Authorizer for WebhookAuthorizer {
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         Either::Right(Box::pin(self.decide(user, attributes)))
     }
 

@@ -18,10 +18,10 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::event::{Occurrence, Shown};
+use super::event::{Occurrence, SharedMembers};
 use super::policy::{Audited, Level, Policy, Stage};
-use super::queue::{EventQueue, Offered, OfferedForm};
-use super::record::{AuditRecord, Telling};
+use super::queue::{EventQueue, OfferedForm, QueuedOffer};
+use super::record::{AuditRecord, EmittedEvent};
 use super::sink::{Forms, STOPPED, Sink, Truncation};
 use super::worker::{AuditWorker, Batching};
 use crate::authorize::Attributes;
@@ -62,12 +62,12 @@ pub struct AuditCounts {
     rejected: AtomicU64,
     levels: [AtomicU64; Level::ALL.len()],
     lost: [AtomicU64; PARTS.len()],
-    untold: Mutex<Untold>,
+    untold: Mutex<UnloggedLosses>,
 }
 
 /// Lost events that were not logged yet.
 #[derive(Debug, Default)]
-struct Untold {
+struct UnloggedLosses {
     /// The time of the last log line.
     told: Option<Instant>,
     /// The number of lost events by component since then, with the latest reason.
@@ -130,14 +130,14 @@ pub struct Auditor {
 
 /// The serialization buffers of a thread.
 #[derive(Default)]
-struct Desk {
+struct ThreadBuffers {
     /// The members that all events of a request share.
-    shown: Shown,
+    shown: SharedMembers,
     lines: Vec<u8>,
 }
 
 thread_local! {
-    static DESK: RefCell<Desk> = RefCell::default();
+    static DESK: RefCell<ThreadBuffers> = RefCell::default();
 }
 
 impl Auditor {
@@ -188,14 +188,14 @@ impl Auditor {
         // Only the second event locks the recorded details.
         debug_assert_eq!(begun.stage, Stage::RequestReceived, "nothing is noted yet when a request has come");
         let told = [record.telling(begun), record.telling(complete)];
-        Self::hand_on(&told.into_iter().flatten().collect::<SmallVec<[Telling<'_>; 2]>>(), &self.backends);
+        Self::hand_on(&told.into_iter().flatten().collect::<SmallVec<[EmittedEvent<'_>; 2]>>(), &self.backends);
     }
 
     /// Passes events of one request to backends.
-    fn hand_on<'b>(told: &[Telling<'_>], backends: impl IntoIterator<Item = &'b Backend>) {
+    fn hand_on<'b>(told: &[EmittedEvent<'_>], backends: impl IntoIterator<Item = &'b Backend>) {
         let Some(first) = told.first() else { return };
         DESK.with_borrow_mut(|desk| {
-            if !told.iter().all(Telling::is_heavy) {
+            if !told.iter().all(EmittedEvent::is_heavy) {
                 desk.shown.put_together(first.request());
             }
             for backend in backends {
@@ -230,8 +230,8 @@ impl Auditor {
         for backend in self.backends.iter().filter(|backend| !is_batched(backend)) {
             let Some(form) = record.telling(occurred).map(|telling| telling.held()) else { return true };
             let (written, told) = oneshot::channel();
-            let mut untaken = Untaken { forms: &backend.forms, why: Some(LEFT) };
-            let is_taken = backend.queue.push(&[], Offered { form, written: Some(written) }).await;
+            let mut untaken = WaitingEvent { forms: &backend.forms, why: Some(LEFT) };
+            let is_taken = backend.queue.push(&[], QueuedOffer { form, written: Some(written) }).await;
             untaken.why = (!is_taken).then_some(STOPPED);
             drop(untaken);
             if is_taken {
@@ -270,8 +270,8 @@ impl Backend {
     }
 
     /// Queues events of one request, as far as they fit.
-    fn offer(&self, told: &[Telling<'_>], desk: &mut Desk) {
-        let Desk { shown, lines } = desk;
+    fn offer(&self, told: &[EmittedEvent<'_>], desk: &mut ThreadBuffers) {
+        let ThreadBuffers { shown, lines } = desk;
         lines.clear();
         let forms: SmallVec<[OfferedForm; 2]> =
             told.iter().filter_map(|telling| self.form(telling, shown, lines)).collect();
@@ -288,7 +288,7 @@ impl Backend {
 
     /// The form of an event in the queue. Appends its line to `lines`. Returns `None` for an event above the size
     /// limit, and counts it as lost.
-    fn form(&self, telling: &Telling<'_>, shown: &Shown, lines: &mut Vec<u8>) -> Option<OfferedForm> {
+    fn form(&self, telling: &EmittedEvent<'_>, shown: &SharedMembers, lines: &mut Vec<u8>) -> Option<OfferedForm> {
         if telling.is_heavy() {
             return Some(telling.held());
         }
@@ -298,12 +298,12 @@ impl Backend {
 }
 
 /// An event that waits for room in the queue. If it is dropped while waiting, it counts as lost with this reason.
-struct Untaken<'b> {
+struct WaitingEvent<'b> {
     forms: &'b Forms,
     why: Option<&'static str>,
 }
 
-impl Drop for Untaken<'_> {
+impl Drop for WaitingEvent<'_> {
     fn drop(&mut self) {
         if let Some(why) = self.why {
             self.forms.lose(1, why);

@@ -64,7 +64,7 @@ impl fmt::Debug for Body {
 
 /// The details of a request that are recorded while it runs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct RequestDetails {
     /// The impersonated user, if any.
     pub(super) impersonated: Option<Arc<User>>,
     /// The verb that allowed a constrained impersonation.
@@ -79,7 +79,7 @@ pub(super) struct Noted {
     pub(super) annotations: Annotations,
 }
 
-impl Noted {
+impl RequestDetails {
     /// The size of all annotations in bytes, including their names.
     pub(super) fn annotation_bytes(&self) -> usize {
         let decided = self.decided.as_ref();
@@ -132,10 +132,10 @@ pub struct Occurrence {
 #[derive(Clone, Debug)]
 pub struct AuditEvent<'e> {
     pub(super) request: &'e AuditRequest,
-    pub(super) noted: Cow<'e, Noted>,
+    pub(super) noted: Cow<'e, RequestDetails>,
     pub(super) occurred: Cow<'e, Occurrence>,
     /// The serialized shared members, if prepared.
-    pub(super) shown: Option<&'e Shown>,
+    pub(super) shown: Option<&'e SharedMembers>,
 }
 
 /// The `Status` in an event, without kind and apiVersion.
@@ -189,7 +189,7 @@ impl AuditEvent<'_> {
         let shown = match shown {
             Some(shown) => *shown,
             None => {
-                put_together = Shown::of(request);
+                put_together = SharedMembers::of(request);
                 &put_together
             }
         };
@@ -279,7 +279,7 @@ pub(super) fn put(annotations: &mut Annotations, key: Cow<'static, str>, value: 
 
 /// The members that all events of a request share, as JSON. Members of single events are inserted between its sections.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct SharedMembers {
     text: Vec<u8>,
     /// The ends of the sections: level and id; path and user; addresses and user agent; the object reference. The last
     /// section is the time of arrival.
@@ -289,7 +289,7 @@ pub(super) struct Shown {
     object: usize,
 }
 
-impl Shown {
+impl SharedMembers {
     /// The initial capacity, enough for most requests.
     const BYTES: usize = 1024;
 
@@ -510,7 +510,7 @@ pub(in crate::audit) mod tests {
     }
 
     pub(in crate::audit) fn event(request: &AuditRequest) -> AuditEvent<'_> {
-        let noted = Noted { annotations: vec![("a".into(), "b".into())], ..Noted::default() };
+        let noted = RequestDetails { annotations: vec![("a".into(), "b".into())], ..RequestDetails::default() };
         AuditEvent { request, noted: Cow::Owned(noted), occurred: Cow::Owned(occurrence()), shown: None }
     }
 

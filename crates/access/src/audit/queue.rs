@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::record::HeldEvent;
+use super::record::DeferredEvent;
 
 /// The limit of queued bytes, in addition to the configured limit of events.
 const QUEUED_BYTES: usize = 64 << 20;
@@ -52,12 +52,12 @@ struct Waiting {
 pub(super) struct Batch {
     /// The lines with their separators.
     pub(super) lines: Vec<u8>,
-    pub(super) events: Vec<Queued>,
+    pub(super) events: Vec<QueuedEvent>,
     bytes: usize,
 }
 
 /// An event of a batch.
-pub(super) struct Queued {
+pub(super) struct QueuedEvent {
     pub(super) form: QueuedForm,
     /// Receives true once the event is written, or false if it is lost.
     pub(super) written: Option<oneshot::Sender<bool>>,
@@ -68,11 +68,11 @@ pub(super) enum QueuedForm {
     /// A line, as the number of its bytes. Lines follow each other in the batch.
     Line(usize),
     /// An event that the worker serializes.
-    Held(Box<HeldEvent>),
+    Held(Box<DeferredEvent>),
 }
 
 /// An event offered to the queue.
-pub(super) struct Offered {
+pub(super) struct QueuedOffer {
     pub(super) form: OfferedForm,
     /// Receives true once the event is written, or false if it is lost.
     pub(super) written: Option<oneshot::Sender<bool>>,
@@ -83,11 +83,11 @@ pub(super) enum OfferedForm {
     /// A range of the lines that are offered with the event.
     Line(Range<usize>),
     /// An event that the worker serializes, with its approximate size in bytes.
-    Held(Box<HeldEvent>, usize),
+    Held(Box<DeferredEvent>, usize),
 }
 
 /// The state of the queue.
-pub(super) struct Outlook {
+pub(super) struct QueueOverview {
     /// True if a batch is ready to be written.
     pub(super) is_full: bool,
     /// The start of the open batch.
@@ -96,7 +96,7 @@ pub(super) struct Outlook {
     pub(super) is_closed: bool,
 }
 
-impl Outlook {
+impl QueueOverview {
     pub(super) fn is_empty(&self) -> bool {
         !self.is_full && self.since.is_none()
     }
@@ -124,7 +124,8 @@ impl EventQueue {
             let mut waiting = self.waiting.lock();
             for form in events {
                 waiting.told += 1;
-                let put = (!waiting.is_closed).then(|| self.put(&mut waiting, lines, Offered { form, written: None }));
+                let put =
+                    (!waiting.is_closed).then(|| self.put(&mut waiting, lines, QueuedOffer { form, written: None }));
                 match put {
                     Some(Ok(news)) => is_news |= news,
                     Some(Err(_)) | None => refused += 1,
@@ -137,7 +138,7 @@ impl EventQueue {
 
     /// Queues an event once there is room; `lines` has its bytes if it is a line. Returns false if the queue is closed
     /// first.
-    pub(super) async fn push(&self, lines: &[u8], mut event: Offered) -> bool {
+    pub(super) async fn push(&self, lines: &[u8], mut event: QueuedOffer) -> bool {
         self.waiting.lock().told += 1;
         loop {
             let room = self.room.notified();
@@ -159,7 +160,7 @@ impl EventQueue {
     }
 
     /// Returns true if the worker must be woken. Returns the event if there is no room.
-    fn put(&self, waiting: &mut Waiting, lines: &[u8], event: Offered) -> Result<bool, Offered> {
+    fn put(&self, waiting: &mut Waiting, lines: &[u8], event: QueuedOffer) -> Result<bool, QueuedOffer> {
         let bytes = match &event.form {
             OfferedForm::Line(line) => line.len() + self.between.len(),
             OfferedForm::Held(_, weight) => *weight,
@@ -178,7 +179,7 @@ impl EventQueue {
             }
             OfferedForm::Held(held, _) => QueuedForm::Held(held),
         };
-        open.events.push(Queued { form, written: event.written });
+        open.events.push(QueuedEvent { form, written: event.written });
         open.bytes += bytes;
         waiting.events += 1;
         waiting.bytes += bytes;
@@ -215,9 +216,9 @@ impl EventQueue {
     }
 
     /// The current state.
-    pub(super) fn outlook(&self) -> Outlook {
+    pub(super) fn outlook(&self) -> QueueOverview {
         let waiting = self.waiting.lock();
-        Outlook { is_full: !waiting.full.is_empty(), since: waiting.since, is_closed: waiting.is_closed }
+        QueueOverview { is_full: !waiting.full.is_empty(), since: waiting.since, is_closed: waiting.is_closed }
     }
 
     /// Waits for a change of the state. May return without one.
@@ -297,7 +298,7 @@ mod tests {
         assert!(takes(&queue, "a"));
         let push = |text: &'static str| {
             let queue = queue.clone();
-            let event = Offered { form: OfferedForm::Line(0..text.len()), written: None };
+            let event = QueuedOffer { form: OfferedForm::Line(0..text.len()), written: None };
             tokio::spawn(async move { queue.push(text.as_bytes(), event).await })
         };
         let second = push("b");

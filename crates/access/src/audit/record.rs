@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::event::{self, AuditEvent, Body, Noted, Occurrence, Shown};
+use super::event::{self, AuditEvent, Body, Occurrence, RequestDetails, SharedMembers};
 use super::policy::{Level, Stage};
 use super::queue::OfferedForm;
 use super::request::AuditRequest;
@@ -25,32 +25,32 @@ const ANNOTATIONS: usize = 512;
 
 /// A shared handle to the record of a request. Clones share the record. The default is empty.
 #[derive(Clone, Default)]
-pub struct AuditRecord(Option<Arc<Noting>>);
+pub struct AuditRecord(Option<Arc<RecordHandle>>);
 
-struct Noting {
+struct RecordHandle {
     request: AuditRequest,
-    noted: Mutex<Noted>,
+    noted: Mutex<RequestDetails>,
 }
 
 /// An event that is passed on, with the locked details of its record.
-pub(super) struct Telling<'r> {
-    noting: &'r Arc<Noting>,
+pub(super) struct EmittedEvent<'r> {
+    noting: &'r Arc<RecordHandle>,
     /// The details; `None` at the first stage, when there are none.
-    noted: Option<MutexGuard<'r, Noted>>,
+    noted: Option<MutexGuard<'r, RequestDetails>>,
     occurred: &'r Occurrence,
 }
 
 /// An event that the worker serializes later.
-pub(super) struct HeldEvent {
-    noting: Arc<Noting>,
-    noted: Noted,
+pub(super) struct DeferredEvent {
+    noting: Arc<RecordHandle>,
+    noted: RequestDetails,
     occurred: Occurrence,
 }
 
 impl AuditRecord {
     /// The record of a request.
     pub fn of(request: AuditRequest) -> Self {
-        Self(Some(Arc::new(Noting { request, noted: Mutex::default() })))
+        Self(Some(Arc::new(RecordHandle { request, noted: Mutex::default() })))
     }
 
     /// Returns true if the request is audited.
@@ -139,20 +139,20 @@ impl AuditRecord {
     }
 
     /// The event of a stage; `None` if the policy does not record the stage.
-    pub(super) fn telling<'r>(&'r self, occurred: &'r Occurrence) -> Option<Telling<'r>> {
+    pub(super) fn telling<'r>(&'r self, occurred: &'r Occurrence) -> Option<EmittedEvent<'r>> {
         let noting = self.0.as_ref().filter(|_| self.has(occurred.stage))?;
         let noted = (occurred.stage != Stage::RequestReceived).then(|| noting.noted.lock());
-        Some(Telling { noting, noted, occurred })
+        Some(EmittedEvent { noting, noted, occurred })
     }
 }
 
-impl Telling<'_> {
+impl EmittedEvent<'_> {
     /// The event, with the shared members of its request.
-    pub(super) fn event<'e>(&'e self, shown: &'e Shown) -> AuditEvent<'e> {
+    pub(super) fn event<'e>(&'e self, shown: &'e SharedMembers) -> AuditEvent<'e> {
         AuditEvent {
             shown: Some(shown),
             request: &self.noting.request,
-            noted: self.noted.as_deref().map_or_else(|| Cow::Owned(Noted::default()), Cow::Borrowed),
+            noted: self.noted.as_deref().map_or_else(|| Cow::Owned(RequestDetails::default()), Cow::Borrowed),
             occurred: Cow::Borrowed(self.occurred),
         }
     }
@@ -170,17 +170,17 @@ impl Telling<'_> {
     /// Copies the event for later serialization.
     pub(super) fn held(&self) -> OfferedForm {
         let noted = self.noted.as_deref().cloned().unwrap_or_default();
-        let held = HeldEvent { noting: self.noting.clone(), noted, occurred: self.occurred.clone() };
+        let held = DeferredEvent { noting: self.noting.clone(), noted, occurred: self.occurred.clone() };
         let weight = held.event().weight();
         OfferedForm::Held(Box::new(held), weight)
     }
 }
 
-fn is_heavy(noted: Option<&Noted>, occurred: &Occurrence) -> bool {
+fn is_heavy(noted: Option<&RequestDetails>, occurred: &Occurrence) -> bool {
     occurred.response_object.is_some() || noted.is_some_and(|noted| noted.request_object.is_some())
 }
 
-impl HeldEvent {
+impl DeferredEvent {
     /// Returns true if the event has an object, so that serializing it takes long.
     pub(super) fn is_heavy(&self) -> bool {
         is_heavy(Some(&self.noted), &self.occurred)

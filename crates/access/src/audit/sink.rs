@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::auditor::AuditCounts;
 use super::event::AuditEvent;
 use super::policy::Level;
-use super::queue::{Batch, Queued, QueuedForm};
+use super::queue::{Batch, QueuedEvent, QueuedForm};
 
 /// The reason of losses after the server has stopped.
 pub(super) const STOPPED: &str = "the server has stopped";
@@ -50,7 +50,7 @@ pub(super) struct Forms {
 }
 
 /// A serialized batch with its waiting requests.
-struct Framed {
+struct SerializedBatch {
     bytes: Vec<u8>,
     events: usize,
     waiting: Vec<oneshot::Sender<bool>>,
@@ -58,12 +58,12 @@ struct Framed {
 
 /// Events whose outcome is unknown. When dropped they count as lost, although bytes that the system already has may
 /// still be written.
-struct Unsettled {
+struct UnknownOutcomes {
     forms: Forms,
     events: usize,
 }
 
-impl Unsettled {
+impl UnknownOutcomes {
     /// Records the outcome of some events: written, or lost for this reason.
     fn settle(&mut self, events: usize, lost: Option<String>) {
         self.events = self.events.saturating_sub(events);
@@ -73,7 +73,7 @@ impl Unsettled {
     }
 }
 
-impl Drop for Unsettled {
+impl Drop for UnknownOutcomes {
     fn drop(&mut self) {
         self.forms.lose(self.events, STOPPED);
     }
@@ -87,11 +87,11 @@ impl Forms {
 
     /// Sends a batch. If the future is dropped, unwritten events count as lost.
     pub(super) fn send(self, batch: Batch) -> impl Future<Output = ()> + Send {
-        let mut unsettled = Unsettled { events: batch.events.len(), forms: self.clone() };
+        let mut unsettled = UnknownOutcomes { events: batch.events.len(), forms: self.clone() };
         async move {
             // Converting objects may take long if they are megabytes in another format, and this thread also serves
             // requests.
-            let is_heavy = |queued: &Queued| matches!(&queued.form, QueuedForm::Held(held) if held.is_heavy());
+            let is_heavy = |queued: &QueuedEvent| matches!(&queued.form, QueuedForm::Held(held) if held.is_heavy());
             let framed = if batch.events.iter().any(is_heavy) {
                 let forms = self.clone();
                 tokio::task::spawn_blocking(move || forms.framed(batch)).await
@@ -117,19 +117,19 @@ impl Forms {
     }
 
     /// Serializes events into batches.
-    fn framed(&self, batch: Batch) -> Vec<Framed> {
+    fn framed(&self, batch: Batch) -> Vec<SerializedBatch> {
         let [opening, between, closing] = self.sink.frame();
         let bound = self.truncation.map_or(usize::MAX, |bounds| bounds.batch);
-        let is_line = |queued: &Queued| matches!(queued.form, QueuedForm::Line(_));
+        let is_line = |queued: &QueuedEvent| matches!(queued.form, QueuedForm::Line(_));
         if opening.is_empty() && between == closing && batch.lines.len() <= bound && batch.events.iter().all(is_line) {
             // The queued lines already are the batch.
             let (events, lines) = (batch.events.len(), batch.lines);
             let waiting = batch.events.into_iter().filter_map(|queued| queued.written).collect();
-            return vec![Framed { bytes: lines, events, waiting }];
+            return vec![SerializedBatch { bytes: lines, events, waiting }];
         }
-        let mut batches: Vec<Framed> = Vec::new();
+        let mut batches: Vec<SerializedBatch> = Vec::new();
         let (mut written, mut begin) = (Vec::new(), 0);
-        for Queued { form, written: told } in batch.events {
+        for QueuedEvent { form, written: told } in batch.events {
             let line = match form {
                 QueuedForm::Line(bytes) => {
                     let line = &batch.lines[begin..begin + bytes];
@@ -152,7 +152,7 @@ impl Forms {
                     let room = opening.len() + batch.lines.len() - begin + line.len() + between.len() + closing.len();
                     let mut bytes = Vec::with_capacity(room.min(bound));
                     bytes.extend_from_slice(opening);
-                    batches.push(Framed { bytes, events: 0, waiting: Vec::new() });
+                    batches.push(SerializedBatch { bytes, events: 0, waiting: Vec::new() });
                 }
             }
             if let Some(batch) = batches.last_mut() {

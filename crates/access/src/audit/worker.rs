@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::{Instant, sleep_until};
 
-use super::queue::{EventQueue, Outlook};
+use super::queue::{EventQueue, QueueOverview};
 use super::sink::{Forms, STOPPED};
 
 /// The longest wait between two checks of the throttle.
@@ -104,7 +104,7 @@ impl AuditWorker {
     }
 
     /// The time of the next batch; `None` without one.
-    fn due(&self, seen: &Outlook, now: Instant) -> Option<Instant> {
+    fn due(&self, seen: &QueueOverview, now: Instant) -> Option<Instant> {
         if seen.is_full { Some(now) } else { seen.since.map(|since| since + self.batching.wait) }
     }
 }
@@ -174,13 +174,13 @@ mod tests {
     use super::*;
 
     /// A sink that accepts one batch for each permit, and fails on demand.
-    struct Taking {
+    struct PermitSink {
         batches: Mutex<Vec<String>>,
         permits: Semaphore,
         refusals: AtomicUsize,
     }
 
-    impl Taking {
+    impl PermitSink {
         fn with(permits: usize) -> Arc<Self> {
             Arc::new(Self {
                 batches: Mutex::default(),
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    impl Sink for Taking {
+    impl Sink for PermitSink {
         fn name(&self) -> &'static str {
             "webhook"
         }
@@ -226,7 +226,7 @@ mod tests {
         mode: AuditMode,
         batching: Batching,
         truncation: Option<Truncation>,
-        sink: &Arc<Taking>,
+        sink: &Arc<PermitSink>,
     ) -> (Auditor, AuditWorker) {
         let policy = json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{ "level": "Metadata" }] });
         let counts = Arc::new(AuditCounts::default());
@@ -253,7 +253,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_batch_goes_out_when_it_is_full_or_its_time_is_over() {
-        let sink = Taking::with(100);
+        let sink = PermitSink::with(100);
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
         let running = tokio::spawn(worker.run(std::future::pending()));
         for _ in 0..5 {
@@ -271,7 +271,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn events_with_objects_and_without_keep_their_order() {
-        let sink = Taking::with(100);
+        let sink = PermitSink::with(100);
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
         let whole = AuditRecord::of(request("RequestResponse"));
         auditor.tell(&record(), &end());
@@ -288,7 +288,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_does_not_fit_is_lost_and_counted_and_nobody_waits() {
-        let sink = Taking::with(0);
+        let sink = PermitSink::with(0);
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
         let running = tokio::spawn(worker.run(std::future::pending()));
         for _ in 0..30 {
@@ -305,7 +305,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_dead_sink_does_not_hold_up_the_end_of_the_server() {
-        let sink = Taking::with(0);
+        let sink = PermitSink::with(0);
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
         for _ in 0..6 {
             tell(&auditor);
@@ -321,7 +321,7 @@ mod tests {
     async fn a_rate_of_nothing_keeps_events_until_the_end_and_no_request_that_waits_for_its_event() {
         for rate in [0.0, -1.0, 1e-20, f32::NAN, f32::INFINITY] {
             let throttled = Batching { throttle: Some(Throttle { rate, burst: 1 }), most: 1, ..BATCHING };
-            let sink = Taking::with(100);
+            let sink = PermitSink::with(100);
             let (batched, worker) = auditor(AuditMode::Batch, throttled, None, &sink);
             let running = tokio::spawn(worker.run(std::future::pending()));
             for _ in 0..3 {
@@ -332,7 +332,7 @@ mod tests {
             running.await.unwrap();
             assert_eq!(sink.lengths().len(), 3, "{rate}");
 
-            let sink = Taking::with(100);
+            let sink = PermitSink::with(100);
             let (blocking, worker) = auditor(AuditMode::BlockingStrict, throttled, None, &sink);
             tokio::spawn(worker.run(std::future::pending()));
             let begun = Instant::now();
@@ -345,7 +345,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn batches_go_out_no_faster_than_the_throttle_lets_them() {
-        let sink = Taking::with(100);
+        let sink = PermitSink::with(100);
         let throttle = Some(Throttle { rate: 1.0, burst: 2 });
         let batching = Batching { most: 1, throttle, wait: Duration::ZERO, ..BATCHING };
         let (auditor, worker) = auditor(AuditMode::Batch, batching, None, &sink);
@@ -365,7 +365,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_waits_only_where_that_is_asked_for_and_is_refused_only_by_the_strict() {
         for (mode, goes_on) in [(AuditMode::Blocking, true), (AuditMode::BlockingStrict, false)] {
-            let sink = Taking::with(1);
+            let sink = PermitSink::with(1);
             let (auditor, worker) = auditor(mode, BATCHING, None, &sink);
             let running = tokio::spawn(worker.run(std::future::pending()));
             let (record, end) = (record(), end());
@@ -384,7 +384,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_batch_that_is_never_sent_is_lost_and_counted() {
-        let sink = Taking::with(0);
+        let sink = PermitSink::with(0);
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
         tell(&auditor);
         drop(worker.forms.clone().send(worker.queue.take().unwrap()));
@@ -393,7 +393,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_request_waits_for_at_the_end_is_lost_and_counted() {
-        let sink = Taking::with(0);
+        let sink = PermitSink::with(0);
         let (auditor, worker) = auditor(AuditMode::BlockingStrict, BATCHING, None, &sink);
         worker.run(std::future::ready(())).await;
         assert!(!auditor.begin(&record(), &end()).await);
@@ -402,7 +402,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_client_no_longer_waits_for_is_lost_and_counted() {
-        let sink = Taking::with(0);
+        let sink = PermitSink::with(0);
         let batching = Batching { buffer: 1, most: 1, ..BATCHING };
         let (auditor, _worker) = auditor(AuditMode::Blocking, batching, None, &sink);
         let (record, end) = (record(), end());
@@ -414,7 +414,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_is_not_refused_for_the_size_of_its_event() {
-        let sink = Taking::with(100);
+        let sink = PermitSink::with(100);
         let truncation = Some(Truncation { event: 10, batch: 100 });
         let (auditor, worker) = auditor(AuditMode::BlockingStrict, BATCHING, truncation, &sink);
         let running = tokio::spawn(worker.run(std::future::pending()));
@@ -426,7 +426,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_too_large_loses_its_objects_or_is_lost() {
-        let sink = Taking::with(100);
+        let sink = PermitSink::with(100);
         let bare = {
             let mut out = Vec::new();
             event(&request("RequestResponse")).truncated().write_json(false, &mut out);

@@ -24,7 +24,7 @@ pub(super) enum Source {
 
 /// A kind of object that pods use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Used {
+pub(super) enum UsedKind {
     Secret,
     ConfigMap,
     Claim,
@@ -42,7 +42,7 @@ type Node = Arc<str>;
 pub(super) struct Graph {
     pods: HashMap<Key, Pod>,
     /// The number of pods that use an object, by node.
-    used: HashMap<(Used, Key), HashMap<Node, usize>>,
+    used: HashMap<(UsedKind, Key), HashMap<Node, usize>>,
     volumes: HashMap<Key, Volume>,
     /// The volumes that need a secret.
     volumes_by_secret: HashMap<Key, Vec<Key>>,
@@ -52,7 +52,7 @@ pub(super) struct Graph {
 
 struct Pod {
     node: Node,
-    uses: Vec<(Used, Key)>,
+    uses: Vec<(UsedKind, Key)>,
 }
 
 struct Volume {
@@ -67,10 +67,10 @@ impl Graph {
     }
 
     /// Returns true if pods of a node use an object, directly or through a volume.
-    pub(super) fn is_used_on(&self, kind: Used, namespace: &str, name: &str, node: &str) -> bool {
+    pub(super) fn is_used_on(&self, kind: UsedKind, namespace: &str, name: &str, node: &str) -> bool {
         let key: Key = key(namespace, name).into();
         let through_a_volume = || {
-            let volumes = self.volumes_by_secret.get(&key).filter(|_| kind == Used::Secret);
+            let volumes = self.volumes_by_secret.get(&key).filter(|_| kind == UsedKind::Secret);
             volumes.is_some_and(|volumes| volumes.iter().any(|volume| self.volume_is_used_on(volume, node)))
         };
         self.counts(&(kind, key.clone()), node) || through_a_volume()
@@ -78,7 +78,7 @@ impl Graph {
 
     /// Returns true if pods of a node use the claim that a volume is bound to.
     pub(super) fn volume_is_used_on(&self, name: &str, node: &str) -> bool {
-        self.volumes.get(name).is_some_and(|volume| self.counts(&(Used::Claim, volume.claim.clone()), node))
+        self.volumes.get(name).is_some_and(|volume| self.counts(&(UsedKind::Claim, volume.claim.clone()), node))
     }
 
     /// Returns true if the attachment or slice names the node.
@@ -87,7 +87,7 @@ impl Graph {
         nodes.get(name).is_some_and(|of| &**of == node)
     }
 
-    fn counts(&self, used: &(Used, Key), node: &str) -> bool {
+    fn counts(&self, used: &(UsedKind, Key), node: &str) -> bool {
         self.used.get(used).is_some_and(|nodes| nodes.contains_key(node))
     }
 
@@ -96,7 +96,7 @@ impl Graph {
         let Some(node) = text(pod, &["spec", "nodeName"]) else { return };
         let node: Node = node.into();
         let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
-        let uses: Vec<(Used, Key)> = references::of_pod(pod)
+        let uses: Vec<(UsedKind, Key)> = references::of_pod(pod)
             .into_iter()
             .map(|(kind, name)| (kind, self::key(namespace, &name).into()))
             .collect();
@@ -231,9 +231,11 @@ mod tests {
         let (one, two): (Key, Key) = ("n/one".into(), "n/two".into());
         graph.put_pod(&one, &pod("a", "s"));
         graph.put_pod(&two, &pod("a", "s"));
-        let uses = |graph: &Graph, name: &str, node: &str| graph.is_used_on(Used::Secret, "n", name, node);
+        let uses = |graph: &Graph, name: &str, node: &str| graph.is_used_on(UsedKind::Secret, "n", name, node);
         assert!(uses(&graph, "s", "a") && !uses(&graph, "s", "b") && !uses(&graph, "t", "a"));
-        assert!(!graph.is_used_on(Used::Secret, "m", "s", "a") && !graph.is_used_on(Used::ConfigMap, "n", "s", "a"));
+        assert!(
+            !graph.is_used_on(UsedKind::Secret, "m", "s", "a") && !graph.is_used_on(UsedKind::ConfigMap, "n", "s", "a")
+        );
         graph.remove_pod(&one);
         assert!(uses(&graph, "s", "a") && !graph.pod_is_on("n", "one", "a") && graph.pod_is_on("n", "two", "a"));
         graph.put_pod(&two, &pod("b", "t"));
@@ -253,7 +255,7 @@ mod tests {
         };
         let key: Key = "v".into();
         graph.put_volume(&key, &volume("data"));
-        let may_read = |graph: &Graph, name: &str| graph.is_used_on(Used::Secret, "secrets", name, "a");
+        let may_read = |graph: &Graph, name: &str| graph.is_used_on(UsedKind::Secret, "secrets", name, "a");
         assert!(!may_read(&graph, "mount"));
         graph.put_pod(&"n/one".into(), &pod("a", "s"));
         assert!(may_read(&graph, "mount") && !may_read(&graph, "attach") && graph.volume_is_used_on("v", "a"));

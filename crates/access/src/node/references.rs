@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use keelson_meta::Object;
 use keelson_meta::json::Value;
 
-use super::graph::Used;
+use super::graph::UsedKind;
 
 /// The annotation of mirror pods. They grant no rights to their node, since a node can create them.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -15,7 +15,7 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
 /// The objects of its namespace that a pod uses.
-pub(super) fn of_pod(pod: &Object) -> BTreeSet<(Used, String)> {
+pub(super) fn of_pod(pod: &Object) -> BTreeSet<(UsedKind, String)> {
     let mut uses = BTreeSet::new();
     if pod.get(&["metadata", "annotations", MIRROR]).is_some() {
         return uses;
@@ -24,52 +24,52 @@ pub(super) fn of_pod(pod: &Object) -> BTreeSet<(Used, String)> {
         uses.extend(name.filter(|name| !name.is_empty()).map(|name| (kind, name.to_owned())));
     };
     let spec = pod.get(&["spec"]).unwrap_or(&Value::Null);
-    add(Used::ServiceAccount, spec["serviceAccountName"].as_str());
+    add(UsedKind::ServiceAccount, spec["serviceAccountName"].as_str());
     for reference in each(&spec["imagePullSecrets"]) {
-        add(Used::Secret, reference["name"].as_str());
+        add(UsedKind::Secret, reference["name"].as_str());
     }
     for container in CONTAINERS.iter().flat_map(|list| each(&spec[*list])) {
         for source in each(&container["envFrom"]) {
-            add(Used::Secret, source["secretRef"]["name"].as_str());
-            add(Used::ConfigMap, source["configMapRef"]["name"].as_str());
+            add(UsedKind::Secret, source["secretRef"]["name"].as_str());
+            add(UsedKind::ConfigMap, source["configMapRef"]["name"].as_str());
         }
         for variable in each(&container["env"]) {
-            add(Used::Secret, variable["valueFrom"]["secretKeyRef"]["name"].as_str());
-            add(Used::ConfigMap, variable["valueFrom"]["configMapKeyRef"]["name"].as_str());
+            add(UsedKind::Secret, variable["valueFrom"]["secretKeyRef"]["name"].as_str());
+            add(UsedKind::ConfigMap, variable["valueFrom"]["configMapKeyRef"]["name"].as_str());
         }
     }
     for volume in each(&spec["volumes"]) {
         of_volume(pod.name(), volume, &mut add);
     }
     for claim in each(&spec["resourceClaims"]) {
-        add(Used::ResourceClaim, claim["resourceClaimName"].as_str());
+        add(UsedKind::ResourceClaim, claim["resourceClaimName"].as_str());
         // The name of a claim that was created from a template is in the status.
         let statuses = pod.get(&["status", "resourceClaimStatuses"]).unwrap_or(&Value::Null);
         for status in each(statuses).filter(|status| status["name"] == claim["name"]) {
-            add(Used::ResourceClaim, status["resourceClaimName"].as_str());
+            add(UsedKind::ResourceClaim, status["resourceClaimName"].as_str());
         }
     }
     let extended = pod.get(&["status", "extendedResourceClaimStatus", "resourceClaimName"]);
-    add(Used::ResourceClaim, extended.and_then(Value::as_str));
+    add(UsedKind::ResourceClaim, extended.and_then(Value::as_str));
     uses
 }
 
-fn of_volume(pod: &str, volume: &Value, add: &mut impl FnMut(Used, Option<&str>)) {
-    add(Used::Secret, volume["secret"]["secretName"].as_str());
-    add(Used::Secret, volume["azureFile"]["secretName"].as_str());
-    add(Used::Secret, volume["csi"]["nodePublishSecretRef"]["name"].as_str());
+fn of_volume(pod: &str, volume: &Value, add: &mut impl FnMut(UsedKind, Option<&str>)) {
+    add(UsedKind::Secret, volume["secret"]["secretName"].as_str());
+    add(UsedKind::Secret, volume["azureFile"]["secretName"].as_str());
+    add(UsedKind::Secret, volume["csi"]["nodePublishSecretRef"]["name"].as_str());
     for (_, source) in volume.as_object().into_iter().flatten() {
-        add(Used::Secret, source["secretRef"]["name"].as_str());
+        add(UsedKind::Secret, source["secretRef"]["name"].as_str());
     }
-    add(Used::ConfigMap, volume["configMap"]["name"].as_str());
+    add(UsedKind::ConfigMap, volume["configMap"]["name"].as_str());
     for source in each(&volume["projected"]["sources"]) {
-        add(Used::Secret, source["secret"]["name"].as_str());
-        add(Used::ConfigMap, source["configMap"]["name"].as_str());
+        add(UsedKind::Secret, source["secret"]["name"].as_str());
+        add(UsedKind::ConfigMap, source["configMap"]["name"].as_str());
     }
-    add(Used::Claim, volume["persistentVolumeClaim"]["claimName"].as_str());
+    add(UsedKind::Claim, volume["persistentVolumeClaim"]["claimName"].as_str());
     if !volume["ephemeral"].is_null() {
         let volume = volume["name"].as_str().unwrap_or_default();
-        add(Used::Claim, Some(&format!("{pod}-{volume}")));
+        add(UsedKind::Claim, Some(&format!("{pod}-{volume}")));
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[allow(clippy::needless_pass_by_value, reason = "callers write the objects where they need them")]
-    fn check(spec: Value, status: Value, expected: &[(Used, &str)]) {
+    fn check(spec: Value, status: Value, expected: &[(UsedKind, &str)]) {
         let pod = Object::from_value(json!({"metadata": {"name": "p"}, "spec": spec, "status": status})).unwrap();
         let expected = expected.iter().map(|(kind, name)| (*kind, (*name).to_owned())).collect();
         assert_eq!(of_pod(&pod), expected);
@@ -119,12 +119,12 @@ mod tests {
         let spec = json!({"serviceAccountName": "robot", "imagePullSecrets": [{"name": "pull"}],
             "containers": [{"env": env}], "initContainers": [{"envFrom": from}]});
         let expected = [
-            (Used::ServiceAccount, "robot"),
-            (Used::Secret, "pull"),
-            (Used::Secret, "s"),
-            (Used::ConfigMap, "c"),
-            (Used::Secret, "sf"),
-            (Used::ConfigMap, "cf"),
+            (UsedKind::ServiceAccount, "robot"),
+            (UsedKind::Secret, "pull"),
+            (UsedKind::Secret, "s"),
+            (UsedKind::ConfigMap, "c"),
+            (UsedKind::Secret, "sf"),
+            (UsedKind::ConfigMap, "cf"),
         ];
         check(spec, none(), &expected);
         let volumes = json!([
@@ -134,14 +134,14 @@ mod tests {
             {"name": "e", "iscsi": {"secretRef": {"name": "s4"}}}, {"name": "f", "azureFile": {"secretName": "s5"}},
             {"name": "g", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "h", "ephemeral": {}}
         ]);
-        let secrets = ["s1", "s2", "s3", "s4", "s5"].map(|name| (Used::Secret, name));
-        let maps = ["c1", "c2"].map(|name| (Used::ConfigMap, name));
-        let claims = ["data", "p-h"].map(|name| (Used::Claim, name));
+        let secrets = ["s1", "s2", "s3", "s4", "s5"].map(|name| (UsedKind::Secret, name));
+        let maps = ["c1", "c2"].map(|name| (UsedKind::ConfigMap, name));
+        let claims = ["data", "p-h"].map(|name| (UsedKind::Claim, name));
         check(json!({ "volumes": volumes }), none(), &[&secrets[..], &maps, &claims].concat());
         let claims = json!({"resourceClaims": [{"name": "a", "resourceClaimName": "r1"}, {"name": "b", "resourceClaimTemplateName": "t"}]});
         let status = json!({"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "r2"}, {"name": "other", "resourceClaimName": "r3"}],
             "extendedResourceClaimStatus": {"resourceClaimName": "r4"}});
-        check(claims, status, &["r1", "r2", "r4"].map(|name| (Used::ResourceClaim, name)));
+        check(claims, status, &["r1", "r2", "r4"].map(|name| (UsedKind::ResourceClaim, name)));
     }
 
     #[test]

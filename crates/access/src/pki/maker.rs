@@ -1,6 +1,6 @@
 //! Loads each pair of files of a data directory, or creates it if that loses nothing.
 //!
-//! Nothing is written yet. New files are added to [`Unsaved`], in the order in which they must reach the disk.
+//! Nothing is written yet. New files are added to [`PendingFiles`], in the order in which they must reach the disk.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use keelson_meta::Random;
 use super::files::Durability;
 use super::losses::{self, Losses};
 use super::{
-    ADMIN_NAME, FRONT_PROXY_CA, KeyAndCertificate, PkiError, PkiOptions, SERVING_NAME, SigningKey, Unsaved, issue,
+    ADMIN_NAME, FRONT_PROXY_CA, KeyAndCertificate, PendingFiles, PkiError, PkiOptions, SERVING_NAME, SigningKey, issue,
     load, service_account,
 };
 use crate::user::MASTERS;
 
 /// Loads or creates each pair of files.
-pub(super) struct Maker<'a> {
+pub(super) struct PairLoader<'a> {
     directory: PathBuf,
     names: Vec<String>,
     now: SystemTime,
     random: &'a dyn Random,
     losses: Losses,
     /// The files to write.
-    pub(super) unsaved: RefCell<Unsaved>,
+    pub(super) unsaved: RefCell<PendingFiles>,
 }
 
-impl<'a> Maker<'a> {
+impl<'a> PairLoader<'a> {
     pub(super) fn new(
         data_dir: &Path,
         names: Vec<String>,
@@ -36,7 +36,7 @@ impl<'a> Maker<'a> {
         accept_loss: bool,
     ) -> Self {
         let directory = data_dir.join("pki");
-        let unsaved = RefCell::new(Unsaved::below(data_dir, &directory));
+        let unsaved = RefCell::new(PendingFiles::below(data_dir, &directory));
         Self { directory, names, now, random, losses: Losses::of(data_dir, accept_loss), unsaved }
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use keelson_meta::Random;
 
 use super::issue::{self, Purpose, RENEW_BEFORE};
-use super::unsaved::Unsaved;
+use super::unsaved::PendingFiles;
 use super::{
     ADMIN_NAME, FRONT_PROXY_NAME, KeyAndCertificate, Pki, PkiError, PkiOptions, SERVING_NAME, ServingPki, names,
 };
@@ -169,9 +169,9 @@ impl<P> Renewal<P> {
     ///
     /// # Errors
     /// A file to be replaced cannot be read.
-    pub fn unsaved(&self, data_dir: &Path) -> Result<Unsaved, PkiError> {
+    pub fn unsaved(&self, data_dir: &Path) -> Result<PendingFiles, PkiError> {
         let keys: PathBuf = data_dir.join("pki");
-        let mut unsaved = Unsaved::below(data_dir, &keys);
+        let mut unsaved = PendingFiles::below(data_dir, &keys);
         for (stem, pair) in &self.pairs {
             // ORDER: the key is written first. After a crash between the two writes, the next start creates a new pair.
             unsaved.keep(keys.join(format!("{stem}.key")), &pair.key_pem, Durability::Replaceable)?;

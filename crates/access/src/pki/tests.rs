@@ -57,7 +57,7 @@ fn later_starts_reuse_what_the_first_made() {
 fn only_the_owner_can_read_what_is_written() {
     let home = Home::new();
     let pki = home.ensure(&[]).unwrap();
-    let mut unsaved = Unsaved::default();
+    let mut unsaved = PendingFiles::default();
     pki.keep_kubeconfig(&home.path().join("kubeconfig"), "https://127.0.0.1:6443", &mut unsaved).unwrap();
     let _ = unsaved.save().unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -13,17 +13,17 @@ use super::{PkiError, file_error, load, write};
 /// Files that are not yet written.
 #[derive(Default)]
 #[must_use = "keys that are not saved are lost with the process"]
-pub struct Unsaved {
+pub struct PendingFiles {
     /// The data directory and its directory of keys; empty for servers in memory.
     directories: Vec<PathBuf>,
     /// The files in the order of writing.
-    files: Vec<Made>,
+    files: Vec<NewFile>,
     /// True to write all files without waiting for the disk.
     pub(super) no_fsync: bool,
 }
 
 /// A file to write.
-struct Made {
+struct NewFile {
     path: PathBuf,
     content: String,
     durability: Durability,
@@ -34,13 +34,13 @@ struct Made {
 /// The written files. They can be removed until the start has succeeded.
 #[derive(Default)]
 #[must_use = "of a start that is refused nothing is to be left"]
-pub struct Saved {
+pub struct WrittenFiles {
     /// The directories that did not exist before.
     directories: Vec<PathBuf>,
-    files: Vec<Made>,
+    files: Vec<NewFile>,
 }
 
-impl Unsaved {
+impl PendingFiles {
     /// Creates an empty transaction for a data directory.
     pub(super) fn below(data_dir: &Path, keys: &Path) -> Self {
         Self { directories: vec![data_dir.to_owned(), keys.to_owned()], ..Self::default() }
@@ -49,7 +49,7 @@ impl Unsaved {
     /// Adds a file to write, in place of any existing one.
     pub(super) fn keep(&mut self, path: PathBuf, content: &str, durability: Durability) -> Result<(), PkiError> {
         let before = load(&path)?;
-        self.files.push(Made { path, content: content.to_owned(), durability, before });
+        self.files.push(NewFile { path, content: content.to_owned(), durability, before });
         Ok(())
     }
 
@@ -69,8 +69,8 @@ impl Unsaved {
     /// # Errors
     /// A directory or file cannot be created, or another server has created keys meanwhile. Nothing is left behind
     /// then.
-    pub fn save(self) -> Result<Saved, PkiError> {
-        let mut saved = Saved::default();
+    pub fn save(self) -> Result<WrittenFiles, PkiError> {
+        let mut saved = WrittenFiles::default();
         match self.write(&mut saved) {
             Ok(()) => Ok(saved),
             Err(error) => {
@@ -94,11 +94,11 @@ impl Unsaved {
     #[cfg(test)]
     pub(super) fn names_in_order(mut self) -> Vec<String> {
         self.sort();
-        let name = |made: &Made| made.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = |made: &NewFile| made.path.file_name().map(|name| name.to_string_lossy().into_owned());
         self.files.iter().filter_map(name).collect()
     }
 
-    fn write(mut self, saved: &mut Saved) -> Result<(), PkiError> {
+    fn write(mut self, saved: &mut WrittenFiles) -> Result<(), PkiError> {
         // ORDER: keys come first. A certificate without its authority would look like a lost key.
         self.sort();
         for directory in self.directories.iter().filter(|directory| !directory.exists()) {
@@ -110,7 +110,7 @@ impl Unsaved {
         // ORDER: the lock is held from the check until the last file is written, so that no other server writes in
         // between.
         let _lock = self.directories.last().map(|keys| lock(keys)).transpose()?;
-        for Made { path, before, .. } in self.files.iter().filter(|made| made.durability == Durability::Durable) {
+        for NewFile { path, before, .. } in self.files.iter().filter(|made| made.durability == Durability::Durable) {
             if load(path)? != *before {
                 return Err(PkiError::MadeMeanwhile { path: path.clone() });
             }
@@ -132,10 +132,10 @@ impl Unsaved {
     }
 }
 
-impl Saved {
+impl WrittenFiles {
     /// Removes the new files and restores the replaced ones.
     pub fn take_back(self) {
-        for Made { path, content, durability, before } in self.files.into_iter().rev() {
+        for NewFile { path, content, durability, before } in self.files.into_iter().rev() {
             let undone = match (load(&path), before) {
                 (Ok(now), _) if now.as_deref() != Some(content.as_str()) => Ok(()),
                 (Ok(_), Some(before)) => write(&path, &before, durability),

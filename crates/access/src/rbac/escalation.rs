@@ -32,12 +32,12 @@ const MOST_TOLD_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub struct Missing<'h> {
     user: &'h User,
-    found: Found,
+    found: FoundRules,
     unresolved: &'h [RoleRef],
 }
 
 #[derive(Debug)]
-enum Found {
+enum FoundRules {
     /// The missing rights with their verbs, and true if there are more.
     Rights(Vec<PolicyRule>, bool),
     /// Too many rights to compare.
@@ -56,17 +56,17 @@ pub fn missing_rights<'h>(user: &'h User, held: &'h HeldRules, wanted: &[PolicyR
     let is_left = |rule: &&PolicyRule| !rules.contains(rule) && !plain.iter().any(|held| held.covers(rule));
     let wanted: Vec<&PolicyRule> = wanted.iter().filter(is_left).collect();
     if comparisons(&wanted, &rules) > MOST_COMPARISONS {
-        return missing(Found::TooMany);
+        return missing(FoundRules::TooMany);
     }
     let rules: Vec<&PolicyRule> = rules.into_iter().collect();
     let index = HeldIndex::of(&rules);
     let wanted: Vec<&PolicyRule> = wanted.into_iter().filter(|rule| !index.covers(rule)).collect();
     if rights(&wanted) > MOST_RIGHTS {
-        return missing(Found::TooMany);
+        return missing(FoundRules::TooMany);
     }
-    let mut told = Told::default();
+    let mut told = MissingRights::default();
     let told_all = wanted.iter().try_for_each(|rule| index.each_missing(rule, |right| told.add(right))).is_continue();
-    if told.rights.is_empty() { None } else { missing(Found::Rights(told.rights, !told_all)) }
+    if told.rights.is_empty() { None } else { missing(FoundRules::Rights(told.rights, !told_all)) }
 }
 
 /// Returns true for a rule with few strings that allows all verbs on all resources or paths, like those of
@@ -152,17 +152,17 @@ impl Right<'_> {
 }
 
 /// The group, the resource and the name of an object.
-type Named<'r> = (&'r str, &'r str, Option<&'r str>);
+type NamedObject<'r> = (&'r str, &'r str, Option<&'r str>);
 
 /// Missing rights. Rights on the same resource are one entry with several verbs. Rights on paths are not grouped.
 #[derive(Default)]
-struct Told<'r> {
+struct MissingRights<'r> {
     rights: Vec<PolicyRule>,
-    by_resource: HashMap<Named<'r>, usize>,
+    by_resource: HashMap<NamedObject<'r>, usize>,
     bytes: usize,
 }
 
-impl<'r> Told<'r> {
+impl<'r> MissingRights<'r> {
     /// Adds a right. Breaks once the size limit is reached.
     fn add(&mut self, right: Right<'r>) -> ControlFlow<()> {
         // At least one is listed.
@@ -296,11 +296,11 @@ impl<'h> HeldIndex<'h> {
 impl fmt::Display for Missing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<String> = match &self.found {
-            Found::Rights(rights, has_more) => {
+            FoundRules::Rights(rights, has_more) => {
                 let lines: BTreeSet<String> = rights.iter().map(ToString::to_string).collect();
                 lines.into_iter().chain(has_more.then(|| "and more".to_owned())).collect()
             }
-            Found::TooMany => vec![format!(
+            FoundRules::TooMany => vec![format!(
                 "more than {MOST_RIGHTS} combinations of verbs, groups, resources and names, which are not compared one by one: state fewer in a role"
             )],
         };

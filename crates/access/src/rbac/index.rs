@@ -12,7 +12,7 @@ use keelson_meta::Object;
 use super::HeldRules;
 use super::binding::{Binding, RoleRef, Subject, aggregated};
 use super::role::Role;
-use super::sieve::Sieve;
+use super::sieve::RulePrefilter;
 use crate::authorize::{Attributes, Decision, Verdict};
 use crate::follow::{self, decoded};
 use crate::user::User;
@@ -31,7 +31,7 @@ type Key = Arc<str>;
 
 /// A large role that must be decoded before the decision.
 #[derive(Clone)]
-pub(super) struct Unread(pub(super) Arc<Role>);
+pub(super) struct UndecodedRole(pub(super) Arc<Role>);
 
 /// Roles and bindings.
 #[derive(Default)]
@@ -132,8 +132,8 @@ impl Index {
     ///
     /// # Errors
     /// A large role must be decoded first.
-    pub(super) fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Result<Verdict, Unread> {
-        let (mut missing, request) = (Vec::new(), Sieve::of_request(attributes));
+    pub(super) fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Result<Verdict, UndecodedRole> {
+        let (mut missing, request) = (Vec::new(), RulePrefilter::of_request(attributes));
         let mut denying = Distinct::default();
         for (bound, namespace) in self.bound(user, attributes_namespace(attributes)) {
             let Some(role) = self.role_bound(&bound.binding, namespace) else {
@@ -143,7 +143,7 @@ impl Index {
             if !denying.is_new(role) {
                 continue;
             }
-            let rules = role.rules().ok_or_else(|| Unread(role.clone()))?;
+            let rules = role.rules().ok_or_else(|| UndecodedRole(role.clone()))?;
             if rules.allow(attributes, request) {
                 return Ok(Verdict { decision: Decision::Allow, reason: bound.reason(namespace).into() });
             }
@@ -158,7 +158,7 @@ impl Index {
     ///
     /// # Errors
     /// A large role must be decoded first.
-    pub(super) fn rules_of(&self, user: &User, namespace: Option<&str>) -> Result<HeldRules, Unread> {
+    pub(super) fn rules_of(&self, user: &User, namespace: Option<&str>) -> Result<HeldRules, UndecodedRole> {
         let mut held = HeldRules::default();
         let (mut bindings, mut roles) = (HashSet::new(), Distinct::default());
         for (bound, namespace) in self.bound(user, namespace) {
@@ -168,7 +168,7 @@ impl Index {
             }
             match self.role_bound(&bound.binding, namespace) {
                 Some(role) if roles.is_new(role) => {
-                    let rules = role.rules().ok_or_else(|| Unread(role.clone()))?;
+                    let rules = role.rules().ok_or_else(|| UndecodedRole(role.clone()))?;
                     held.rules.extend(rules.stated().cloned());
                 }
                 Some(_) => {}

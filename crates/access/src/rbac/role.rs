@@ -9,7 +9,7 @@ use keelson_codec::stored::StoredObject;
 use keelson_meta::{Object, Revision};
 
 use super::rule::{ALL, PolicyRule};
-use super::sieve::Sieve;
+use super::sieve::RulePrefilter;
 use super::texts::{RuleSet, Texts};
 use crate::authorize::{Attributes, ResourceAttributes};
 
@@ -39,7 +39,7 @@ pub(super) struct RoleRules {
 
 /// A rule of a role.
 struct RoleRule {
-    sieve: Sieve,
+    sieve: RulePrefilter,
     /// The rule, shared with lists of a user's rules.
     rule: Arc<PolicyRule>,
 }
@@ -91,7 +91,7 @@ impl RoleRules {
     fn of(role: &Object) -> Self {
         let rules = PolicyRule::all_of(role);
         let rules: Vec<RoleRule> =
-            rules.map(|rule| RoleRule { sieve: Sieve::of_rule(&rule), rule: Arc::new(rule) }).collect();
+            rules.map(|rule| RoleRule { sieve: RulePrefilter::of_rule(&rule), rule: Arc::new(rule) }).collect();
         let index = (rules.len() > INDEXED_RULES).then(|| RuleIndex::of(&rules));
         Self { rules, index }
     }
@@ -102,7 +102,7 @@ impl RoleRules {
     }
 
     /// Returns true if a rule allows the request. `request` has the bits of the request.
-    pub(super) fn allow(&self, attributes: &Attributes<'_>, request: Sieve) -> bool {
+    pub(super) fn allow(&self, attributes: &Attributes<'_>, request: RulePrefilter) -> bool {
         match &self.index {
             Some(index) => index.allows(&self.rules, attributes),
             None => self.rules.iter().any(|one| one.sieve.lets_through(request) && one.rule.allows(attributes)),
@@ -200,7 +200,7 @@ mod tests {
             name in prop::option::of(text()),
         ) {
             let rules: Vec<RoleRule> =
-                rules.into_iter().map(|rule| RoleRule { sieve: Sieve::of_rule(&rule), rule: Arc::new(rule) }).collect();
+                rules.into_iter().map(|rule| RoleRule { sieve: RulePrefilter::of_rule(&rule), rule: Arc::new(rule) }).collect();
             let index = RuleIndex::of(&rules);
             let asked = ResourceAttributes {
                 verb: &verb, group: &group, resource: &resource, subresource, name: name.as_deref(), ..Default::default()

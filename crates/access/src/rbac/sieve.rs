@@ -14,12 +14,12 @@ const VERB_BITS: u64 = 64;
 
 /// The verbs and resources of a rule, or of a request.
 #[derive(Clone, Copy)]
-pub(super) struct Sieve {
+pub(super) struct RulePrefilter {
     verbs: u64,
     resources: u64,
 }
 
-impl Sieve {
+impl RulePrefilter {
     pub(super) fn of_rule(rule: &PolicyRule) -> Self {
         let verb = |verb: &String| if verb == ALL { u64::MAX } else { 1 << (hash(verb) % VERB_BITS) };
         // Also for `*/scale`, which matches any resource with that subresource.
@@ -87,7 +87,7 @@ mod tests {
             let about = ResourceAttributes { verb: &verb, resource: &resource, subresource, ..ResourceAttributes::default() };
             for request in [Attributes::Resource(about), Attributes::Path { verb: &verb, path: &path }] {
                 if rule.allows(&request) {
-                    prop_assert!(Sieve::of_rule(&rule).lets_through(Sieve::of_request(&request)), "{rule} {request:?}");
+                    prop_assert!(RulePrefilter::of_rule(&rule).lets_through(RulePrefilter::of_request(&request)), "{rule} {request:?}");
                 }
             }
         }
@@ -98,8 +98,9 @@ mod tests {
         let asks = |verb, resource| {
             Attributes::Resource(ResourceAttributes { verb, resource, ..ResourceAttributes::default() })
         };
-        let lets =
-            |rule: &PolicyRule, request: &Attributes<'_>| Sieve::of_rule(rule).lets_through(Sieve::of_request(request));
+        let lets = |rule: &PolicyRule, request: &Attributes<'_>| {
+            RulePrefilter::of_rule(rule).lets_through(RulePrefilter::of_request(request))
+        };
         let pods = rule(&["get"], &["pods"]);
         assert!(
             lets(&pods, &asks("get", "pods"))

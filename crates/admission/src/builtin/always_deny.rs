@@ -5,7 +5,7 @@
 
 use futures::future::BoxFuture;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation};
 
 const REFUSAL: &str = "admission control is denying all modifications";
 
@@ -18,8 +18,8 @@ impl Admission for AlwaysDeny {
         "AlwaysDeny"
     }
 
-    fn interest(&self, _attributes: &AdmissionAttributes<'_>) -> Interest {
-        Interest::Object
+    fn interest(&self, _attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        AttributesNeeded::Object
     }
 
     fn mutate<'a>(

@@ -6,7 +6,7 @@
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded};
 
 use super::reading::{is_written, items};
 
@@ -22,8 +22,8 @@ impl Admission for LimitPodHardAntiAffinityTopology {
         "LimitPodHardAntiAffinityTopology"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        if is_written(attributes, "pods") { Interest::Object } else { Interest::None }
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        if is_written(attributes, "pods") { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn validate<'a>(

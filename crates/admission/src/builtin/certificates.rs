@@ -10,7 +10,7 @@ use keelson_access::{Attributes, CertificateRequest, ResourceAttributes};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 
-use keelson_registry::{Admission, AdmissionAttributes, Caller, Interest, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Caller, Operation};
 
 pub(super) const GROUP: &str = "certificates.k8s.io";
 /// The signer of client certificates for this server.
@@ -36,16 +36,16 @@ impl Admission for CertificateRules {
         }
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let resource = &attributes.target.resource;
         if &*resource.group != GROUP || &*resource.plural != "certificatesigningrequests" {
-            return Interest::None;
+            return AttributesNeeded::None;
         }
         match (self, attributes.operation, attributes.subresource()) {
             (Self::Subject, Operation::Create, "")
             | (Self::Approval, Operation::Update, "approval")
-            | (Self::Signing, Operation::Update, "status") => Interest::Object,
-            _ => Interest::None,
+            | (Self::Signing, Operation::Update, "status") => AttributesNeeded::Object,
+            _ => AttributesNeeded::None,
         }
     }
 

@@ -5,10 +5,10 @@
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;
 use keelson_meta::{Amount, ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Operation};
 
 use super::reading::is_about;
-use super::stored::Stored;
+use super::stored::StoredObjects;
 
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const REFUSAL: &str = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
@@ -33,10 +33,10 @@ impl Admission for PersistentVolumeClaimResize {
         "PersistentVolumeClaimResize"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let is_claim = is_about(attributes, "persistentvolumeclaims");
         let is_changed = attributes.operation == Operation::Update && attributes.subresource().is_empty();
-        if is_claim && is_changed { Interest::Object } else { Interest::None }
+        if is_claim && is_changed { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn validate<'a>(
@@ -53,7 +53,7 @@ impl Admission for PersistentVolumeClaimResize {
                 return Err(attributes.refused("Only bound persistent volume claims can be expanded"));
             }
             let name = class(new);
-            let classes = Stored::of(attributes.registry, "storage.k8s.io", "storageclasses")?;
+            let classes = StoredObjects::of(attributes.registry, "storage.k8s.io", "storageclasses")?;
             let found = Some(name).filter(|name| !name.is_empty() && *name == class(old));
             let found = found.and_then(|name| classes.object(name));
             let expands = found.and_then(|class| class.get(&["allowVolumeExpansion"]).and_then(Value::as_bool));

@@ -9,7 +9,7 @@ use std::fmt;
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object, Status};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Operation};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -153,11 +153,15 @@ impl Admission for EventRateLimit {
         "EventRateLimit"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let resource = &attributes.target.resource;
         let is_event = &*resource.plural == "events" && matches!(&*resource.group, "" | "events.k8s.io");
         let is_write = matches!(attributes.operation, Operation::Create | Operation::Update);
-        if is_event && is_write && !attributes.caller.is_dry_run() { Interest::Object } else { Interest::None }
+        if is_event && is_write && !attributes.caller.is_dry_run() {
+            AttributesNeeded::Object
+        } else {
+            AttributesNeeded::None
+        }
     }
 
     fn validate<'a>(

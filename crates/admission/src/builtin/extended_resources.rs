@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::names::label_key_faults;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation};
 
 use super::reading::{is_written, items};
 
@@ -50,8 +50,8 @@ impl Admission for ExtendedResourceToleration {
         "ExtendedResourceToleration"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        if is_written(attributes, "pods") { Interest::Object } else { Interest::None }
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        if is_written(attributes, "pods") { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn mutate<'a>(

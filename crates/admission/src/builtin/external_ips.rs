@@ -4,7 +4,7 @@
 
 use futures::future::BoxFuture;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded};
 
 use super::reading::{is_written, items};
 
@@ -19,8 +19,8 @@ impl Admission for DenyServiceExternalIps {
         "DenyServiceExternalIPs"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        if is_written(attributes, "services") { Interest::Object } else { Interest::None }
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        if is_written(attributes, "services") { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn validate<'a>(

@@ -13,7 +13,7 @@ use keelson_access_config::{Answers, RETRY_WAIT, ReviewClient, answer_key};
 use keelson_codec::json;
 use keelson_meta::json::{Map, Value};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Operation};
 
 use super::reading::{is_about, is_written, items};
 
@@ -203,10 +203,10 @@ impl Admission for ImagePolicyWebhook {
         "ImagePolicyWebhook"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let is_update = attributes.operation == Operation::Update;
         let adds_containers = is_update && attributes.subresource() == EPHEMERAL && is_about(attributes, PODS);
-        if adds_containers || is_written(attributes, PODS) { Interest::Object } else { Interest::None }
+        if adds_containers || is_written(attributes, PODS) { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn validate<'a>(

@@ -6,7 +6,7 @@
 use futures::future::BoxFuture;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation};
 
 use super::reading::{is_written, items};
 
@@ -68,8 +68,8 @@ impl Admission for AlwaysPullImages {
         "AlwaysPullImages"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        if is_written(attributes, "pods") { Interest::Object } else { Interest::None }
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        if is_written(attributes, "pods") { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn mutate<'a>(

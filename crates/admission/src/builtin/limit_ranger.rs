@@ -9,10 +9,10 @@ use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::pod_resources::{Side, of_pod, stated as stated_resources};
 use keelson_meta::{Amount, Amounts, ApiError, Object, Quantity};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation, Operation};
 
 use super::reading::items;
-use super::stored::{MOST_READ, MOST_READ_BYTES, Stored};
+use super::stored::{MOST_READ, MOST_READ_BYTES, StoredObjects};
 
 /// The largest number of comparisons between containers and amounts of limits for one write. It also limits the amounts
 /// that are added to a pod.
@@ -44,7 +44,7 @@ impl Limited {
 /// Returns true if the namespace has limit ranges.
 fn has_limits(attributes: &AdmissionAttributes<'_>) -> Result<bool, ApiError> {
     let Some(namespace) = attributes.target.namespace.as_deref() else { return Ok(false) };
-    Ok(Stored::of(attributes.registry, "", "limitranges")?.count_in(namespace) > 0)
+    Ok(StoredObjects::of(attributes.registry, "", "limitranges")?.count_in(namespace) > 0)
 }
 
 /// The limit ranges of the namespace of the write, sorted by name.
@@ -54,7 +54,7 @@ fn has_limits(attributes: &AdmissionAttributes<'_>) -> Result<bool, ApiError> {
 fn limits(attributes: &AdmissionAttributes<'_>, object: &Object) -> Result<Vec<Object>, ApiError> {
     let Some(namespace) = attributes.target.namespace.as_deref() else { return Ok(Vec::new()) };
     let way_out = || format!("delete some of them (kubectl delete limitranges NAME -n {namespace})");
-    let found = Stored::of(attributes.registry, "", "limitranges")?.in_namespace(namespace);
+    let found = StoredObjects::of(attributes.registry, "", "limitranges")?.in_namespace(namespace);
     let found = found.map_err(|(count, bytes)| {
         attributes.refused(format!(
             "namespace {namespace} has {count} limit ranges with {bytes} bytes, and a write is compared with {MOST_READ} and \
@@ -152,13 +152,13 @@ fn object_at<'m>(map: &'m mut Map, field: &str) -> Option<&'m mut Map> {
 }
 
 /// The amounts that are compared with a limit. `about` is their type in messages.
-struct Judged<'j> {
+struct LimitedAmounts<'j> {
     about: &'j str,
     requests: &'j Amounts,
     limits: &'j Amounts,
 }
 
-impl Judged<'_> {
+impl LimitedAmounts<'_> {
     /// The violations of the minima, maxima and ratios of a limit.
     fn faults(&self, limit: &Value) -> Vec<String> {
         let amounts = |field: &str| Amounts::read(limit.get(field)).0;
@@ -214,11 +214,11 @@ fn faults_of_pod(limits: &Object, pod: &Object) -> Vec<String> {
             for container in ["containers", "initContainers"].into_iter().flat_map(|field| items(spec.get(field))) {
                 let (requests, limits) =
                     (stated_resources(container, Side::Requests), stated_resources(container, Side::Limits));
-                faults.extend(Judged { about, requests: &requests, limits: &limits }.faults(limit));
+                faults.extend(LimitedAmounts { about, requests: &requests, limits: &limits }.faults(limit));
             }
         } else if about == "Pod" {
             let (requests, limits) = (of_pod(spec, Side::Requests), of_pod(spec, Side::Limits));
-            faults.extend(Judged { about, requests: &requests, limits: &limits }.faults(limit));
+            faults.extend(LimitedAmounts { about, requests: &requests, limits: &limits }.faults(limit));
         }
     }
     faults
@@ -231,7 +231,7 @@ fn faults_of_claim(limits: &Object, claim: &Object) -> Vec<String> {
     let mut faults = Vec::new();
     for (about, limit) in stated(limits).filter(|(about, _)| *about == "PersistentVolumeClaim") {
         let none = Amounts::default();
-        let judged = Judged { about, requests: &requests, limits: &none };
+        let judged = LimitedAmounts { about, requests: &requests, limits: &none };
         let least = Amounts::read(limit.get("min")).0.into_iter();
         faults.extend(least.filter_map(|(name, least)| judged.below(&name, least)));
         for (name, most) in Amounts::read(limit.get("max")).0 {
@@ -260,9 +260,9 @@ impl Admission for LimitRanger {
         "LimitRanger"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let is_limited = Limited::of(attributes).is_some() && has_limits(attributes).is_ok_and(|has_limits| has_limits);
-        if is_limited { Interest::Object } else { Interest::None }
+        if is_limited { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn mutate<'a>(

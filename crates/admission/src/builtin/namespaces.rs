@@ -5,7 +5,7 @@
 
 use futures::future::BoxFuture;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Operation};
 
 use crate::matching::namespace;
 
@@ -18,9 +18,13 @@ impl Admission for NamespaceExists {
         "NamespaceExists"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let is_inside = attributes.target.is_namespaced() && attributes.target.namespace.is_some();
-        if is_inside && attributes.operation != Operation::Connect { Interest::Object } else { Interest::None }
+        if is_inside && attributes.operation != Operation::Connect {
+            AttributesNeeded::Object
+        } else {
+            AttributesNeeded::None
+        }
     }
 
     fn validate<'a>(

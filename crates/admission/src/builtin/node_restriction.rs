@@ -16,7 +16,7 @@ use keelson_cache::{Cache, Collection};
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, GroupResource, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation, Operation};
 
 use super::reading::items;
 
@@ -50,15 +50,15 @@ const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 /// Checks the writes of nodes against objects in the cache.
 #[derive(Debug)]
 pub(crate) struct NodeRestriction {
-    pods: Stored,
-    nodes: Stored,
-    claims: Stored,
-    volumes: Stored,
-    drivers: Stored,
+    pods: StoredObjects,
+    nodes: StoredObjects,
+    claims: StoredObjects,
+    volumes: StoredObjects,
+    drivers: StoredObjects,
 }
 
 /// The stored objects of a kind, and the name of the kind in errors about missing objects.
-struct Stored {
+struct StoredObjects {
     collection: Arc<Collection>,
     missing: GroupResource,
 }
@@ -74,7 +74,7 @@ impl NodeRestriction {
             let missing = GroupResource { group: group.to_owned(), resource: singular.to_owned() };
             let collection = cache.collection(&prefix);
             let collection = collection.ok_or_else(|| ApiError::Internal(format!("{plural} are not cached")))?;
-            Ok::<_, ApiError>(Stored { collection, missing })
+            Ok::<_, ApiError>(StoredObjects { collection, missing })
         };
         Ok(Self {
             pods: stored("", "pods", "pod")?,
@@ -284,8 +284,8 @@ impl Admission for NodeRestriction {
         "NodeRestriction"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        if node_of(attributes.caller.user()).is_some() { Interest::Whole } else { Interest::None }
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        if node_of(attributes.caller.user()).is_some() { AttributesNeeded::Whole } else { AttributesNeeded::None }
     }
 
     fn mutate<'a>(
@@ -303,7 +303,7 @@ impl Admission for NodeRestriction {
     }
 }
 
-impl Stored {
+impl StoredObjects {
     fn get(&self, namespace: &str, name: &str) -> Result<Object, ApiError> {
         let key = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
         let found = self.collection.get(&key).map(|entry| entry.object.decode(entry.revision));
@@ -311,7 +311,7 @@ impl Stored {
     }
 }
 
-impl std::fmt::Debug for Stored {
+impl std::fmt::Debug for StoredObjects {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Stored").field("missing", &self.missing).finish_non_exhaustive()
     }

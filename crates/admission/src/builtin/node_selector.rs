@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value};
 use keelson_meta::names::{label_key_faults, label_value_faults};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation};
 
 use super::reading::is_new;
 use crate::matching::namespace;
@@ -119,8 +119,8 @@ impl Admission for PodNodeSelector {
         "PodNodeSelector"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        if is_new(attributes, "pods") { Interest::Object } else { Interest::None }
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        if is_new(attributes, "pods") { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn mutate<'a>(

@@ -6,10 +6,10 @@
 use futures::future::BoxFuture;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation};
 
 use super::reading::is_new;
-use super::stored::Stored;
+use super::stored::StoredObjects;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
@@ -27,8 +27,8 @@ impl Admission for TaintNodesByCondition {
         "TaintNodesByCondition"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        if is_new(attributes, "nodes") { Interest::Object } else { Interest::None }
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        if is_new(attributes, "nodes") { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn mutate<'a>(
@@ -64,8 +64,8 @@ impl Admission for PodTopologyLabels {
         "PodTopologyLabels"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        if is_new(attributes, "pods") { Interest::Object } else { Interest::None }
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        if is_new(attributes, "pods") { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn mutate<'a>(
@@ -77,7 +77,7 @@ impl Admission for PodTopologyLabels {
             let Some(pod) = object else { return Ok(Mutation::Unchanged) };
             let node = pod.get(&["spec", "nodeName"]).and_then(Value::as_str).filter(|name| !name.is_empty());
             let Some(node) = node else { return Ok(Mutation::Unchanged) };
-            let Some(node) = Stored::of(attributes.registry, "", "nodes")?.get(node) else {
+            let Some(node) = StoredObjects::of(attributes.registry, "", "nodes")?.get(node) else {
                 return Ok(Mutation::Unchanged);
             };
             let mut mutation = Mutation::Unchanged;

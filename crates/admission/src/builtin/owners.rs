@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use keelson_access::{Attributes, ResourceAttributes, Verdict};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, GroupVersion, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Operation};
 
 use super::reading::{is_about, items};
 
@@ -98,12 +98,12 @@ impl Admission for OwnerReferencesPermissionEnforcement {
         "OwnerReferencesPermissionEnforcement"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let is_written = matches!(attributes.operation, Operation::Create | Operation::Update);
         // A kubelet that does not know ownerReferences may omit them when it writes the status of a pod. Such a write
         // changes no owners.
         let is_status = attributes.subresource() == "status" && is_about(attributes, "pods");
-        if is_written && !is_status { Interest::Object } else { Interest::None }
+        if is_written && !is_status { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn validate<'a>(

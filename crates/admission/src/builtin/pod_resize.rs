@@ -9,10 +9,10 @@ use keelson_meta::json::Value;
 use keelson_meta::pod_resources::{Side, of_pod, stated};
 use keelson_meta::status::StatusCause;
 use keelson_meta::{Amount, Amounts, ApiError, Object, Quantity};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Operation};
 
 use super::reading::{is_about, items};
-use super::stored::Stored;
+use super::stored::StoredObjects;
 
 /// The node label with the operating system.
 const SYSTEM: &str = "kubernetes.io/os";
@@ -34,19 +34,23 @@ pub(crate) struct PodResizeValidator;
 #[derive(Debug)]
 pub(crate) struct NodeDeclaredFeatureValidator;
 
-fn interest(attributes: &AdmissionAttributes<'_>) -> Interest {
+fn interest(attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
     let is_resize = is_about(attributes, "pods") && attributes.subresource() == "resize";
-    if is_resize && attributes.operation == Operation::Update { Interest::Object } else { Interest::None }
+    if is_resize && attributes.operation == Operation::Update {
+        AttributesNeeded::Object
+    } else {
+        AttributesNeeded::None
+    }
 }
 
 /// The old and new pod with their node, if the resize must be checked.
-struct Resized<'r> {
+struct ResizedPod<'r> {
     old: &'r Object,
     new: &'r Object,
     node: &'r str,
 }
 
-impl<'r> Resized<'r> {
+impl<'r> ResizedPod<'r> {
     fn of(attributes: &AdmissionAttributes<'r>, object: Option<&'r Object>) -> Option<Self> {
         let (old, new) = (attributes.old?, object?);
         let generation = |pod: &'r Object| pod.get(&["metadata", "generation"]);
@@ -55,7 +59,7 @@ impl<'r> Resized<'r> {
     }
 
     async fn node(&self, attributes: &AdmissionAttributes<'_>) -> Result<Object, ApiError> {
-        let nodes = Stored::of(attributes.registry, "", "nodes")?;
+        let nodes = StoredObjects::of(attributes.registry, "", "nodes")?;
         if let Some(node) = nodes.object(self.node) {
             return Ok(node);
         }
@@ -115,7 +119,7 @@ impl Admission for PodResizeValidator {
         "PodResizeValidator"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         interest(attributes)
     }
 
@@ -125,7 +129,7 @@ impl Admission for PodResizeValidator {
         object: Option<&'a Object>,
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
-            let Some(resized) = Resized::of(attributes, object) else { return Ok(()) };
+            let Some(resized) = ResizedPod::of(attributes, object) else { return Ok(()) };
             let node = resized.node(attributes).await?;
             let system = node.labels().find(|(name, _)| *name == SYSTEM).map(|(_, system)| system);
             if let Some(system) = system.filter(|system| *system != ABLE) {
@@ -149,7 +153,7 @@ impl Admission for NodeDeclaredFeatureValidator {
         "NodeDeclaredFeatureValidator"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         interest(attributes)
     }
 
@@ -159,7 +163,7 @@ impl Admission for NodeDeclaredFeatureValidator {
         object: Option<&'a Object>,
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
-            let Some(resized) = Resized::of(attributes, object) else { return Ok(()) };
+            let Some(resized) = ResizedPod::of(attributes, object) else { return Ok(()) };
             let mut missing = resized.needed();
             if missing.is_empty() {
                 return Ok(());

@@ -24,7 +24,7 @@ use keelson_cache::Entry;
 use keelson_meta::field_error::join;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Caller, Interest, Operation, Target};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Caller, Operation, Target};
 
 pub use configuration::PodSecurityConfiguration;
 use levels::{Level, Policy, Standard};
@@ -33,7 +33,7 @@ use standards::violations;
 pub use stats::{PodSecurityDecision, PodSecurityStats};
 use violation::{reasons, told};
 
-use super::stored::{Stored, bounds};
+use super::stored::{StoredObjects, bounds};
 
 /// The largest number of existing pods that are checked when a namespace changes its standard.
 const MOST_PODS: usize = 3000;
@@ -121,7 +121,7 @@ impl PodSecurity {
         }
         // NamespaceLifecycle checks that the namespace exists. If it is deleted in the meantime, the pod is deleted
         // with it.
-        let namespace = Stored::of(attributes.registry, "", "namespaces").ok()?.get(namespace)?;
+        let namespace = StoredObjects::of(attributes.registry, "", "namespaces").ok()?.get(namespace)?;
         let defaults = self.configuration.defaults;
         if defaults.is_privileged() && !namespace.labels.iter().any(|(key, _)| key.starts_with(levels::LABELS)) {
             return None;
@@ -223,12 +223,12 @@ impl PodSecurity {
         if self.configuration.exemptions.has_namespace(new.name()) {
             return;
         }
-        if let Ok(pods) = Stored::of(registry, "", "pods") {
+        if let Ok(pods) = StoredObjects::of(registry, "", "pods") {
             caller.warnings().extend(self.warnings_of_pods(&pods, new.name(), after).await);
         }
     }
 
-    async fn warnings_of_pods(&self, pods: &Stored, namespace: &str, standard: Standard) -> Vec<String> {
+    async fn warnings_of_pods(&self, pods: &StoredObjects, namespace: &str, standard: Standard) -> Vec<String> {
         let (from, to) = bounds(namespace);
         let snapshot = pods.collection().snapshot();
         let all = snapshot.count(&from, Some(&to));
@@ -314,7 +314,7 @@ impl Admission for PodSecurity {
         "PodSecurity"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let is_judged = matches!(attributes.operation, Operation::Create | Operation::Update)
             && match Subject::of(attributes.target) {
                 // Requests get these audit annotations whether they were checked or exempt.
@@ -324,7 +324,7 @@ impl Admission for PodSecurity {
                 Some(Subject::Namespace) => attributes.operation == Operation::Update,
                 None => false,
             };
-        if is_judged { Interest::Object } else { Interest::None }
+        if is_judged { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn validate<'a>(

@@ -5,10 +5,10 @@
 use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{Amounts, ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation};
 
 use super::reading::is_new;
-use super::stored::Stored;
+use super::stored::StoredObjects;
 
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 const WITHOUT_CLASS: &str = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
@@ -20,7 +20,7 @@ pub(crate) struct RuntimeClasses;
 /// The runtime class of a pod; `None` if the pod names none.
 fn class_of(attributes: &AdmissionAttributes<'_>, pod: &Object) -> Result<Option<Object>, ApiError> {
     let Some(name) = pod.get(&["spec", "runtimeClassName"]).and_then(Value::as_str) else { return Ok(None) };
-    match Stored::of(attributes.registry, "node.k8s.io", "runtimeclasses")?.object(name) {
+    match StoredObjects::of(attributes.registry, "node.k8s.io", "runtimeclasses")?.object(name) {
         Some(class) => Ok(Some(class)),
         None => Err(attributes.refused(format!("pod rejected: RuntimeClass \"{name}\" not found"))),
     }
@@ -120,8 +120,8 @@ impl Admission for RuntimeClasses {
         "RuntimeClass"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        if is_new(attributes, "pods") { Interest::Object } else { Interest::None }
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        if is_new(attributes, "pods") { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn mutate<'a>(

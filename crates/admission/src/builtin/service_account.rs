@@ -14,11 +14,11 @@ use keelson_meta::go_format::parse_bool;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::names::generate_name;
 use keelson_meta::{ApiError, Object, Random};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation, Registry};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation, Operation, Registry};
 use tokio::time::{Instant, sleep};
 
 use super::reading::{is_about, items};
-use super::stored::Stored;
+use super::stored::StoredObjects;
 
 /// The annotation of a mirror pod, which represents a static pod of a kubelet.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -149,7 +149,8 @@ fn mounts_token(account: &Object, spec: &Map) -> bool {
 async fn find(attributes: &AdmissionAttributes<'_>, name: &str) -> Result<Object, ApiError> {
     let namespace = attributes.target.namespace.as_deref().unwrap_or_default();
     let key = format!("{namespace}/{name}");
-    let look = |registry: &Registry| Ok::<_, ApiError>(Stored::of(registry, "", "serviceaccounts")?.object(&key));
+    let look =
+        |registry: &Registry| Ok::<_, ApiError>(StoredObjects::of(registry, "", "serviceaccounts")?.object(&key));
     if let Some(account) = look(attributes.registry)? {
         return Ok(account);
     }
@@ -274,10 +275,12 @@ impl Admission for ServiceAccounts {
         "ServiceAccount"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         match (is_about(attributes, "pods"), attributes.subresource(), attributes.operation) {
-            (true, "", Operation::Create) | (true, "ephemeralcontainers", Operation::Update) => Interest::Object,
-            _ => Interest::None,
+            (true, "", Operation::Create) | (true, "ephemeralcontainers", Operation::Update) => {
+                AttributesNeeded::Object
+            }
+            _ => AttributesNeeded::None,
         }
     }
 
@@ -311,7 +314,8 @@ impl Admission for ServiceAccounts {
                 return Err(attributes.refused(message));
             }
             // The account existed when the pod was created. If it was deleted since, it lists no secrets.
-            match Stored::of(attributes.registry, "", "serviceaccounts")?.object(&format!("{namespace}/{name}")) {
+            match StoredObjects::of(attributes.registry, "", "serviceaccounts")?.object(&format!("{namespace}/{name}"))
+            {
                 Some(account) => check_secrets(attributes, &account, pod),
                 None => Ok(()),
             }

@@ -14,9 +14,9 @@ pub(crate) const MOST_READ: usize = 100;
 pub(crate) const MOST_READ_BYTES: u64 = 256 * 1024;
 
 /// The stored objects of a built-in kind.
-pub(crate) struct Stored(Arc<Collection>);
+pub(crate) struct StoredObjects(Arc<Collection>);
 
-impl Stored {
+impl StoredObjects {
     /// The stored objects of a resource that is always served.
     ///
     /// # Errors

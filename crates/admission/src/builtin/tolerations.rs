@@ -9,7 +9,7 @@ use keelson_codec::json;
 use keelson_meta::json::{Map, Value};
 use keelson_meta::pod_resources::quality_of_service;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation, Operation};
 
 use super::reading::{is_written, items};
 use crate::matching::namespace;
@@ -203,8 +203,8 @@ impl Admission for PodTolerationRestriction {
         "PodTolerationRestriction"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        if is_written(attributes, "pods") { Interest::Object } else { Interest::None }
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        if is_written(attributes, "pods") { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn mutate<'a>(

@@ -6,7 +6,7 @@
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Operation};
 
 use super::certificates::{GROUP, may_use_signer};
 
@@ -31,11 +31,11 @@ impl Admission for ClusterTrustBundleAttest {
         "ClusterTrustBundleAttest"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let resource = &attributes.target.resource;
         let is_bundle = &*resource.group == GROUP && &*resource.plural == "clustertrustbundles";
         let is_written = matches!(attributes.operation, Operation::Create | Operation::Update);
-        if is_bundle && is_written { Interest::Object } else { Interest::None }
+        if is_bundle && is_written { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
     fn validate<'a>(

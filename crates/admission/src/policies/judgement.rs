@@ -15,7 +15,7 @@ const MAX_ANNOTATION: usize = 10 * 1024;
 
 /// The result of a policy for one set of parameters.
 #[derive(Debug, Default)]
-pub(crate) struct Judgement {
+pub(crate) struct PolicyResult {
     /// Errors of validations that do not refuse the request.
     pub(crate) passed: Vec<PolicyError>,
     /// The refusals, each with the index of its validation.
@@ -43,8 +43,8 @@ impl Refusal {
 }
 
 /// Evaluates a policy for a request.
-pub(crate) fn judge<'s>(policy: &Policy, run: &'s Run<'s>) -> Judgement {
-    let mut judgement = Judgement::default();
+pub(crate) fn judge<'s>(policy: &Policy, run: &'s Run<'s>) -> PolicyResult {
+    let mut judgement = PolicyResult::default();
     let compiled = run.compiled();
     let (all, plain) = (run.variables(true), run.variables(false));
     let refuses_faults = !policy.fails_open;
@@ -56,8 +56,8 @@ pub(crate) fn judge<'s>(policy: &Policy, run: &'s Run<'s>) -> Judgement {
             let error = PolicyError::OutOfBudget;
             let refusal = Refusal { error, ..Refusal::new(budget.to_string()) };
             return match refuses_faults {
-                true => Judgement { refusals: vec![(0, refusal)], ..judgement },
-                false => Judgement { passed: vec![error], ..judgement },
+                true => PolicyResult { refusals: vec![(0, refusal)], ..judgement },
+                false => PolicyResult { passed: vec![error], ..judgement },
             };
         }
     };
@@ -96,7 +96,7 @@ fn message<'s>(validation: &'s Validation, run: &'s Run<'s>, variables: &[Cel<'s
     made.filter(is_told).or_else(stated).unwrap_or_else(|| format!("failed expression: {}", validation.text))
 }
 
-fn annotate<'s>(run: &'s Run<'s>, variables: &[Cel<'s>], refuses_faults: bool, judgement: &mut Judgement) {
+fn annotate<'s>(run: &'s Run<'s>, variables: &[Cel<'s>], refuses_faults: bool, judgement: &mut PolicyResult) {
     for annotation in &run.compiled().annotations {
         let fault = match run.evaluate(&annotation.program, variables) {
             Ok(Ok(Cel::String(text))) => {

@@ -17,16 +17,16 @@ use keelson_meta::{ApiError, Object, Status};
 use keelson_patch::PatchError;
 use keelson_patch::fields::{Duplicates, FieldSchema, Granularity, Member, merge, validate};
 use keelson_patch::json_patch::{Limits, Operations};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation as Changed, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Mutation as Changed, Operation};
 use tracing::{Instrument as _, debug_span};
 
 use super::parameters::{self, Decoded};
 use super::policy::{Binding, Mutation, Policy};
-use super::seen::Seen;
+use super::seen::PolicyInput;
 use super::stats::{PolicyError, PolicyKey, PolicyStats};
 use super::{Bound, Policies, follow, interest, is_about};
 use crate::matching::Endpoint;
-use crate::shown::Shown;
+use crate::shown::AdmissionObjects;
 use crate::told::{told_name, told_of_patch};
 
 /// The error for a patch value that JSON cannot represent.
@@ -63,10 +63,10 @@ impl Admission for MutatingPolicies {
         PLUGIN
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         match attributes.operation {
             Operation::Create | Operation::Update => interest(&self.bound(), attributes),
-            Operation::Delete | Operation::Connect => Interest::None,
+            Operation::Delete | Operation::Connect => AttributesNeeded::None,
         }
     }
 
@@ -157,7 +157,7 @@ impl Mutating<'_> {
         }
         let target = parameters::place(attributes, policy).map_err(Fault::Configuration)?;
         let params = parameters::collect(attributes, target.as_ref(), binding, self.decoded).await;
-        let seen = Seen::of(attributes, endpoint, self.decoded, self.stats).await?;
+        let seen = PolicyInput::of(attributes, endpoint, self.decoded, self.stats).await?;
         for params in params.map_err(Fault::Configuration)? {
             let params = params.as_deref();
             let key = format!("{}/{}/{}", policy.name, binding.name, params.map_or_else(String::new, named));
@@ -200,12 +200,12 @@ impl Mutating<'_> {
         &self,
         policy: &Policy,
         (place, endpoint): (usize, &Endpoint),
-        seen: &Seen<'_>,
+        seen: &PolicyInput<'_>,
         params: Option<&Object>,
         object: &mut Object,
     ) -> Result<(), Fault> {
         let attributes = self.attributes;
-        let shown = Shown::of(attributes, endpoint, Some(object)).await?;
+        let shown = AdmissionObjects::of(attributes, endpoint, Some(object)).await?;
         let objects = (Some(&*object), attributes.old);
         let made = seen.run(policy, &shown, objects, params, |run| {
             let mutation = &run.compiled().mutations[place];

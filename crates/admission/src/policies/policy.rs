@@ -11,7 +11,7 @@ use keelson_meta::json::Value;
 use keelson_meta::label_selector::LabelSelector;
 
 use crate::conditions::{Conditions, ConditionsOf};
-use crate::matching::{Asked, Matching};
+use crate::matching::{MatchedPlugin, Matching};
 
 /// A validating or mutating policy.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Policy {
         let of = ConditionsOf::Policy { has_params: params.is_some() };
         Self {
             name: name.to_owned(),
-            matching: Matching::of(Asked::Policy, &spec["matchConstraints"], "resourceRules"),
+            matching: Matching::of(MatchedPlugin::Policy, &spec["matchConstraints"], "resourceRules"),
             conditions: Conditions::of(of, &spec["matchConditions"]),
             fails_open: spec["failurePolicy"] == "Ignore",
             params,
@@ -219,7 +219,7 @@ impl Binding {
         Self {
             name: name.to_owned(),
             policy: text(&spec["policyName"]),
-            matching: matching.is_object().then(|| Matching::of(Asked::Policy, matching, "resourceRules")),
+            matching: matching.is_object().then(|| Matching::of(MatchedPlugin::Policy, matching, "resourceRules")),
             params: params.is_object().then(|| ParamRef {
                 name: text(&params["name"]),
                 namespace: text(&params["namespace"]),

@@ -11,7 +11,7 @@ use keelson_meta::Object;
 
 use super::policy::{Compilation, Compiled};
 use crate::conditions::OUT_OF_BUDGET;
-use crate::scene::Scene;
+use crate::scene::PolicyVariables;
 
 /// The cost limit of all expressions of one kind in a policy, for one request, in upstream's units.
 const BUDGET: u64 = 10_000_000;
@@ -35,7 +35,7 @@ impl Reach {
 /// The inputs of an evaluation.
 #[derive(Clone, Copy)]
 pub(crate) struct Stage<'s> {
-    pub(crate) scene: Scene<'s>,
+    pub(crate) scene: PolicyVariables<'s>,
     pub(crate) namespace: Option<&'s Object>,
     /// The parameters; `None` if the policy has no variable `params`.
     pub(crate) params: Option<Option<&'s Object>>,

@@ -14,14 +14,14 @@ use super::parameters::Decoded;
 use super::policy::Policy;
 use super::run::{Reach, Run, Stage};
 use super::stats::{ConditionKey, PolicyStats};
-use crate::conditions::Met;
+use crate::conditions::ConditionsResult;
 use crate::matching::{Endpoint, is_namespaces, namespace_of};
 use crate::request;
-use crate::scene::{Rights, Scene};
-use crate::shown::Shown;
+use crate::scene::{PolicyVariables, Rights};
+use crate::shown::AdmissionObjects;
 
 /// The input of a policy for one request.
-pub(crate) struct Seen<'a> {
+pub(crate) struct PolicyInput<'a> {
     attributes: &'a AdmissionAttributes<'a>,
     endpoint: Endpoint,
     /// The variable `request`, built at its first use.
@@ -31,7 +31,7 @@ pub(crate) struct Seen<'a> {
     stats: &'a PolicyStats,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> PolicyInput<'a> {
     /// # Errors
     /// 404 if the namespace of the object does not exist.
     pub(crate) async fn of(
@@ -59,7 +59,7 @@ impl<'a> Seen<'a> {
     pub(crate) fn run<T>(
         &self,
         policy: &Policy,
-        shown: &Shown,
+        shown: &AdmissionObjects,
         (object, old): (Option<&Object>, Option<&Object>),
         params: Option<&Object>,
         evaluate: impl for<'s> Fn(&'s Run<'s>) -> T,
@@ -69,7 +69,8 @@ impl<'a> Seen<'a> {
         } else {
             &Value::Null
         };
-        let scene = Scene { object: shown.object(object), old: shown.old(old), request, rights: &self.rights };
+        let scene =
+            PolicyVariables { object: shown.object(object), old: shown.old(old), request, rights: &self.rights };
         let namespace = self.namespace.as_deref();
         let stage = |reach| Stage {
             scene,
@@ -91,10 +92,10 @@ impl<'a> Seen<'a> {
             };
             self.stats.timed(&key, || policy.conditions.are_met(&variables))
         };
-        match if policy.conditions.is_empty() { Met::Yes } else { conditions() } {
-            Met::Yes => {}
-            Met::No => return Ok(None),
-            Met::Unknown(why) => return Err(why),
+        match if policy.conditions.is_empty() { ConditionsResult::Yes } else { conditions() } {
+            ConditionsResult::Yes => {}
+            ConditionsResult::No => return Ok(None),
+            ConditionsResult::Unknown(why) => return Err(why),
         }
         let within = |reach| {
             let run = Run::new(stage(reach));

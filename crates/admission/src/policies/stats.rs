@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use keelson_meta::metering::{AtomicHistogram, Buckets, Count, Series};
 use keelson_registry::Operation;
 
-use crate::conditions::Met;
+use crate::conditions::ConditionsResult;
 
 /// Upper bounds of the buckets for expressions, in nanoseconds.
 static CHECK_BUCKETS: Buckets = Buckets::of_short_durations(&[500, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000]);
@@ -103,12 +103,12 @@ impl PolicyStats {
     }
 
     /// Evaluates match conditions, and counts the duration and errors.
-    pub(crate) fn timed(&self, key: &ConditionKey, evaluate: impl FnOnce() -> Met) -> Met {
+    pub(crate) fn timed(&self, key: &ConditionKey, evaluate: impl FnOnce() -> ConditionsResult) -> ConditionsResult {
         let begun = Instant::now();
         let met = evaluate();
         if let Some(counts) = self.conditions.of(key, || key.clone()) {
             counts.times.observe_duration(begun.elapsed());
-            if matches!(met, Met::Unknown(_)) {
+            if matches!(met, ConditionsResult::Unknown(_)) {
                 counts.errors.increment();
             }
         }

@@ -12,7 +12,7 @@ use keelson_cel::environments::Admission;
 use keelson_cel::{CompileError, Environment, Program, Type, environments};
 use keelson_meta::GroupVersion;
 use keelson_meta::json::{Value, json};
-use keelson_registry::{KindVersion, Surface};
+use keelson_registry::{KindVersion, ServedApis};
 
 use super::declared;
 
@@ -25,7 +25,7 @@ type Kind = (String, String, String);
 /// The warnings about expressions of a policy, for its status (`status.typeChecking.expressionWarnings`).
 ///
 /// Cost: some milliseconds for each kind.
-pub(crate) fn warnings(surface: &Arc<Surface>, spec: &Value) -> Vec<Value> {
+pub(crate) fn warnings(surface: &Arc<ServedApis>, spec: &Value) -> Vec<Value> {
     let kinds = kinds(surface, spec);
     let params = params(surface, spec);
     let params = params.as_ref();
@@ -64,7 +64,7 @@ fn fault((group, version, kind): &Kind, expression: &str, environment: &Environm
 }
 
 /// The type of a policy's parameters: `None` if it has none, a dynamic type if their kind is unknown.
-fn params(surface: &Arc<Surface>, spec: &Value) -> Option<Arc<Decl>> {
+fn params(surface: &Arc<ServedApis>, spec: &Value) -> Option<Arc<Decl>> {
     let kind = &spec["paramKind"];
     let version = GroupVersion::parse(kind["apiVersion"].as_str()?)?;
     let served = surface.by_kind(&version.group, kind["kind"].as_str()?);
@@ -116,7 +116,7 @@ fn kept(of: &Type) -> Type {
 }
 
 /// The kinds that the rules of a policy name. Wildcards and subresources are skipped.
-fn kinds(surface: &Arc<Surface>, spec: &Value) -> BTreeMap<Kind, Arc<KindVersion>> {
+fn kinds(surface: &Arc<ServedApis>, spec: &Value) -> BTreeMap<Kind, Arc<KindVersion>> {
     let mut kinds = BTreeMap::new();
     for rule in list(&spec["matchConstraints"]["resourceRules"]) {
         let named = |field: &str| {

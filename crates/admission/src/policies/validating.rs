@@ -14,17 +14,17 @@ use keelson_meta::go_format;
 use keelson_meta::json::{Value, json};
 use keelson_meta::status::{StatusCause, StatusDetails};
 use keelson_meta::{ApiError, Object, Status};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Target};
+use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Target};
 use tracing::{Instrument as _, debug_span};
 
-use super::judgement::{Judgement, Refusal, judge};
+use super::judgement::{PolicyResult, Refusal, judge};
 use super::parameters::{self, Decoded};
 use super::policy::{Binding, Policy};
-use super::seen::Seen;
+use super::seen::PolicyInput;
 use super::stats::{PolicyError, PolicyKey, PolicyStats};
 use super::{Bound, Policies, follow, interest, is_about};
 use crate::matching::Endpoint;
-use crate::shown::Shown;
+use crate::shown::AdmissionObjects;
 use crate::told::told_name;
 
 /// The audit annotation with the refusals.
@@ -59,7 +59,7 @@ impl Admission for ValidatingPolicies {
         "ValidatingAdmissionPolicy"
     }
 
-    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         interest(&self.bound(), attributes)
     }
 
@@ -71,7 +71,7 @@ impl Admission for ValidatingPolicies {
         Box::pin(async move {
             let (decoded, stats) = (&self.decoded, &*self.stats);
             let (seen, denied, noted) = (None, None, Vec::new());
-            let mut judging = Judging { attributes, object, decoded, stats, seen, denied, noted };
+            let mut judging = PolicyRequest { attributes, object, decoded, stats, seen, denied, noted };
             for bound in self.bound().iter() {
                 let policy = bound.policy.name.as_str();
                 judging.policy(bound).instrument(debug_span!("policy", policy, stage = "validate")).await;
@@ -82,13 +82,13 @@ impl Admission for ValidatingPolicies {
 }
 
 /// One request, while all policies are evaluated.
-struct Judging<'a> {
+struct PolicyRequest<'a> {
     attributes: &'a AdmissionAttributes<'a>,
     object: Option<&'a Object>,
     decoded: &'a Decoded,
     stats: &'a PolicyStats,
     /// The input of the last policy. Most policies share the same endpoint, so it is reused.
-    seen: Option<(Endpoint, Shown, Seen<'a>)>,
+    seen: Option<(Endpoint, AdmissionObjects, PolicyInput<'a>)>,
     /// The first refusal, with its text.
     denied: Option<Refusal>,
     /// The refusals, for the audit annotation.
@@ -96,14 +96,14 @@ struct Judging<'a> {
 }
 
 /// One policy that is evaluated for a request.
-struct Asking<'p> {
+struct PolicyEvaluation<'p> {
     policy: &'p Policy,
     endpoint: Endpoint,
     /// The resource of the parameters.
     params: Option<Target>,
 }
 
-impl Judging<'_> {
+impl PolicyRequest<'_> {
     /// Evaluates one policy with all its bindings.
     async fn policy(&mut self, bound: &Bound) {
         let (policy, attributes) = (&*bound.policy, self.attributes);
@@ -114,7 +114,7 @@ impl Judging<'_> {
             Err(error) => Err(error.to_string()),
         };
         let asking = match asked {
-            Ok(params) => Asking { policy, endpoint, params },
+            Ok(params) => PolicyEvaluation { policy, endpoint, params },
             Err(why) => return self.fail(policy, None, format!("failed to configure policy: {why}")),
         };
         let mut annotations: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -138,7 +138,11 @@ impl Judging<'_> {
     ///
     /// # Errors
     /// The reason why the policy cannot be evaluated.
-    async fn binding(&mut self, asking: &Asking<'_>, binding: &Binding) -> Result<Vec<(Judgement, Duration)>, String> {
+    async fn binding(
+        &mut self,
+        asking: &PolicyEvaluation<'_>,
+        binding: &Binding,
+    ) -> Result<Vec<(PolicyResult, Duration)>, String> {
         let (attributes, object) = (self.attributes, self.object);
         let text = |error: ApiError| error.to_string();
         if !is_about(binding, attributes, object).map_err(text)? {
@@ -146,9 +150,9 @@ impl Judging<'_> {
         }
         let params = parameters::collect(attributes, asking.params.as_ref(), binding, self.decoded).await?;
         if self.seen.as_ref().is_none_or(|(endpoint, ..)| *endpoint != asking.endpoint) {
-            let shown = Shown::of(attributes, &asking.endpoint, object).await;
+            let shown = AdmissionObjects::of(attributes, &asking.endpoint, object).await;
             let shown = shown.map_err(|error| format!("failed to convert object version: {error}"))?;
-            let seen = Seen::of(attributes, &asking.endpoint, self.decoded, self.stats).await.map_err(text)?;
+            let seen = PolicyInput::of(attributes, &asking.endpoint, self.decoded, self.stats).await.map_err(text)?;
             self.seen = Some((asking.endpoint.clone(), shown, seen));
         }
         let Some((_, shown, seen)) = &self.seen else { return Ok(Vec::new()) };
@@ -158,8 +162,10 @@ impl Judging<'_> {
             let run = seen.run(policy, shown, (object, attributes.old), params.as_deref(), |run| judge(policy, run));
             let judgement = match run {
                 Ok(judgement) => judgement?,
-                Err(_) if policy.fails_open => Judgement { passed: vec![PolicyError::Invalid], ..Judgement::default() },
-                Err(why) => Judgement { refusals: vec![(0, Refusal::new(why))], ..Judgement::default() },
+                Err(_) if policy.fails_open => {
+                    PolicyResult { passed: vec![PolicyError::Invalid], ..PolicyResult::default() }
+                }
+                Err(why) => PolicyResult { refusals: vec![(0, Refusal::new(why))], ..PolicyResult::default() },
             };
             Some((judgement, begun.elapsed()))
         });
@@ -167,8 +173,8 @@ impl Judging<'_> {
     }
 
     /// Counts the expressions of a policy, by the action of the binding.
-    fn count(&self, policy: &Policy, binding: &Binding, judgement: &Judgement, took: Duration) {
-        let Judgement { passed, refusals, faults, .. } = judgement;
+    fn count(&self, policy: &Policy, binding: &Binding, judgement: &PolicyResult, took: Duration) {
+        let PolicyResult { passed, refusals, faults, .. } = judgement;
         let expressions = (passed.len() + refusals.len() + faults.len()).max(1);
         let each = took / u32::try_from(expressions).unwrap_or(u32::MAX);
         let note = |error: PolicyError, action: &'static str| {
@@ -187,7 +193,7 @@ impl Judging<'_> {
         &mut self,
         policy: &Policy,
         binding: &Binding,
-        judgement: Judgement,
+        judgement: PolicyResult,
         annotations: &mut BTreeMap<String, Vec<String>>,
     ) {
         let caller = self.attributes.caller;

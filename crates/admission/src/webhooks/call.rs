@@ -18,7 +18,7 @@ use super::review::{self, Answer, Fault};
 use super::{WebhookKey, Webhooks};
 use crate::matching::Endpoint;
 use crate::request;
-use crate::shown::Shown;
+use crate::shown::AdmissionObjects;
 
 /// The largest response in bytes. A patch may contain a whole object in base64.
 const RESPONSE_BYTES: usize = 8 << 20;
@@ -32,7 +32,7 @@ pub(super) struct Invocation<'h> {
     pub(super) hook: &'h Hook,
     /// The kind and resource in which the webhook gets the request.
     pub(super) endpoint: Endpoint,
-    pub(super) shown: Shown,
+    pub(super) shown: AdmissionObjects,
 }
 
 /// The reason why a call fails.

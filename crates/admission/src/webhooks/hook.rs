@@ -11,7 +11,7 @@ use keelson_outbound::{ClientConfig, Effect, Outbound, RestClient};
 use parking_lot::Mutex;
 
 use crate::conditions::{Conditions, ConditionsOf};
-use crate::matching::{Asked, Matching};
+use crate::matching::{MatchedPlugin, Matching};
 
 /// The default timeout, in seconds.
 const DEFAULT_TIME: u64 = 10;
@@ -97,7 +97,7 @@ impl Hook {
             configuration: configuration.to_owned(),
             id: format!("{configuration}/{name}/{place}"),
             name,
-            matching: Matching::of(Asked::Webhook, webhook, "rules"),
+            matching: Matching::of(MatchedPlugin::Webhook, webhook, "rules"),
             conditions: Conditions::of(ConditionsOf::Webhook, &webhook["matchConditions"]),
             fails_open: webhook["failurePolicy"] == "Ignore",
             side_effects: SideEffects::of(&webhook["sideEffects"]),

@@ -64,7 +64,7 @@ pub(super) struct PeerDocument {
 }
 
 /// A peer with the context of a request.
-pub(super) struct Asked<'a> {
+pub(super) struct PeerRequest<'a> {
     pub(super) peer: &'a RestClient,
     pub(super) aggregator: &'a Aggregator,
     /// The budget for all kept documents.
@@ -84,7 +84,7 @@ impl PeerDocument {
     }
 }
 
-impl Asked<'_> {
+impl PeerRequest<'_> {
     /// Fetches the two discovery documents: that of the core group, and that of all other groups.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use tokio::process::Command;
 
 use super::turns::{self, Turn};
 use crate::bench::{Bench, Meter, populate};
-use crate::figure::{Quantity, Seen};
+use crate::figure::{Observed, Quantity};
 use crate::load::{Done, Until, load};
 use crate::pods::Pods;
 use crate::server::Server;
@@ -72,7 +72,7 @@ struct Side {
 }
 
 /// The rate of the server with access control relative to the other.
-pub(super) async fn figure(bench: &Bench, which: Access) -> Result<(Quantity, Seen)> {
+pub(super) async fn figure(bench: &Bench, which: Access) -> Result<(Quantity, Observed)> {
     let files = TempDir::new().context("making a directory for the policy")?;
     let mut sides = Vec::new();
     for (place, turn) in Turn::SERVERS.into_iter().enumerate() {
@@ -105,7 +105,7 @@ pub(super) async fn figure(bench: &Bench, which: Access) -> Result<(Quantity, Se
 }
 
 impl Side {
-    async fn create(&self, round: usize) -> Result<(Done, Seen)> {
+    async fn create(&self, round: usize) -> Result<(Done, Observed)> {
         let (created, first) = (Rc::clone(&self.pods), round * ROUND);
         let request = move |number| Request::post(created.collection(first + number), created.body(first + number));
         let meter = Meter::start(&self.server.process)?;
@@ -114,7 +114,7 @@ impl Side {
         Ok((done, seen))
     }
 
-    async fn get(&self) -> Result<(Done, Seen)> {
+    async fn get(&self) -> Result<(Done, Observed)> {
         let read = Rc::clone(&self.pods);
         let request = move |number: usize| Request::get(read.path(number * STRIDE % ROUND));
         let meter = Meter::start(&self.server.process)?;

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 
 use super::turns::{self, Turn};
 use crate::bench::{Bench, Meter};
-use crate::figure::{Quantity, Seen};
+use crate::figure::{Observed, Quantity};
 use crate::load::{Done, Until, load};
 use crate::pods::Pods;
 use crate::process::Process;
@@ -56,7 +56,7 @@ impl Added {
 }
 
 /// The memory of one index.
-pub(super) async fn memory(bench: &mut Bench, added: Added) -> Result<(Quantity, Seen)> {
+pub(super) async fn memory(bench: &mut Bench, added: Added) -> Result<(Quantity, Observed)> {
     let pods = bench.pods.count;
     // A restarted server has none.
     let server = bench.restarted().await?;
@@ -72,7 +72,7 @@ pub(super) async fn memory(bench: &mut Bench, added: Added) -> Result<(Quantity,
     ensure!(after > before, "the memory of the server was {before} bytes before and {after} after");
     let each = (after - before) / queries.len() as u64;
     let note = Some(format!("{} bytes a pod, the mean of {}", each / pods as u64, queries.len()));
-    Ok((Quantity::Memory(each), Seen { peak: Some(server.process.peak_memory()?), note, ..Seen::default() }))
+    Ok((Quantity::Memory(each), Observed { peak: Some(server.process.peak_memory()?), note, ..Observed::default() }))
 }
 
 /// The memory of an idle process.
@@ -92,7 +92,7 @@ async fn at_rest(process: &Process) -> Result<u64> {
 }
 
 /// The rate of creates with an index in use, relative to that without queries.
-pub(super) async fn create(bench: &mut Bench, added: Added) -> Result<(Quantity, Seen)> {
+pub(super) async fn create(bench: &mut Bench, added: Added) -> Result<(Quantity, Observed)> {
     let runs = bench.runs;
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
@@ -118,7 +118,7 @@ pub(super) async fn create(bench: &mut Bench, added: Added) -> Result<(Quantity,
     .await
 }
 
-async fn round(server: &Server, pods: &Rc<Pods>, first: usize) -> Result<(Done, Seen)> {
+async fn round(server: &Server, pods: &Rc<Pods>, first: usize) -> Result<(Done, Observed)> {
     let created = Rc::clone(pods);
     let request = move |number| Request::post(created.collection(first + number), created.body(first + number));
     let meter = Meter::start(&server.process)?;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::turns::{self, Turn};
 use crate::aggregated::{AggregatedServer, SEEN, WEBHOOK};
 use crate::bench::{Bench, Meter, populate};
-use crate::figure::{Quantity, Seen, median_of};
+use crate::figure::{Observed, Quantity, median_of};
 use crate::load::{Done, Until, load};
 use crate::pods::Pods;
 use crate::server::Server;
@@ -62,7 +62,7 @@ impl Admitted {
     }
 }
 
-pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, Seen)> {
+pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, Observed)> {
     let number = DIRECTORY + Turn::SERVERS.len() * which as usize;
     if which.is_compared() {
         return compared(bench, number, which).await;
@@ -90,7 +90,7 @@ pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, 
 }
 
 /// The rate of servers with policies, or with plugins without configuration, relative to others.
-async fn compared(bench: &Bench, number: usize, which: Admitted) -> Result<(Quantity, Seen)> {
+async fn compared(bench: &Bench, number: usize, which: Admitted) -> Result<(Quantity, Observed)> {
     let mut servers = Vec::new();
     for (place, turn) in Turn::SERVERS.into_iter().enumerate() {
         let asks_nobody = which == Admitted::Unasked && turn == Turn::Plain;
@@ -121,7 +121,7 @@ async fn create(
     pods: &Rc<Pods>,
     (first, count): (usize, usize),
     which: Admitted,
-) -> Result<(Done, Seen)> {
+) -> Result<(Done, Observed)> {
     let created = Rc::clone(pods);
     let request = move |number: usize| {
         let number = first + number;

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::bench::{Bench, Meter, create_namespace};
-use crate::figure::{Quantity, Seen, duration, median_of};
+use crate::figure::{Observed, Quantity, duration, median_of};
 use crate::load::{Until, load};
 use crate::wire::Request;
 
@@ -19,7 +19,7 @@ const DIRECTORY: usize = 2_000;
 const SMALLEST: u64 = 400;
 
 /// Horizontal pod autoscalers are stored in `v2`. The figure is the time of a list in `v1`; the note has that of `v2`.
-pub(super) async fn list(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn list(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     let server = bench.fresh(DIRECTORY).await?;
     create_namespace(&server.client, NAMESPACE).await?;
     let collection = |version| format!("/apis/autoscaling/{version}/namespaces/{NAMESPACE}/horizontalpodautoscalers");
@@ -34,7 +34,7 @@ pub(super) async fn list(bench: &mut Bench) -> Result<(Quantity, Seen)> {
         let reply = connection.send(Request::get(collection("v1"))).await?;
         ensure!(reply.bytes >= AUTOSCALERS as u64 * SMALLEST, "the list has {} bytes only", reply.bytes);
         let note = format!("{:.1} MB; in the stored version {}", reply.bytes as f64 / 1e6, duration(stored.whole));
-        let seen = Seen { note: Some(note), first_byte: Some(reply.first_byte), ..Seen::default() };
+        let seen = Observed { note: Some(note), first_byte: Some(reply.first_byte), ..Observed::default() };
         runs.push((Quantity::Time(reply.whole), meter.stop(seen)?));
     }
     server.stop().await?;

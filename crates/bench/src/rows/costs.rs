@@ -11,18 +11,18 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::bench::Bench;
-use crate::figure::{Quantity, Seen, median_of};
+use crate::figure::{Observed, Quantity, median_of};
 use crate::pods::Pods;
 
 /// Measures the step with this name.
-pub(super) async fn of(bench: &mut Bench, step: &str) -> Result<(Quantity, Seen)> {
+pub(super) async fn of(bench: &mut Bench, step: &str) -> Result<(Quantity, Observed)> {
     let mut pods = Pods::new(1, vec![String::from("5cf4b8a1-0c86-4d3a-9a4f-000000000001")]);
     pods.pad(pods.body(0).len());
     let pod = pods.body(0);
     for program in &bench.costs {
         let mut runs = Vec::new();
         while let Some(cost) = measured(program, step, &pod).await? {
-            runs.push((Quantity::Time(cost), Seen::default()));
+            runs.push((Quantity::Time(cost), Observed::default()));
             if runs.len() == bench.runs {
                 return Ok(median_of(runs));
             }

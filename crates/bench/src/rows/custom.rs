@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::definitions::define;
 use crate::bench::{Bench, Meter, create_namespace, populate};
-use crate::figure::{Quantity, Seen, median_of};
+use crate::figure::{Observed, Quantity, median_of};
 use crate::load::{Until, load};
 use crate::pods::{Pods, STORED_SIZE};
 use crate::rows::{lists, watch};
@@ -44,7 +44,7 @@ pub(crate) enum Custom {
 }
 
 /// One of the figures, on a server filled for it.
-pub(super) async fn figure(bench: &Bench, which: Custom) -> Result<(Quantity, Seen)> {
+pub(super) async fn figure(bench: &Bench, which: Custom) -> Result<(Quantity, Observed)> {
     let server = bench.fresh(DIRECTORY + which as usize).await?;
     let pods = Rc::new(populate(&server.client, bench.pods.count).await?);
     define(&server.client, definition().to_string(), COLLECTION).await?;
@@ -77,7 +77,7 @@ async fn fill(server: &Server, pods: &Rc<Pods>) -> Result<()> {
 }
 
 /// Rounds alternate, since machines are shared and noisy, and each pair of adjacent rounds gives a ratio.
-async fn create(rounds: usize, server: &Server, pods: &Rc<Pods>) -> Result<(Quantity, Seen)> {
+async fn create(rounds: usize, server: &Server, pods: &Rc<Pods>) -> Result<(Quantity, Observed)> {
     let mut runs = Vec::new();
     let workloads = Rc::new(Workloads::new()?);
     for round in 0..rounds {
@@ -91,7 +91,7 @@ async fn create(rounds: usize, server: &Server, pods: &Rc<Pods>) -> Result<(Quan
         let meter = Meter::start(&server.process)?;
         let done = load(&server.client, CREATING, Until::Count(ROUND), custom).await?;
         let note = format!("{:.0} /s, config maps {maps:.0} /s", done.rate());
-        runs.push((Quantity::Ratio(done.rate() / maps), meter.stop(Seen { note: Some(note), ..done.seen() })?));
+        runs.push((Quantity::Ratio(done.rate() / maps), meter.stop(Observed { note: Some(note), ..done.seen() })?));
     }
     Ok(median_of(runs))
 }

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use serde_json::json;
 
 use crate::bench::Bench;
-use crate::figure::{Quantity, Seen, duration, memory, percentile};
+use crate::figure::{Observed, Quantity, duration, memory, percentile};
 use crate::load::{Until, load};
 use crate::process::Process;
 use crate::server::Server;
@@ -65,18 +65,18 @@ pub(crate) enum Definitions {
 
 /// All figures.
 #[derive(Clone)]
-pub(crate) struct Measured {
-    discovered: (Quantity, Seen),
-    memory: (Quantity, Seen),
-    served: (Quantity, Seen),
-    cpu: (Quantity, Seen),
-    document: (Quantity, Seen),
-    others: (Quantity, Seen),
-    start: (Quantity, Seen),
+pub(crate) struct DefinitionFigures {
+    discovered: (Quantity, Observed),
+    memory: (Quantity, Observed),
+    served: (Quantity, Observed),
+    cpu: (Quantity, Observed),
+    document: (Quantity, Observed),
+    others: (Quantity, Observed),
+    start: (Quantity, Observed),
 }
 
-impl Measured {
-    fn figure(&self, which: Definitions) -> (Quantity, Seen) {
+impl DefinitionFigures {
+    fn figure(&self, which: Definitions) -> (Quantity, Observed) {
         match which {
             Definitions::Discovered => self.discovered.clone(),
             Definitions::Memory => self.memory.clone(),
@@ -90,14 +90,14 @@ impl Measured {
 }
 
 /// One of the figures. The first call measures all of them.
-pub(super) async fn figure(bench: &mut Bench, which: Definitions) -> Result<(Quantity, Seen)> {
+pub(super) async fn figure(bench: &mut Bench, which: Definitions) -> Result<(Quantity, Observed)> {
     if bench.definitions.is_none() {
         bench.definitions = Some(measure(bench).await?);
     }
     bench.definitions.as_ref().map(|measured| measured.figure(which)).context("they were measured")
 }
 
-async fn measure(bench: &Bench) -> Result<Measured> {
+async fn measure(bench: &Bench) -> Result<DefinitionFigures> {
     let (server, again) = bench.restartable(DIRECTORY).await?;
     let Server { client, process, .. } = &server;
     let quiet = load(client, 1, Until::Elapsed(READING), |_| Request::get(READ)).await?.seen();
@@ -107,25 +107,26 @@ async fn measure(bench: &Bench) -> Result<Measured> {
     tokio::time::sleep(REST).await;
     let after = process.memory()?;
     let added = Quantity::Memory(after.saturating_sub(before));
-    let memory = (added, Seen { note: Some(format!("from {}", memory(before))), ..Seen::default() });
+    let memory = (added, Observed { note: Some(format!("from {}", memory(before))), ..Observed::default() });
     let others = (
         Quantity::Time(others.p99.unwrap_or_default()),
-        Seen { note: Some(format!("without them {}", duration(quiet.p99.unwrap_or_default()))), ..others },
+        Observed { note: Some(format!("without them {}", duration(quiet.p99.unwrap_or_default()))), ..others },
     );
     let document = document(client).await?;
     let served = one_after_the_other(client, process).await?;
     let cpu = one_in_peace(client, process).await?;
     server.stop().await?;
     let server = again.start().await?;
-    let seen = Seen { cpu: Some(server.process.cpu()?), peak: Some(server.process.peak_memory()?), ..Seen::default() };
+    let seen =
+        Observed { cpu: Some(server.process.cpu()?), peak: Some(server.process.peak_memory()?), ..Observed::default() };
     let start = (Quantity::Time(server.ready_after), seen);
     ensure!(resources(&server.client).await? >= DEFINITIONS, "the server was ready without its definitions");
     server.stop().await?;
-    Ok(Measured { discovered, memory, served, cpu, document, others, start })
+    Ok(DefinitionFigures { discovered, memory, served, cpu, document, others, start })
 }
 
 /// Creates all during other reads. Returns the time until all were discovered, and the latencies of the reads.
-async fn create_all(client: &Client, process: &Process) -> Result<((Quantity, Seen), Seen)> {
+async fn create_all(client: &Client, process: &Process) -> Result<((Quantity, Observed), Observed)> {
     let (began, cpu) = (Instant::now(), process.cpu()?);
     let is_done = Rc::new(Cell::new(false));
     let creating = async {
@@ -138,7 +139,7 @@ async fn create_all(client: &Client, process: &Process) -> Result<((Quantity, Se
         is_done.set(true);
         let note = format!("created after {}", duration(created));
         let cpu = Some(process.cpu()?.saturating_sub(cpu));
-        Ok::<_, anyhow::Error>((Quantity::Time(discovered), Seen { note: Some(note), cpu, ..done.seen() }))
+        Ok::<_, anyhow::Error>((Quantity::Time(discovered), Observed { note: Some(note), cpu, ..done.seen() }))
     };
     let reading = async {
         let (mut connection, mut times) = (client.connect().await?, Vec::new());
@@ -147,13 +148,13 @@ async fn create_all(client: &Client, process: &Process) -> Result<((Quantity, Se
         }
         times.sort_unstable();
         let (p50, p99) = (percentile(&times, 0.5), percentile(&times, 0.99));
-        Ok(Seen { p50: Some(p50), p99: Some(p99), ..Seen::default() })
+        Ok(Observed { p50: Some(p50), p99: Some(p99), ..Observed::default() })
     };
     tokio::try_join!(creating, reading)
 }
 
 /// Creates further definitions, each after the previous one is served.
-async fn one_after_the_other(client: &Client, process: &Process) -> Result<(Quantity, Seen)> {
+async fn one_after_the_other(client: &Client, process: &Process) -> Result<(Quantity, Observed)> {
     let cpu = process.cpu()?;
     let mut times = Vec::new();
     for number in DEFINITIONS..DEFINITIONS + MORE {
@@ -165,11 +166,11 @@ async fn one_after_the_other(client: &Client, process: &Process) -> Result<(Quan
     let each = process.cpu()?.saturating_sub(cpu) / u32::try_from(MORE)?;
     let (p50, p99) = (percentile(&times, 0.5), percentile(&times, 0.99));
     let note = Some(format!("{} of server CPU each, with asking", duration(each)));
-    Ok((Quantity::Time(p99), Seen { p50: Some(p50), p99: Some(p99), note, ..Seen::default() }))
+    Ok((Quantity::Time(p99), Observed { p50: Some(p50), p99: Some(p99), note, ..Observed::default() }))
 }
 
 /// The server's work for one definition without requests: the CPU time with definitions, less that of an idle time.
-async fn one_in_peace(client: &Client, process: &Process) -> Result<(Quantity, Seen)> {
+async fn one_in_peace(client: &Client, process: &Process) -> Result<(Quantity, Observed)> {
     let (mut connection, count) = (client.connect().await?, u32::try_from(MORE)?);
     let before = process.cpu()?;
     tokio::time::sleep(PAUSE * count).await;
@@ -180,18 +181,18 @@ async fn one_in_peace(client: &Client, process: &Process) -> Result<(Quantity, S
         tokio::time::sleep(PAUSE).await;
     }
     let each = process.cpu()?.saturating_sub(before).saturating_sub(idle) / count;
-    Ok((Quantity::Time(each), Seen::default()))
+    Ok((Quantity::Time(each), Observed::default()))
 }
 
 /// Reads the document, which is compressed if the client accepts it.
-async fn document(client: &Client) -> Result<(Quantity, Seen)> {
+async fn document(client: &Client) -> Result<(Quantity, Observed)> {
     let plain = || Request::get("/apis").header("accept", AGGREGATED);
     let bytes = client.connect().await?.send(plain()).await?.bytes;
     let compressed = move || plain().header("accept-encoding", "gzip");
     let compressed_bytes = client.connect().await?.send(compressed()).await?.bytes;
     let done = load(client, DOCUMENT_READERS, Until::Elapsed(READING), move |_| compressed()).await?;
     let note = Some(format!("{} KB of {} KB", compressed_bytes / 1000, bytes / 1000));
-    Ok((Quantity::Rate(done.rate()), Seen { note, ..done.seen() }))
+    Ok((Quantity::Rate(done.rate()), Observed { note, ..done.seen() }))
 }
 
 /// Creates a definition and waits until its collection is served.

@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 
 use super::definitions::{AGGREGATED, CREATING, DEFINED, DEFINITIONS, PATIENCE, REST, definition};
 use crate::bench::Bench;
-use crate::figure::{Quantity, Seen, percentile};
+use crate::figure::{Observed, Quantity, percentile};
 use crate::load::{Until, load};
 use crate::wire::{Connection, Request};
 
@@ -21,7 +21,7 @@ const MORE: usize = 100;
 const ASK_EVERY: Duration = Duration::from_millis(2);
 
 /// The 99th percentile from the create at one server to the document of the other.
-pub(super) async fn figure(bench: &Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn figure(bench: &Bench) -> Result<(Quantity, Observed)> {
     let (_, servers) = bench.together("elsewhere", SERVERS).await?;
     let first = &servers[0].client;
     load(first, CREATING, Until::Count(DEFINITIONS), |number| Request::post(DEFINED, definition(number))).await?;
@@ -42,7 +42,7 @@ pub(super) async fn figure(bench: &Bench) -> Result<(Quantity, Seen)> {
     }
     times.sort_unstable();
     let (p50, p99) = (percentile(&times, 0.5), percentile(&times, 0.99));
-    Ok((Quantity::Time(p99), Seen { p50: Some(p50), p99: Some(p99), ..Seen::default() }))
+    Ok((Quantity::Time(p99), Observed { p50: Some(p50), p99: Some(p99), ..Observed::default() }))
 }
 
 /// Polls until the document has the resource of this number. An unchanged tag means that it does not.

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::bench::Bench;
-use crate::figure::{Quantity, Seen, median_of};
+use crate::figure::{Observed, Quantity, median_of};
 use crate::process::Process;
 
 /// The number of servers side by side.
@@ -34,7 +34,7 @@ struct Running {
     _child: Child,
 }
 
-pub(super) async fn figure(bench: &mut Bench, which: Ephemeral) -> Result<(Quantity, Seen)> {
+pub(super) async fn figure(bench: &mut Bench, which: Ephemeral) -> Result<(Quantity, Observed)> {
     let (bench, mut runs) = (&*bench, Vec::new());
     let wanted = if which == Ephemeral::Start { bench.runs.max(STARTS) } else { bench.runs };
     for _ in 0..wanted {
@@ -50,7 +50,7 @@ pub(super) async fn figure(bench: &mut Bench, which: Ephemeral) -> Result<(Quant
                 Quantity::Memory(servers.iter().map(|server| server.process.own_memory()).sum::<Result<u64>>()?)
             }
         };
-        runs.push((value, Seen { cpu: Some(cpu), ..Seen::default() }));
+        runs.push((value, Observed { cpu: Some(cpu), ..Observed::default() }));
     }
     Ok(median_of(runs))
 }

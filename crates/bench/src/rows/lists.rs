@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use tokio::task::JoinSet;
 
 use crate::bench::{Bench, Meter};
-use crate::figure::{Quantity, Seen, median_of, percentile};
+use crate::figure::{Observed, Quantity, median_of, percentile};
 use crate::pods::SAMPLED;
 use crate::server::Server;
 use crate::wire::{Client, Reply, Request};
@@ -56,65 +56,70 @@ impl Form {
 }
 
 /// The whole collection in one response.
-pub(super) async fn whole(bench: &mut Bench, form: Form) -> Result<(Quantity, Seen)> {
+pub(super) async fn whole(bench: &mut Bench, form: Form) -> Result<(Quantity, Observed)> {
     let (runs, pods) = (bench.runs, bench.pods.count);
     let smallest = pods as u64 * form.smallest();
     whole_list(bench.filled().await?, &form.request(), runs, smallest).await
 }
 
 /// The whole of another collection with as many objects as pods, of about their size.
-pub(super) async fn whole_of(server: &Server, list: &Request, runs: usize, objects: usize) -> Result<(Quantity, Seen)> {
+pub(super) async fn whole_of(
+    server: &Server,
+    list: &Request,
+    runs: usize,
+    objects: usize,
+) -> Result<(Quantity, Observed)> {
     whole_list(server, list, runs, objects as u64 * Form::Json.smallest()).await
 }
 
 /// A list of at least `smallest` bytes.
-async fn whole_list(server: &Server, list: &Request, count: usize, smallest: u64) -> Result<(Quantity, Seen)> {
+async fn whole_list(server: &Server, list: &Request, count: usize, smallest: u64) -> Result<(Quantity, Observed)> {
     let mut connection = server.client.connect().await?;
     let mut runs = Vec::new();
     for _ in 0..count {
         let meter = Meter::start(&server.process)?;
         let reply = connection.send(list.clone()).await?;
         check_whole(&reply, smallest)?;
-        let seen = Seen { note: Some(format!("{:.1} MB", reply.bytes as f64 / 1e6)), ..seen_of(&reply) };
+        let seen = Observed { note: Some(format!("{:.1} MB", reply.bytes as f64 / 1e6)), ..seen_of(&reply) };
         runs.push((Quantity::Time(reply.whole), meter.stop(seen)?));
     }
     Ok(median_of(runs))
 }
 
 /// The whole collection in chunks of 500, one after the other.
-pub(super) async fn walk(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn walk(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     let (runs, pods) = (bench.runs, bench.pods.count);
     let runs = walks(bench.filled().await?, PODS, runs, pods).await?;
     Ok(median_of(runs.into_iter().map(|walk| (Quantity::Time(walk.elapsed), walk.seen)).collect()))
 }
 
 /// The time of one chunk.
-pub(super) async fn chunk(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn chunk(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     let (runs, pods) = (bench.runs, bench.pods.count);
     chunk_of(bench.filled().await?, PODS, runs, pods).await
 }
 
 /// The time of one chunk of another collection.
-pub(super) async fn chunk_of(server: &Server, path: &str, runs: usize, objects: usize) -> Result<(Quantity, Seen)> {
+pub(super) async fn chunk_of(server: &Server, path: &str, runs: usize, objects: usize) -> Result<(Quantity, Observed)> {
     let runs = walks(server, path, runs, objects).await?;
     Ok(median_of(runs.into_iter().map(|walk| (Quantity::Time(walk.seen.p50.unwrap_or_default()), walk.seen)).collect()))
 }
 
 /// Eight clients that each list everything at the same time, until the last one is complete.
-pub(super) async fn at_once(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn at_once(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     Ok(median_of(
         lists_at_once(bench).await?.into_iter().map(|(elapsed, seen)| (Quantity::Time(elapsed), seen)).collect(),
     ))
 }
 
 /// The memory added by eight concurrent lists.
-pub(super) async fn memory_at_once(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn memory_at_once(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     let runs = lists_at_once(bench).await?;
     Ok(median_of(runs.into_iter().map(|(_, seen)| (Quantity::Memory(seen.growth.unwrap_or_default()), seen)).collect()))
 }
 
 /// A selection of a few objects among all.
-pub(super) async fn selector(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn selector(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     let (count, expected) = (bench.runs, SAMPLED.min(bench.pods.count) as u64 * Form::Json.smallest());
     let server = bench.filled().await?;
     let mut connection = server.client.connect().await?;
@@ -137,7 +142,7 @@ pub(super) async fn selector(bench: &mut Bench) -> Result<(Quantity, Seen)> {
 
 struct Walk {
     elapsed: Duration,
-    seen: Seen,
+    seen: Observed,
 }
 
 async fn walks(server: &Server, path: &str, count: usize, objects: usize) -> Result<Vec<Walk>> {
@@ -175,7 +180,7 @@ async fn walk_once(client: &Client, path: &str, objects: usize) -> Result<(Vec<D
     Ok((times, firsts, bytes))
 }
 
-async fn lists_at_once(bench: &mut Bench) -> Result<Vec<(Duration, Seen)>> {
+async fn lists_at_once(bench: &mut Bench) -> Result<Vec<(Duration, Observed)>> {
     let (count, pods) = (bench.runs, bench.pods.count);
     let server = bench.filled().await?;
     let mut runs = Vec::new();
@@ -201,7 +206,7 @@ async fn lists_at_once(bench: &mut Bench) -> Result<Vec<(Duration, Seen)>> {
         let elapsed = began.elapsed();
         let seen = seen_of_many(times, firsts, bytes);
         let together = Some(bytes as f64 / elapsed.as_secs_f64());
-        runs.push((elapsed, meter.stop(Seen { bytes_per_second: together, ..seen })?));
+        runs.push((elapsed, meter.stop(Observed { bytes_per_second: together, ..seen })?));
     }
     Ok(runs)
 }
@@ -211,20 +216,20 @@ fn check_whole(reply: &Reply, smallest: u64) -> Result<()> {
     Ok(())
 }
 
-fn seen_of(reply: &Reply) -> Seen {
+fn seen_of(reply: &Reply) -> Observed {
     let rate = reply.bytes as f64 / reply.whole.as_secs_f64();
-    Seen { first_byte: Some(reply.first_byte), bytes_per_second: Some(rate), ..Seen::default() }
+    Observed { first_byte: Some(reply.first_byte), bytes_per_second: Some(rate), ..Observed::default() }
 }
 
-fn seen_of_many(mut times: Vec<Duration>, mut firsts: Vec<Duration>, bytes: u64) -> Seen {
+fn seen_of_many(mut times: Vec<Duration>, mut firsts: Vec<Duration>, bytes: u64) -> Observed {
     let total: Duration = times.iter().sum();
     times.sort_unstable();
     firsts.sort_unstable();
-    Seen {
+    Observed {
         first_byte: Some(percentile(&firsts, 0.5)),
         p50: Some(percentile(&times, 0.5)),
         p99: Some(percentile(&times, 0.99)),
         bytes_per_second: Some(bytes as f64 / total.as_secs_f64()),
-        ..Seen::default()
+        ..Observed::default()
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::bench::Bench;
-use crate::figure::{Quantity, Seen, median_of};
+use crate::figure::{Observed, Quantity, median_of};
 
 /// The idle time before memory is read, since allocators return memory after a while.
 const REST: Duration = Duration::from_secs(3);
@@ -15,12 +15,12 @@ const REST: Duration = Duration::from_secs(3);
 const FIRST_DIRECTORY: usize = 1_000;
 
 /// A ready server with only its own objects.
-pub(super) async fn empty(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn empty(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     let mut runs = Vec::new();
     for number in 0..bench.runs {
         let server = bench.fresh(FIRST_DIRECTORY + number).await?;
         let value = Quantity::Memory(server.process.memory()?);
-        let seen = Seen { peak: Some(server.process.peak_memory()?), ..Seen::default() };
+        let seen = Observed { peak: Some(server.process.peak_memory()?), ..Observed::default() };
         runs.push((value, seen));
         server.stop().await?;
     }
@@ -28,9 +28,9 @@ pub(super) async fn empty(bench: &mut Bench) -> Result<(Quantity, Seen)> {
 }
 
 /// The filled server when idle.
-pub(super) async fn filled(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn filled(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     let server = bench.filled().await?;
     tokio::time::sleep(REST).await;
     let value = Quantity::Memory(server.process.memory()?);
-    Ok((value, Seen { peak: Some(server.process.peak_memory()?), ..Seen::default() }))
+    Ok((value, Observed { peak: Some(server.process.peak_memory()?), ..Observed::default() }))
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::converted::autoscaler;
 use crate::bench::{Bench, Meter, create_namespace};
-use crate::figure::{Quantity, Seen, duration, median_of, percentile};
+use crate::figure::{Observed, Quantity, duration, median_of, percentile};
 use crate::load::{Until, load};
 use crate::wire::{Connection, Request};
 
@@ -28,7 +28,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// The time until everything is stored in the other version, with the latencies of the client in the note.
-pub(super) async fn figure(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn figure(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     let directory = TempDir::new()?;
     let file = directory.path().join("versions");
     let say = |version: &str| std::fs::write(&file, format!("horizontalpodautoscalers.autoscaling={version}\n"));
@@ -43,20 +43,20 @@ pub(super) async fn figure(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let mut runs = Vec::new();
     for run in 0..bench.runs {
         let began = Instant::now();
-        let before = Beside::run(&mut client, &format!("before-{run}"), || began.elapsed() < BEFORE).await?;
+        let before = ConcurrentClient::run(&mut client, &format!("before-{run}"), || began.elapsed() < BEFORE).await?;
         let meter = Meter::start(&server.process)?;
         let (began, ended) = (Instant::now(), Cell::new(None));
         say(if run % 2 == 0 { "v2" } else { "v1" })?;
         server.signal("-HUP").await?;
         let name = format!("during-{run}");
-        let (during, over) = tokio::join!(Beside::run(&mut client, &name, || ended.get().is_none()), async {
+        let (during, over) = tokio::join!(ConcurrentClient::run(&mut client, &name, || ended.get().is_none()), async {
             let over = until_over(&mut asking, began).await;
             ended.set(Some(began.elapsed()));
             over
         });
         over?;
         let note = format!("99th percentiles before, during: {}", before.compared(&during?));
-        let seen = meter.stop(Seen { note: Some(note), ..Seen::default() })?;
+        let seen = meter.stop(Observed { note: Some(note), ..Observed::default() })?;
         runs.push((Quantity::Time(ended.get().unwrap_or_default()), seen));
         asking.send(Request::delete(MIGRATIONS)).await?;
     }
@@ -79,12 +79,12 @@ async fn until_over(connection: &mut Connection, began: Instant) -> Result<()> {
 }
 
 /// The latencies of a client that alternates between a get and a create, sorted.
-struct Beside {
+struct ConcurrentClient {
     gets: Vec<Duration>,
     creates: Vec<Duration>,
 }
 
-impl Beside {
+impl ConcurrentClient {
     async fn run(connection: &mut Connection, name: &str, goes_on: impl Fn() -> bool) -> Result<Self> {
         let (mut gets, mut creates) = (Vec::new(), Vec::new());
         while goes_on() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::bench::{Bench, Meter};
-use crate::figure::{Quantity, Seen, median_of};
+use crate::figure::{Observed, Quantity, median_of};
 use crate::load::{Until, load};
 use crate::wire::Request;
 
@@ -28,7 +28,7 @@ const STRIDE: usize = 7_919;
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Replaces pods across the collection, each with a new label, since an update without a change is not written.
-pub(super) async fn update(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn update(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
     let until = Until::Count(UPDATES.min(pods.count));
@@ -41,7 +41,7 @@ pub(super) async fn update(bench: &mut Bench) -> Result<(Quantity, Seen)> {
 }
 
 /// Patches a label of pods across the collection.
-pub(super) async fn patch(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn patch(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
     let writes = Rc::new(Cell::new(0));
@@ -66,7 +66,7 @@ pub(super) async fn overwrite(bench: &mut Bench, writes: usize) -> Result<()> {
 }
 
 /// Applies whole pods across the collection, which another manager has created.
-pub(super) async fn apply(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn apply(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
     let writes = Rc::new(Cell::new(0));
@@ -80,7 +80,7 @@ pub(super) async fn apply(bench: &mut Bench) -> Result<(Quantity, Seen)> {
 }
 
 /// Reads pods across the collection.
-pub(super) async fn get(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn get(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
     let get = move |number: usize| Request::get(pods.path(number * STRIDE % pods.count));
@@ -88,7 +88,7 @@ pub(super) async fn get(bench: &mut Bench) -> Result<(Quantity, Seen)> {
 }
 
 /// Reads the document of all groups.
-pub(super) async fn discovery(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn discovery(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     measure(bench, Until::Elapsed(READING), |_| Request::get("/apis").header("accept", AGGREGATED)).await
 }
 
@@ -96,7 +96,7 @@ async fn measure(
     bench: &mut Bench,
     until: Until,
     request: impl Fn(usize) -> Request + Clone + 'static,
-) -> Result<(Quantity, Seen)> {
+) -> Result<(Quantity, Observed)> {
     let count = bench.runs;
     let server = bench.filled().await?;
     let mut runs = Vec::new();

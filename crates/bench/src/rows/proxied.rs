@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::aggregated::{AggregatedServer, COLLECTION, GROUP, STREAM_BYTES};
 use crate::bench::{Bench, Meter};
-use crate::figure::{Quantity, Seen, duration, median_of};
+use crate::figure::{Observed, Quantity, duration, median_of};
 use crate::load::{Until, load};
 use crate::server::Server;
 use crate::wire::{Client, Request};
@@ -29,7 +29,7 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 
 /// The kind of figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Proxied {
+pub(crate) enum ProxiedFigure {
     /// The added median latency of single gets.
     Added,
     /// Concurrent gets per second.
@@ -43,13 +43,13 @@ pub(crate) enum Proxied {
 }
 
 /// One of the figures.
-pub(super) async fn figure(bench: &Bench, which: Proxied) -> Result<(Quantity, Seen)> {
+pub(super) async fn figure(bench: &Bench, which: ProxiedFigure) -> Result<(Quantity, Observed)> {
     let aggregated = AggregatedServer::start()?;
-    if which == Proxied::Copied {
+    if which == ProxiedFigure::Copied {
         let client = aggregated.copied_client()?;
         let mut runs = Vec::new();
         for _ in 0..bench.runs {
-            runs.push((Quantity::Rate(streamed(&client).await?.0), Seen::default()));
+            runs.push((Quantity::Rate(streamed(&client).await?.0), Observed::default()));
         }
         return Ok(median_of(runs));
     }
@@ -59,10 +59,10 @@ pub(super) async fn figure(bench: &Bench, which: Proxied) -> Result<(Quantity, S
     let mut runs = Vec::new();
     for _ in 0..bench.runs {
         runs.push(match which {
-            Proxied::Added => added(&server, &direct).await?,
-            Proxied::Get => rates(&server, &direct, GETS, &format!("{COLLECTION}/a")).await?,
-            Proxied::List => rates(&server, &direct, LISTS, COLLECTION).await?,
-            Proxied::Stream | Proxied::Copied => stream(&server, &direct).await?,
+            ProxiedFigure::Added => added(&server, &direct).await?,
+            ProxiedFigure::Get => rates(&server, &direct, GETS, &format!("{COLLECTION}/a")).await?,
+            ProxiedFigure::List => rates(&server, &direct, LISTS, COLLECTION).await?,
+            ProxiedFigure::Stream | ProxiedFigure::Copied => stream(&server, &direct).await?,
         });
     }
     server.stop().await?;
@@ -93,37 +93,37 @@ async fn register(server: &Server, aggregated: &AggregatedServer) -> Result<()> 
     Ok(())
 }
 
-async fn reads(client: &Client, in_flight: usize, path: &str) -> Result<(f64, Seen)> {
+async fn reads(client: &Client, in_flight: usize, path: &str) -> Result<(f64, Observed)> {
     let path = path.to_owned();
     let done = load(client, in_flight, Until::Elapsed(READING), move |_| Request::get(path.clone())).await?;
     Ok((done.rate(), done.seen()))
 }
 
-async fn added(server: &Server, direct: &Client) -> Result<(Quantity, Seen)> {
+async fn added(server: &Server, direct: &Client) -> Result<(Quantity, Observed)> {
     let path = format!("{COLLECTION}/a");
     let (_, alone) = reads(direct, 1, &path).await?;
     let meter = Meter::start(&server.process)?;
     let (_, through) = reads(&server.client, 1, &path).await?;
     let [alone, median] = [alone.p50, through.p50].map(Option::unwrap_or_default);
     let note = format!("{} without it", duration(alone));
-    let seen = meter.stop(Seen { note: Some(note), ..through })?;
+    let seen = meter.stop(Observed { note: Some(note), ..through })?;
     Ok((Quantity::Time(median.saturating_sub(alone)), seen))
 }
 
-async fn rates(server: &Server, direct: &Client, in_flight: usize, path: &str) -> Result<(Quantity, Seen)> {
+async fn rates(server: &Server, direct: &Client, in_flight: usize, path: &str) -> Result<(Quantity, Observed)> {
     let (alone, _) = reads(direct, in_flight, path).await?;
     let meter = Meter::start(&server.process)?;
     let (through, seen) = reads(&server.client, in_flight, path).await?;
-    let seen = meter.stop(Seen { note: Some(format!("{alone:.0} /s without it")), ..seen })?;
+    let seen = meter.stop(Observed { note: Some(format!("{alone:.0} /s without it")), ..seen })?;
     Ok((Quantity::Rate(through), seen))
 }
 
-async fn stream(server: &Server, direct: &Client) -> Result<(Quantity, Seen)> {
+async fn stream(server: &Server, direct: &Client) -> Result<(Quantity, Observed)> {
     let (alone, _) = streamed(direct).await?;
     let meter = Meter::start(&server.process)?;
     let (through, first_byte) = streamed(&server.client).await?;
     let note = format!("{alone:.0} MB/s without it");
-    let seen = Seen { first_byte: Some(first_byte), note: Some(note), ..Seen::default() };
+    let seen = Observed { first_byte: Some(first_byte), note: Some(note), ..Observed::default() };
     Ok((Quantity::Rate(through), meter.stop(seen)?))
 }
 

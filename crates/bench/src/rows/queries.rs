@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use tokio::time::MissedTickBehavior;
 
 use crate::bench::{Bench, Meter};
-use crate::figure::{Quantity, Seen, median_of, percentile};
+use crate::figure::{Observed, Quantity, median_of, percentile};
 use crate::pods::Pods;
 use crate::server::Server;
 use crate::wire::{Client, Request};
@@ -35,7 +35,7 @@ static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The kind of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum QueryKind {
     SortedPage,
     DeepPage,
     NumberedPage,
@@ -53,12 +53,12 @@ pub(crate) enum Asked {
 
 /// The concurrent load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beside {
+pub(crate) enum ConcurrentLoad {
     Nothing,
     Writes,
 }
 
-impl Asked {
+impl QueryKind {
     /// The query of this number, for a server whose newest revision was `revision` at the start of the row.
     fn path(self, number: usize, revision: &str) -> String {
         let query = match self {
@@ -112,13 +112,13 @@ impl Asked {
 }
 
 /// The time of one query.
-pub(super) async fn asked(bench: &mut Bench, asked: Asked, beside: Beside) -> Result<(Quantity, Seen)> {
+pub(super) async fn asked(bench: &mut Bench, asked: QueryKind, beside: ConcurrentLoad) -> Result<(Quantity, Observed)> {
     let count = bench.runs;
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
     let server = bench.filled().await?;
     let measured = measured(server, asked, beside, (count, pods.count));
-    if beside == Beside::Nothing {
+    if beside == ConcurrentLoad::Nothing {
         return measured.await;
     }
     let (began, first) = (Instant::now(), WRITTEN.load(Ordering::Relaxed));
@@ -134,15 +134,15 @@ pub(super) async fn asked(bench: &mut Bench, asked: Asked, beside: Beside) -> Re
 
 async fn measured(
     server: &Server,
-    asked: Asked,
-    beside: Beside,
+    asked: QueryKind,
+    beside: ConcurrentLoad,
     (count, pods): (usize, usize),
-) -> Result<(Quantity, Seen)> {
+) -> Result<(Quantity, Observed)> {
     let mut connection = server.client.connect().await?;
     let newest = connection.send(Request::get(format!("{PODS}?limit=1"))).await?;
     let revision = newest.field("resourceVersion").context("the list has no resourceVersion")?;
     let mut runs = Vec::new();
-    if asked == Asked::Search {
+    if asked == QueryKind::Search {
         connection.send(Request::get(asked.path(0, &revision))).await?;
     }
     let mut number = 0;
@@ -153,7 +153,7 @@ async fn measured(
         let meter = Meter::start(&server.process)?;
         let mut times = Vec::new();
         for _ in 0..if asked.is_known() { ASKED } else { SCANS } {
-            if beside == Beside::Writes {
+            if beside == ConcurrentLoad::Writes {
                 tokio::time::sleep(PAUSE).await;
             }
             number += 1;
@@ -165,7 +165,7 @@ async fn measured(
         }
         times.sort_unstable();
         let (p50, p99) = (percentile(&times, 0.5), percentile(&times, 0.99));
-        let seen = meter.stop(Seen { p50: Some(p50), p99: Some(p99), ..Seen::default() })?;
+        let seen = meter.stop(Observed { p50: Some(p50), p99: Some(p99), ..Observed::default() })?;
         runs.push((Quantity::Time(p50), seen));
     }
     Ok(median_of(runs))

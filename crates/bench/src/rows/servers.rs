@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use tokio_postgres::NoTls;
 
 use crate::bench::{Bench, populate};
-use crate::figure::{Quantity, Seen, median_of};
+use crate::figure::{Observed, Quantity, median_of};
 use crate::load::{Until, load};
 use crate::pods::Pods;
 use crate::wire::{Client, Request};
@@ -55,7 +55,7 @@ impl Objects {
 }
 
 /// The rate of creates through the servers relative to direct inserts.
-pub(super) async fn create(bench: &mut Bench, objects: Objects) -> Result<(Quantity, Seen)> {
+pub(super) async fn create(bench: &mut Bench, objects: Objects) -> Result<(Quantity, Observed)> {
     let (url, servers) = bench.together(objects.name(), SERVERS).await?;
     let clients: Vec<Client> = servers.iter().map(|server| server.client.clone()).collect();
     let pods = std::rc::Rc::new(populate(&clients[0], bench.pods.count).await?);
@@ -69,7 +69,7 @@ pub(super) async fn create(bench: &mut Bench, objects: Objects) -> Result<(Quant
         created = next;
         let straight = straight(&database, objects, &pods, &mut inserted).await?;
         let note = format!("{rate:.0} /s through {SERVERS} servers, {straight:.0} /s straight");
-        runs.push((Quantity::Ratio(rate / straight), Seen { note: Some(note), ..seen }));
+        runs.push((Quantity::Ratio(rate / straight), Observed { note: Some(note), ..seen }));
     }
     database.batch_execute("DROP TABLE bench_straight").await?;
     drop(database);
@@ -86,7 +86,7 @@ async fn through_servers(
     objects: Objects,
     pods: &std::rc::Rc<Pods>,
     first: usize,
-) -> Result<(f64, usize, Seen)> {
+) -> Result<(f64, usize, Observed)> {
     let began = Instant::now();
     let loads = clients.iter().enumerate().map(|(server, client)| {
         let pods = pods.clone();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::figure::{Quantity, Seen};
+use crate::figure::{Observed, Quantity};
 use crate::load::Done;
 
 /// Pairs of rounds for each run of a row.
@@ -55,10 +55,10 @@ pub(super) fn rounds(runs: usize) -> usize {
 /// from 0 to [`rounds`].
 pub(super) async fn ratio(
     runs: usize,
-    mut round: impl AsyncFnMut(Turn, usize) -> Result<(Done, Seen)>,
-) -> Result<(Quantity, Seen)> {
+    mut round: impl AsyncFnMut(Turn, usize) -> Result<(Done, Observed)>,
+) -> Result<(Quantity, Observed)> {
     let (mut plain, mut with) = (Side::default(), Side::default());
-    let mut last = Seen::default();
+    let mut last = Observed::default();
     for number in 0..rounds(runs) {
         // Two rounds each in the same order, since servers alternate too.
         let pair = if number % 4 < 2 { [Turn::Plain, Turn::With] } else { [Turn::With, Turn::Plain] };
@@ -83,11 +83,11 @@ pub(super) async fn ratio(
         plain.cpu_each(),
         ratios.len(),
     );
-    Ok((Quantity::Ratio(rate / before), Seen { note: Some(note), cpu: Some(with.cpu), ..last }))
+    Ok((Quantity::Ratio(rate / before), Observed { note: Some(note), cpu: Some(with.cpu), ..last }))
 }
 
 impl Side {
-    fn add(&mut self, done: &Done, seen: &Seen) {
+    fn add(&mut self, done: &Done, seen: &Observed) {
         self.rates.push(done.rate());
         self.requests += done.requests;
         self.cpu += seen.cpu.unwrap_or_default();

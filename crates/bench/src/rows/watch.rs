@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use serde_json::json;
 
 use crate::bench::{Bench, Meter, create_namespace};
-use crate::figure::{Quantity, Seen, median_of};
+use crate::figure::{Observed, Quantity, median_of};
 use crate::load::{Until, load};
 use crate::pods::{NODES, node};
 use crate::server::Server;
@@ -30,7 +30,7 @@ const SELECTORS: usize = 2_000;
 const CREATING: usize = 48;
 
 /// Updates of small objects that are all watched by every watch.
-pub(super) async fn fan_out(bench: &mut Bench, watchers: usize) -> Result<(Quantity, Seen)> {
+pub(super) async fn fan_out(bench: &mut Bench, watchers: usize) -> Result<(Quantity, Observed)> {
     let count = bench.runs;
     let server = bench.filled().await?;
     let namespace = format!("bench-watch-{watchers}");
@@ -52,7 +52,7 @@ pub(super) async fn custom(
     collection: &str,
     watchers: usize,
     runs: usize,
-) -> Result<(Quantity, Seen)> {
+) -> Result<(Quantity, Observed)> {
     let padding = "x".repeat(CONTENT);
     let create = |number: usize| {
         let object = json!({"apiVersion": "bench.example.com/v1", "kind": "Workload", "metadata": {"name": name(number)},
@@ -75,7 +75,7 @@ async fn delivered(
     watchers: usize,
     runs: usize,
     update: impl Fn(usize, usize) -> Request + Clone + 'static,
-) -> Result<(Quantity, Seen)> {
+) -> Result<(Quantity, Observed)> {
     let revision = revision(&server.client, &format!("{collection}?limit=1")).await?;
     let path = format!("{collection}?watch=true&resourceVersion={revision}");
     let open = Watchers::open(&server.client, watchers, |_| path.clone()).await?;
@@ -99,7 +99,7 @@ async fn delivered(
 }
 
 /// Creates of pods while each of 4,000 nodes watches its own.
-pub(super) async fn node_watchers(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn node_watchers(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     let count = bench.runs;
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
@@ -128,7 +128,7 @@ pub(super) async fn node_watchers(bench: &mut Bench) -> Result<(Quantity, Seen)>
 }
 
 /// Updates of objects while 2,000 watches select one label each. Each update matches one of them.
-pub(super) async fn selector_watchers(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn selector_watchers(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     let count = bench.runs;
     let server = bench.filled().await?;
     let namespace = "bench-selectors";

@@ -6,7 +6,7 @@ use keelson_meta::json::{Map, json};
 
 use crate::converting::conversion::ConversionError;
 use crate::converting::families::{Family, Form, family, hub};
-use crate::converting::retired::{BETA, BOTH, Retired, row};
+use crate::converting::retired::{BETA, BOTH, RetiredVersions, row};
 use crate::converting::tree::{each_in, fill};
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -16,7 +16,7 @@ pub(crate) const FAMILIES: &[Family] =
 
 const FORMS: &[Form] = &[hub(GROUP, "v1"), hub(GROUP, "v1beta1"), hub(GROUP, "v1alpha1")];
 
-pub(crate) const RETIRED: &[Retired] = &[
+pub(crate) const RETIRED: &[RetiredVersions] = &[
     row("MutatingWebhookConfiguration", GROUP, BETA).by(webhooks_from_v1beta1),
     row("ValidatingWebhookConfiguration", GROUP, BETA).by(webhooks_from_v1beta1),
     row("ValidatingAdmissionPolicy", GROUP, BOTH),

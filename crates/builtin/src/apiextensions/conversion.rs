@@ -6,10 +6,10 @@
 use keelson_meta::json::{Map, Value, json};
 
 use crate::converting::conversion::ConversionError;
-use crate::converting::retired::{BETA, Retired, row};
+use crate::converting::retired::{BETA, RetiredVersions, row};
 use crate::converting::tree::{each_in, fill, fill_unset, is_unset, object, object_or_new, take, take_object};
 
-pub(crate) const RETIRED: &[Retired] =
+pub(crate) const RETIRED: &[RetiredVersions] =
     &[row("CustomResourceDefinition", "apiextensions.k8s.io", BETA).by(definition_from_v1beta1)];
 
 /// The default port of a webhook's service.

@@ -19,7 +19,7 @@ use form::VERSION;
 use keelson_meta::go_format;
 use keelson_meta::json::{Value, json};
 pub use nonstructural::non_structural;
-use schema::Before;
+use schema::StoredDefinition;
 use versions::{hoisted, own_parts, schema_of, shared_parts, version_parts};
 
 use crate::admissionregistration::validation::stated_review_versions;
@@ -118,7 +118,7 @@ fn group(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 fn schemas_are_there(versions: &At<'_, '_>, run: &mut Run<'_>) {
     // Only a definition from before `v1` may lack a schema. It may stay so.
-    if Before::of(run).lacks_schema() {
+    if StoredDefinition::of(run).lacks_schema() {
         return;
     }
     for version in versions.items().filter(|version| schema_of(version.value).is_null()) {
@@ -128,7 +128,7 @@ fn schemas_are_there(versions: &At<'_, '_>, run: &mut Run<'_>) {
 
 fn each_version(versions: &At<'_, '_>, run: &mut Run<'_>) {
     let own = own_parts(versions.value);
-    let before = Before::of(run);
+    let before = StoredDefinition::of(run);
     for version in versions.items() {
         let name = version.field("name");
         joined(&name, &DNS_1035_LABEL.faults(name.text()), run);

@@ -9,9 +9,9 @@ use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 
 use super::validation::schema::unknown_formats;
-use crate::validating::Written;
+use crate::validating::ValidatedObject;
 
-pub(crate) fn warnings(_kind: &str, written: Written<'_>, warnings: &mut Vec<String>) {
+pub(crate) fn warnings(_kind: &str, written: ValidatedObject<'_>, warnings: &mut Vec<String>) {
     definition(written.old, written.object, warnings);
 }
 

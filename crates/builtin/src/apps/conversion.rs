@@ -5,12 +5,12 @@
 use keelson_meta::json::{Map, Value};
 
 use crate::converting::conversion::ConversionError;
-use crate::converting::retired::{BETA, EXTENSIONS, Retired, row};
+use crate::converting::retired::{BETA, EXTENSIONS, RetiredVersions, row};
 use crate::converting::tree::{annotate, object, take, take_object};
 
 const GROUP: &str = "apps";
 
-pub(crate) const RETIRED: &[Retired] = &[
+pub(crate) const RETIRED: &[RetiredVersions] = &[
     row("ControllerRevision", GROUP, &["v1beta1", "v1beta2"]),
     row("DaemonSet", GROUP, &["v1beta2"]),
     row("DaemonSet", EXTENSIONS, BETA).to(GROUP, "v1").by(daemon_set_from_extensions),

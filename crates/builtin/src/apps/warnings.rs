@@ -3,9 +3,9 @@
 //! Names of pods are derived differently for stateful sets and daemon sets.
 
 use crate::core::warnings::{name_of_pods, template};
-use crate::validating::Written;
+use crate::validating::ValidatedObject;
 
-pub(crate) fn warnings(kind: &str, written: Written<'_>, warnings: &mut Vec<String>) {
+pub(crate) fn warnings(kind: &str, written: ValidatedObject<'_>, warnings: &mut Vec<String>) {
     match kind {
         "Deployment" | "ReplicaSet" => {
             name_of_pods(written, warnings);

@@ -2,6 +2,6 @@
 //!
 //! The versions have the same fields.
 
-use crate::converting::retired::{BETA, Retired, row};
+use crate::converting::retired::{BETA, RetiredVersions, row};
 
-pub(crate) const RETIRED: &[Retired] = &[row("CronJob", "batch", BETA)];
+pub(crate) const RETIRED: &[RetiredVersions] = &[row("CronJob", "batch", BETA)];

@@ -3,10 +3,10 @@
 //! Messages are upstream's.
 
 use crate::core::warnings::{name_of_pods, pod, template_may_have_changed};
-use crate::validating::Written;
+use crate::validating::ValidatedObject;
 use crate::validating::at::At;
 
-pub(crate) fn warnings(kind: &str, written: Written<'_>, warnings: &mut Vec<String>) {
+pub(crate) fn warnings(kind: &str, written: ValidatedObject<'_>, warnings: &mut Vec<String>) {
     name_of_pods(written, warnings);
     if !template_may_have_changed(written.old, written.object) {
         return;

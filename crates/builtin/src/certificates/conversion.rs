@@ -7,7 +7,7 @@ use keelson_meta::json::{Map, json};
 
 use crate::converting::conversion::ConversionError;
 use crate::converting::families::{Family, family, hub};
-use crate::converting::retired::{BETA, Retired, row};
+use crate::converting::retired::{BETA, RetiredVersions, row};
 use crate::converting::tree::{each_in, fill, object};
 
 const GROUP: &str = "certificates.k8s.io";
@@ -15,7 +15,8 @@ const GROUP: &str = "certificates.k8s.io";
 pub(crate) const FAMILIES: &[Family] =
     &[family("ClusterTrustBundle", &[hub(GROUP, "v1beta1"), hub(GROUP, "v1alpha1")])];
 
-pub(crate) const RETIRED: &[Retired] = &[row("CertificateSigningRequest", GROUP, BETA).by(request_from_v1beta1)];
+pub(crate) const RETIRED: &[RetiredVersions] =
+    &[row("CertificateSigningRequest", GROUP, BETA).by(request_from_v1beta1)];
 
 /// Converts from v1beta1 to v1.
 pub(crate) fn request_from_v1beta1(request: &mut Map) -> Result<(), ConversionError> {

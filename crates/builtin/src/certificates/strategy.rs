@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use keelson_access::User;
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
-use keelson_registry::strategy::{Confined, CreateStrategy, FieldPath, Strategies, UpdateStrategy};
+use keelson_registry::strategy::{AcceptedPart, CreateStrategy, FieldPath, Strategies, UpdateStrategy};
 
 /// The strategies of a resource of the group.
 pub(crate) fn strategies(plural: &str) -> &'static Strategies {
@@ -43,11 +43,11 @@ impl CreateStrategy for CertificateSigningRequests {
 }
 
 impl UpdateStrategy for CertificateSigningRequests {
-    fn confine(&self, subresource: &str, stored: &Object, sent: Object, now: SystemTime) -> Confined {
+    fn confine(&self, subresource: &str, stored: &Object, sent: Object, now: SystemTime) -> AcceptedPart {
         match subresource {
             "approval" => approval::confine_approval(stored, sent, now),
             "status" => approval::confine_status(stored, sent, now),
-            _ => Confined::AsSent(sent),
+            _ => AcceptedPart::AsSent(sent),
         }
     }
 

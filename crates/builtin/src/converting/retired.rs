@@ -14,7 +14,7 @@ use crate::groups::GROUPS;
 
 /// Retired versions of a kind with the same target version and the same step.
 #[derive(Debug)]
-pub(crate) struct Retired {
+pub(crate) struct RetiredVersions {
     kind: &'static str,
     group: &'static str,
     versions: &'static [&'static str],
@@ -23,7 +23,7 @@ pub(crate) struct Retired {
     step: Option<ConvertFn>,
 }
 
-impl Retired {
+impl RetiredVersions {
     /// Finds the row of a retired version; `None` if the version is served or unknown.
     pub(crate) fn of(api_version: &str, kind: &str) -> Option<&'static Self> {
         let (group, version) = GroupVersion::split(api_version)?;
@@ -66,8 +66,8 @@ impl Retired {
 }
 
 /// Retired versions whose target is `v1` of the same group.
-pub(crate) const fn row(kind: &'static str, group: &'static str, versions: &'static [&'static str]) -> Retired {
-    Retired { kind, group, versions, to: (group, "v1"), step: None }
+pub(crate) const fn row(kind: &'static str, group: &'static str, versions: &'static [&'static str]) -> RetiredVersions {
+    RetiredVersions { kind, group, versions, to: (group, "v1"), step: None }
 }
 
 /// The former group of workloads and ingresses.
@@ -77,7 +77,7 @@ pub(crate) const ALPHA: &[&str] = &["v1alpha1"];
 pub(crate) const BETA: &[&str] = &["v1beta1"];
 pub(crate) const BOTH: &[&str] = &["v1beta1", "v1alpha1"];
 
-fn rows() -> impl Iterator<Item = &'static Retired> {
+fn rows() -> impl Iterator<Item = &'static RetiredVersions> {
     GROUPS.iter().flat_map(|group| group.retired)
 }
 
@@ -96,7 +96,7 @@ mod tests {
         object.0.insert("apiVersion", api_version);
         object.0.insert("kind", kind);
         let retired =
-            Retired::of(api_version, kind).unwrap_or_else(|| panic!("{kind} of {api_version} is not retired"));
+            RetiredVersions::of(api_version, kind).unwrap_or_else(|| panic!("{kind} of {api_version} is not retired"));
         retired.convert(&mut object).expect("it is well formed");
         assert_eq!(object.api_version(), Some(&*retired.target().group_version().to_string()));
         object.0.remove("apiVersion");
@@ -120,13 +120,13 @@ mod tests {
                 let api_version = format!("{}/{version}", row.group);
                 assert!(!served.contains(&(*version).to_owned()), "{row:?}");
                 assert!(seen.insert((row.kind, api_version.clone())), "{row:?} stands twice");
-                let found = Retired::of(&api_version, row.kind).expect("it is in the table");
+                let found = RetiredVersions::of(&api_version, row.kind).expect("it is in the table");
                 assert_eq!(found.target(), row.target());
             }
-            assert!(Retired::has_any(row.to.0, row.kind));
+            assert!(RetiredVersions::has_any(row.to.0, row.kind));
         }
-        assert!(Retired::of("apps/v1", "Deployment").is_none());
-        assert!(Retired::of("v1", "Pod").is_none() && !Retired::has_any("", "Pod"));
+        assert!(RetiredVersions::of("apps/v1", "Deployment").is_none());
+        assert!(RetiredVersions::of("v1", "Pod").is_none() && !RetiredVersions::has_any("", "Pod"));
     }
 
     #[test]
@@ -282,7 +282,7 @@ mod tests {
         }
         let refused = |api_version, kind, object: keelson_meta::json::Value| {
             let mut object = Object::from_value(object).expect("an object");
-            assert!(Retired::of(api_version, kind).expect("retired").convert(&mut object).is_err(), "{kind}");
+            assert!(RetiredVersions::of(api_version, kind).expect("retired").convert(&mut object).is_err(), "{kind}");
         };
         refused("policy/v1beta1", "PodDisruptionBudget", json!({"spec": 1}));
         refused("extensions/v1beta1", "Ingress", json!({"spec": {"rules": {}}}));

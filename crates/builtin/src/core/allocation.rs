@@ -13,7 +13,7 @@ mod spec;
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Companions, Registry, Target, store_error};
+use keelson_registry::{AssociatedWrites, Registry, Target, store_error};
 use keelson_storage::{KeyValue, StoreKey};
 
 pub(crate) use addresses::made_again;
@@ -29,7 +29,7 @@ async fn give_back(
     registry: &Registry,
     key: StoreKey,
     is_own: impl Fn(&KeyValue) -> bool,
-    companions: &mut Companions,
+    companions: &mut AssociatedWrites,
 ) -> Result<(), ApiError> {
     let found = registry.store().get(&key).await.map_err(store_error)?;
     if let Some(found) = found.filter(is_own) {
@@ -52,8 +52,8 @@ pub(crate) async fn accompany_service(
     before: Option<&Object>,
     after: Option<&mut Object>,
     attempt: usize,
-) -> Result<Companions, ApiError> {
-    let mut companions = Companions::default();
+) -> Result<AssociatedWrites, ApiError> {
+    let mut companions = AssociatedWrites::default();
     let Some(after) = after else {
         if let Some((before, held)) = before.and_then(|before| Some((before, spec(before)?))) {
             let service_ref = ServiceRef::of(target, before);

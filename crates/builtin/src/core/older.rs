@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use keelson_codec::Checked;
+use keelson_codec::ParsedObject;
 use keelson_codec::cursor::Cursor;
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value, json};
@@ -46,7 +46,7 @@ pub(crate) struct StoredFields {
 
 impl StoredFields {
     /// Returns false if nothing is missing. Cost: one pass over the members of `spec`, without decoding.
-    pub(crate) fn lacks(self, checked: &Checked) -> bool {
+    pub(crate) fn lacks(self, checked: &ParsedObject) -> bool {
         let Some(mut spec) = spec_of(checked.cursor()) else { return false };
         let [mut first, mut second, mut third] = [false; 3];
         while let Some(key) = spec.key() {
@@ -144,11 +144,11 @@ mod tests {
         let fields = StoredFields { of, primary: Family::V4 };
         let mut object =
             Object::from_value(json!({ "kind": "K", "apiVersion": "v1", "metadata": {}, "spec": before })).unwrap();
-        let stored = Checked::from(StoredObject::encode(&object));
+        let stored = ParsedObject::from(StoredObject::encode(&object));
         fields.fill(&mut object);
         assert_eq!(object.0["spec"], *after);
         assert_eq!(fields.lacks(&stored), before != after, "{before}");
-        let stored = Checked::from(StoredObject::encode(&object));
+        let stored = ParsedObject::from(StoredObject::encode(&object));
         assert!(!fields.lacks(&stored), "{after} after it was filled in");
     }
 

@@ -10,12 +10,12 @@ mod volumes;
 
 use keelson_meta::Object;
 
-use crate::validating::Written;
+use crate::validating::ValidatedObject;
 use crate::validating::at::At;
 use crate::validating::formats::DNS_LABEL;
 
-pub(crate) fn warnings(kind: &str, written: Written<'_>, warnings: &mut Vec<String>) {
-    let Written { at, old, object } = written;
+pub(crate) fn warnings(kind: &str, written: ValidatedObject<'_>, warnings: &mut Vec<String>) {
+    let ValidatedObject { at, old, object } = written;
     match kind {
         "Pod" if old.is_none() => {
             pod_name(at, "this is used in the Pod's hostname", warnings);
@@ -44,14 +44,14 @@ pub(crate) fn template_may_have_changed(old: Option<&Object>, object: &Object) -
 }
 
 /// The warning about the name of a new workload, from which the names of its pods are derived.
-pub(crate) fn name_of_pods(written: Written<'_>, warnings: &mut Vec<String>) {
+pub(crate) fn name_of_pods(written: ValidatedObject<'_>, warnings: &mut Vec<String>) {
     if written.old.is_none() {
         pod_name(written.at, "this is used in Pod names and hostnames", warnings);
     }
 }
 
 /// The warnings about the pod template of a workload.
-pub(crate) fn template(written: Written<'_>, warnings: &mut Vec<String>) {
+pub(crate) fn template(written: ValidatedObject<'_>, warnings: &mut Vec<String>) {
     if template_may_have_changed(written.old, written.object) {
         pod::of_spec(&written.at.field("spec").field("template"), true, warnings);
     }

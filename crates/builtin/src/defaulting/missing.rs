@@ -25,13 +25,13 @@ impl TypeDefaults {
         self.lacks_until(cursor, |_| false)
     }
 
-    fn lacks_until(&self, cursor: &mut Cursor<'_>, done: impl Fn(&Found) -> bool) -> bool {
+    fn lacks_until(&self, cursor: &mut Cursor<'_>, done: impl Fn(&PresentMembers) -> bool) -> bool {
         if cursor.peek() != b'{' {
             cursor.skip();
             return false;
         }
         let object = cursor.clone();
-        let mut found = Found::default();
+        let mut found = PresentMembers::default();
         cursor.step();
         while let Some(key) = cursor.key() {
             let mut end = None;
@@ -57,7 +57,7 @@ impl TypeDefaults {
         key: RawText<'a>,
         value: &Cursor<'a>,
         object: &Cursor<'a>,
-        found: &mut Found,
+        found: &mut PresentMembers,
         end: &mut Option<Cursor<'a>>,
     ) -> bool {
         if let Some(place) = self.fields.iter().position(|(name, _)| key.is(name)) {
@@ -88,7 +88,7 @@ impl TypeDefaults {
     }
 
     /// Returns true if absent fields or follow-ups would get a default.
-    fn lacks_rest(&self, object: &Cursor<'_>, found: &mut Found) -> bool {
+    fn lacks_rest(&self, object: &Cursor<'_>, found: &mut PresentMembers) -> bool {
         let absent = |place: usize| found.stated & (1 << (found.place + place)) == 0;
         if self.fields.iter().enumerate().any(|(place, (_, rule))| absent(place) && rule.fills_absent(object)) {
             return true;
@@ -111,7 +111,7 @@ impl TypeDefaults {
 /// The members of an object that were found so far. A type has at most one follow-up of each kind, except for
 /// functions.
 #[derive(Default)]
-struct Found {
+struct PresentMembers {
     /// One bit for each field with defaults that is present, in this type and in included types.
     stated: u64,
     /// The number of fields in the types before this one.

@@ -1,7 +1,7 @@
 //! Tests of the defaults of each kind. A second run changes nothing, present fields stay, and missing defaults are
 //! detected in the bytes of an object.
 
-use keelson_codec::{Checked, StoredObject};
+use keelson_codec::{ParsedObject, StoredObject};
 use keelson_meta::json::{Value, json};
 use keelson_meta::{GroupVersion, GroupVersionKind, Object, Revision};
 
@@ -38,7 +38,7 @@ fn check_lacks(kind: &GroupVersionKind, object: Value) {
     let mut filled = before.clone();
     fill(kind, &mut filled);
     let text = stored.text().into_owned();
-    let lacks = Defaults::of(kind).is_some_and(|defaults| defaults.lacks(&Checked::from(stored)));
+    let lacks = Defaults::of(kind).is_some_and(|defaults| defaults.lacks(&ParsedObject::from(stored)));
     assert_eq!(lacks, filled != before, "{text}");
 }
 

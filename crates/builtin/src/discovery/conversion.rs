@@ -5,10 +5,10 @@
 use keelson_meta::json::{Map, Value};
 
 use crate::converting::conversion::ConversionError;
-use crate::converting::retired::{BETA, Retired, row};
+use crate::converting::retired::{BETA, RetiredVersions, row};
 use crate::converting::tree::{each_in, take, take_object};
 
-pub(crate) const RETIRED: &[Retired] = &[row("EndpointSlice", "discovery.k8s.io", BETA).by(slice_from_v1beta1)];
+pub(crate) const RETIRED: &[RetiredVersions] = &[row("EndpointSlice", "discovery.k8s.io", BETA).by(slice_from_v1beta1)];
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const NODE: &str = "kubernetes.io/hostname";

@@ -7,14 +7,14 @@ use keelson_meta::json::{Map, Value, json};
 
 use crate::converting::conversion::ConversionError;
 use crate::converting::families::{Family, family, form, hub};
-use crate::converting::retired::{BETA, Retired, row};
+use crate::converting::retired::{BETA, RetiredVersions, row};
 use crate::converting::tree::{append_rest, is_unset, object, take};
 
 const GROUP: &str = "events.k8s.io";
 
 pub(crate) const FAMILIES: &[Family] = &[family("Event", &[hub("", "v1"), form(GROUP, "v1", to_core, from_core)])];
 
-pub(crate) const RETIRED: &[Retired] = &[row("Event", GROUP, BETA).to("", "v1").by(to_core)];
+pub(crate) const RETIRED: &[RetiredVersions] = &[row("Event", GROUP, BETA).to("", "v1").by(to_core)];
 
 /// The value that a form writes for an unset field.
 #[derive(Clone, Copy)]

@@ -7,12 +7,12 @@
 use keelson_meta::json::{Map, json};
 
 use crate::converting::conversion::ConversionError;
-use crate::converting::retired::{Retired, row};
+use crate::converting::retired::{RetiredVersions, row};
 use crate::converting::tree::{fill_unset, is_unset, object, take, take_annotation};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
-pub(crate) const RETIRED: &[Retired] = &[
+pub(crate) const RETIRED: &[RetiredVersions] = &[
     row("FlowSchema", GROUP, &["v1beta1", "v1beta2", "v1beta3"]),
     row("PriorityLevelConfiguration", GROUP, &["v1beta1", "v1beta2"]).by(level_from_v1beta2),
     row("PriorityLevelConfiguration", GROUP, &["v1beta3"]).by(level_from_v1beta3),

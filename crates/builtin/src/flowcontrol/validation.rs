@@ -12,7 +12,7 @@ use keelson_meta::json::{Value, json};
 use crate::validating::at::At;
 use crate::validating::formats::{DNS_LABEL, DNS_SUBDOMAIN};
 use crate::validating::go_form::Form;
-use crate::validating::go_form::Shown::{Always as Inner, Flag, List, Maybe, Number, Plain, Text};
+use crate::validating::go_form::PrintedValue::{Always as Inner, Flag, List, Maybe, Number, Plain, Text};
 use crate::validating::type_rules::Rule::{self, Always, Check, Each, Forbidden, Required, With};
 use crate::validating::type_rules::{Kind, Run, TypeRules, kind};
 

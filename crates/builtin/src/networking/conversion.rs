@@ -6,7 +6,7 @@ use keelson_meta::json::{Map, Value, json};
 
 use crate::converting::conversion::ConversionError;
 use crate::converting::families::{Family, Form, family, hub};
-use crate::converting::retired::{ALPHA, BETA, EXTENSIONS, Retired, row};
+use crate::converting::retired::{ALPHA, BETA, EXTENSIONS, RetiredVersions, row};
 use crate::converting::tree::{append_rest, each_in, fill, is_unset, object, take};
 
 const GROUP: &str = "networking.k8s.io";
@@ -15,7 +15,7 @@ pub(crate) const FAMILIES: &[Family] = &[family("IPAddress", FORMS), family("Ser
 
 const FORMS: &[Form] = &[hub(GROUP, "v1"), hub(GROUP, "v1beta1")];
 
-pub(crate) const RETIRED: &[Retired] = &[
+pub(crate) const RETIRED: &[RetiredVersions] = &[
     row("Ingress", GROUP, BETA).by(ingress_from_v1beta1),
     row("Ingress", EXTENSIONS, BETA).to(GROUP, "v1").by(ingress_from_v1beta1),
     row("IngressClass", GROUP, BETA),

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use keelson_codec::StoredObject;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::strategy::{CreateStrategy, DeleteStrategy, Strategies};
-use keelson_registry::{InherentPlugin, ManagedObject, Registry, Target};
+use keelson_registry::{BuiltinStagePlugin, ManagedObject, Registry, Target};
 
 use crate::core::allocation;
 use crate::strategy::STATUS_ALONE;
@@ -30,7 +30,7 @@ const CLASS: &str = "kubernetes.io/ingress.class";
 /// Sets the default class of an ingress that names none.
 fn take_default_class(registry: &Registry, ingress: &mut Object) -> Result<(), ApiError> {
     let named = ingress.get(&["spec", "ingressClassName"]).is_some_and(|class| !class.is_null());
-    if named || has_annotation(ingress, CLASS) || !registry.does(InherentPlugin::DefaultIngressClass) {
+    if named || has_annotation(ingress, CLASS) || !registry.does(BuiltinStagePlugin::DefaultIngressClass) {
         return Ok(());
     }
     let class = newest_default(registry, "networking.k8s.io", "ingressclasses", &[IS_DEFAULT])?;

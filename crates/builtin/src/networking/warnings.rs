@@ -4,10 +4,10 @@
 
 use keelson_meta::go_format::quote;
 
-use crate::validating::Written;
+use crate::validating::ValidatedObject;
 use crate::validating::at::At;
 
-pub(crate) fn warnings(kind: &str, written: Written<'_>, warnings: &mut Vec<String>) {
+pub(crate) fn warnings(kind: &str, written: ValidatedObject<'_>, warnings: &mut Vec<String>) {
     if kind == "Ingress" && written.old.is_none() {
         ingress(written.at, warnings);
     }

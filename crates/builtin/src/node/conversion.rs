@@ -5,12 +5,12 @@
 use keelson_meta::json::Map;
 
 use crate::converting::conversion::ConversionError;
-use crate::converting::retired::{ALPHA, BETA, Retired, row};
+use crate::converting::retired::{ALPHA, BETA, RetiredVersions, row};
 use crate::converting::tree::{take, take_object};
 
 const GROUP: &str = "node.k8s.io";
 
-pub(crate) const RETIRED: &[Retired] =
+pub(crate) const RETIRED: &[RetiredVersions] =
     &[row("RuntimeClass", GROUP, BETA), row("RuntimeClass", GROUP, ALPHA).by(runtime_class_from_v1alpha1)];
 
 /// Converts from v1alpha1 to v1.

@@ -5,10 +5,10 @@
 use keelson_meta::json::{Map, Value, json};
 
 use crate::converting::conversion::ConversionError;
-use crate::converting::retired::{BETA, Retired, row};
+use crate::converting::retired::{BETA, RetiredVersions, row};
 use crate::converting::tree::object;
 
-pub(crate) const RETIRED: &[Retired] = &[row("PodDisruptionBudget", "policy", BETA).by(budget_from_v1beta1)];
+pub(crate) const RETIRED: &[RetiredVersions] = &[row("PodDisruptionBudget", "policy", BETA).by(budget_from_v1beta1)];
 
 /// The label that no pod has.
 const NO_POD: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";

@@ -7,12 +7,12 @@ use keelson_meta::GroupVersion;
 use keelson_meta::json::{Map, Value, json};
 
 use crate::converting::conversion::ConversionError;
-use crate::converting::retired::{ALPHA, BETA, BOTH, Retired, row};
+use crate::converting::retired::{ALPHA, BETA, BOTH, RetiredVersions, row};
 use crate::converting::tree::{append_rest, each_in, take};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub(crate) const RETIRED: &[Retired] = &[
+pub(crate) const RETIRED: &[RetiredVersions] = &[
     row("ClusterRole", GROUP, BOTH),
     row("ClusterRoleBinding", GROUP, BETA),
     row("ClusterRoleBinding", GROUP, ALPHA).by(binding_from_v1alpha1),

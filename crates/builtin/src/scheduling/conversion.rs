@@ -2,6 +2,6 @@
 //!
 //! The versions have the same fields.
 
-use crate::converting::retired::{BOTH, Retired, row};
+use crate::converting::retired::{BOTH, RetiredVersions, row};
 
-pub(crate) const RETIRED: &[Retired] = &[row("PriorityClass", "scheduling.k8s.io", BOTH)];
+pub(crate) const RETIRED: &[RetiredVersions] = &[row("PriorityClass", "scheduling.k8s.io", BOTH)];

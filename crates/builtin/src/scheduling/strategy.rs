@@ -7,7 +7,7 @@
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::strategy::{CreateStrategy, DeleteStrategy, Strategies, UpdateStrategy};
-use keelson_registry::{InherentPlugin, Registry, Target};
+use keelson_registry::{BuiltinStagePlugin, Registry, Target};
 
 /// The strategies of a resource of the group.
 pub(crate) fn strategies(plural: &str) -> &'static Strategies {
@@ -90,7 +90,7 @@ pub(crate) fn keep_priority(current: &Object, next: &mut Object) -> bool {
 /// # Errors
 /// 403 with the name of the existing default class.
 fn only_default(registry: &Registry, target: &Target, class: &Object) -> Result<(), ApiError> {
-    if !is_global_default(class) || !registry.does(InherentPlugin::Priority) {
+    if !is_global_default(class) || !registry.does(BuiltinStagePlugin::Priority) {
         return Ok(());
     }
     match default_priority(registry)? {

@@ -6,7 +6,7 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::strategy::{
     CreateStrategy, DeleteStrategy, FieldPath, Strategies, UpdateStrategy, metadata_of_status,
 };
-use keelson_registry::{InherentPlugin, Registry, Target};
+use keelson_registry::{BuiltinStagePlugin, Registry, Target};
 
 use crate::strategy::RETURNS_DELETED;
 use crate::strategy::classes::{has_annotation, newest_default, set_class};
@@ -32,7 +32,7 @@ const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// Sets the default storage class of a claim that names none.
 pub(crate) fn take_default_class(registry: &Registry, claim: &mut Object) -> Result<(), ApiError> {
     let named = claim.get(&["spec", "storageClassName"]).is_some_and(|class| !class.is_null());
-    if named || has_annotation(claim, CLASS) || !registry.does(InherentPlugin::DefaultStorageClass) {
+    if named || has_annotation(claim, CLASS) || !registry.does(BuiltinStagePlugin::DefaultStorageClass) {
         return Ok(());
     }
     let class = newest_default(registry, "storage.k8s.io", "storageclasses", &IS_DEFAULT)?;

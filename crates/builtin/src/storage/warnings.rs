@@ -2,10 +2,10 @@
 //!
 //! Volumes and claims are in the core group.
 
-use crate::validating::Written;
+use crate::validating::ValidatedObject;
 use crate::validating::at::At;
 
-pub(crate) fn warnings(kind: &str, written: Written<'_>, warnings: &mut Vec<String>) {
+pub(crate) fn warnings(kind: &str, written: ValidatedObject<'_>, warnings: &mut Vec<String>) {
     if kind == "CSIDriver" {
         of_driver(written.at, warnings);
     }

@@ -6,12 +6,12 @@
 use keelson_meta::json::{Map, json};
 
 use crate::converting::conversion::ConversionError;
-use crate::converting::retired::{ALPHA, Retired, row};
+use crate::converting::retired::{ALPHA, RetiredVersions, row};
 use crate::converting::tree::{append_rest, each_in, fill, object, take};
 
 const GROUP: &str = "storagemigration.k8s.io";
 
-pub(crate) const RETIRED: &[Retired] =
+pub(crate) const RETIRED: &[RetiredVersions] =
     &[row("StorageVersionMigration", GROUP, ALPHA).to(GROUP, "v1beta1").by(migration_from_v1alpha1)];
 
 /// Converts from v1alpha1 to v1beta1.

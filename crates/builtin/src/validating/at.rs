@@ -37,18 +37,18 @@ enum PathSegment<'v> {
 
 /// A value for an error. It is copied only if the error is reported.
 #[derive(Clone, Copy)]
-pub(crate) struct Shown<'v>(&'v Value);
+pub(crate) struct PrintedValue<'v>(&'v Value);
 
-impl From<Shown<'_>> for Value {
-    fn from(shown: Shown<'_>) -> Self {
+impl From<PrintedValue<'_>> for Value {
+    fn from(shown: PrintedValue<'_>) -> Self {
         shown.0.clone()
     }
 }
 
 impl<'v> At<'v, '_> {
     /// The value, for an error.
-    pub(crate) fn shown(&self) -> Shown<'v> {
-        Shown(self.value)
+    pub(crate) fn shown(&self) -> PrintedValue<'v> {
+        PrintedValue(self.value)
     }
 
     /// The root of an object and of the old object. Only its fields have values.

@@ -6,10 +6,10 @@
 use keelson_meta::json::{Map, Value, json};
 
 /// The fields of a type: the name in Go, the name in the API, and the form of the value.
-pub(crate) struct Form(pub(crate) &'static [(&'static str, &'static str, Shown)]);
+pub(crate) struct Form(pub(crate) &'static [(&'static str, &'static str, PrintedValue)]);
 
 /// The printed form of a field.
-pub(crate) enum Shown {
+pub(crate) enum PrintedValue {
     /// The string; empty if absent.
     Text,
     /// The boolean; `false` if absent.
@@ -49,7 +49,7 @@ impl Form {
     }
 }
 
-impl Shown {
+impl PrintedValue {
     fn of(&self, value: &Value) -> Value {
         match self {
             Self::Text if value.is_null() => json!(""),

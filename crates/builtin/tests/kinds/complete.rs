@@ -2,7 +2,7 @@
 //! schema, and a decoded object lacks none.
 
 use keelson_builtin::{Defaults, collection_specs};
-use keelson_codec::{Checked, StoredObject};
+use keelson_codec::{ParsedObject, StoredObject};
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{GroupVersionKind, Object};
 use keelson_schema::layout::Type;
@@ -55,7 +55,7 @@ fn every_default_that_a_schema_declares_is_noticed_where_it_lacks() {
         assert!(object == before, "{group}/{version} {kind}: {}", Value::Object(object.0));
         // After decoding, no default is missing.
         schema.walk(&mut object, &mut report, WalkOptions::STORE);
-        let stored = Checked::from(StoredObject::encode(&object));
+        let stored = ParsedObject::from(StoredObject::encode(&object));
         let lacks = defaults.is_some_and(|defaults| defaults.lacks(&stored));
         assert!(!lacks, "{group}/{version} {kind}: {}", stored.object().text());
         let completed = completions.iter().find_map(|known| known.complete(&stored));

@@ -12,7 +12,7 @@ use keelson_meta::clock::ManualClock;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, PatchOptions};
 use keelson_meta::random::SeededRandom;
-use keelson_registry::{Caller, Patch, PatchKind, Registry, RegistryConfig, Target, Written, fit};
+use keelson_registry::{Caller, Patch, PatchKind, Registry, RegistryConfig, Target, WriteResult, fit};
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 
@@ -36,7 +36,7 @@ fn autoscalers(server: &Registry, version: &str, name: Option<&str>) -> Target {
     name.map_or_else(|| target.clone(), |name| target.clone().named(name))
 }
 
-async fn patch(server: &Registry, version: &str, document: Value) -> Written {
+async fn patch(server: &Registry, version: &str, document: Value) -> WriteResult {
     let patch = Patch { kind: PatchKind::Merge, document, faults: Vec::new() };
     server
         .patch(&autoscalers(server, version, Some("a")), "a", &patch, &Caller::server(), &PatchOptions::default())

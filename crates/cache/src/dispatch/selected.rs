@@ -15,19 +15,19 @@ use crate::scope::{ScopeTerm, SelectedScope};
 use crate::spec::Layout;
 
 /// A selector with watches.
-struct Followed {
+struct WatchedSelector {
     scope: SelectedScope,
     state: ScopeState,
 }
 
 /// The selectors that require one term.
 #[derive(Default)]
-struct Demanding {
-    anywhere: HashMap<Arc<str>, Followed>,
-    namespaces: HashMap<Box<str>, HashMap<Arc<str>, Followed>>,
+struct TermSelectors {
+    anywhere: HashMap<Arc<str>, WatchedSelector>,
+    namespaces: HashMap<Box<str>, HashMap<Arc<str>, WatchedSelector>>,
 }
 
-type ByTerm = HashMap<Box<str>, Demanding>;
+type ByTerm = HashMap<Box<str>, TermSelectors>;
 
 /// All watched selectors.
 #[derive(Default)]
@@ -83,7 +83,7 @@ impl SelectedScopes {
         let Self { labels, label_keys, names, fields } = self;
         let maps = [labels, label_keys, names].into_iter().chain(fields);
         maps.flat_map(HashMap::values_mut)
-            .flat_map(|Demanding { anywhere, namespaces }| {
+            .flat_map(|TermSelectors { anywhere, namespaces }| {
                 anywhere.values_mut().chain(namespaces.values_mut().flat_map(HashMap::values_mut))
             })
             .map(|followed| &mut followed.state)
@@ -97,13 +97,13 @@ impl SelectedScopes {
         fresh: impl FnOnce() -> ScopeState,
     ) -> &mut ScopeState {
         let (terms, term) = self.terms_mut(&scope.term, layout);
-        let Demanding { anywhere, namespaces } = terms.entry(term.into()).or_default();
+        let TermSelectors { anywhere, namespaces } = terms.entry(term.into()).or_default();
         let followed = match &scope.namespace {
             Some(namespace) => namespaces.entry(namespace.as_str().into()).or_default(),
             None => anywhere,
         };
         let followed = followed.entry(scope.name.clone());
-        &mut followed.or_insert_with(|| Followed { scope: scope.clone(), state: fresh() }).state
+        &mut followed.or_insert_with(|| WatchedSelector { scope: scope.clone(), state: fresh() }).state
     }
 
     pub(super) fn get(&self, scope: &SelectedScope, layout: &Layout) -> Option<&ScopeState> {
@@ -170,9 +170,9 @@ impl SelectedScopes {
     }
 }
 
-impl Demanding {
+impl TermSelectors {
     /// Calls `found` with the selectors that may match objects of a namespace.
-    fn followed(&mut self, namespace: Option<&str>, found: impl FnMut(&mut Followed)) {
+    fn followed(&mut self, namespace: Option<&str>, found: impl FnMut(&mut WatchedSelector)) {
         let within = namespace.and_then(|namespace| self.namespaces.get_mut(namespace));
         self.anywhere.values_mut().chain(within.into_iter().flat_map(HashMap::values_mut)).for_each(found);
     }

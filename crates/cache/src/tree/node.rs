@@ -60,7 +60,7 @@ pub(super) struct Inner<T: Item> {
 pub(super) type Sibling<T> = (Vec<u8>, Node<T>);
 
 /// The result of an insert into a node.
-pub(super) struct Grown<T: Item> {
+pub(super) struct InsertResult<T: Item> {
     pub(super) replaced: Option<T>,
     pub(super) sibling: Option<Sibling<T>>,
 }
@@ -149,7 +149,7 @@ impl<T: Item> Node<T> {
 
     /// Inserts an item. `rightmost` is true for the last node of its level. If a full one grows at its end, its left
     /// half stays full.
-    pub(super) fn insert(&mut self, key: &[u8], item: T, rightmost: bool) -> Grown<T> {
+    pub(super) fn insert(&mut self, key: &[u8], item: T, rightmost: bool) -> InsertResult<T> {
         match self {
             Self::Leaf(leaf) => Leaf::unshared(leaf).insert(key, item, rightmost),
             Self::Inner(inner) => Inner::unshared(inner).insert(key, item, rightmost),
@@ -263,19 +263,19 @@ impl<T: Item> Leaf<T> {
         leaf
     }
 
-    fn insert(&mut self, key: &[u8], item: T, rightmost: bool) -> Grown<T> {
+    fn insert(&mut self, key: &[u8], item: T, rightmost: bool) -> InsertResult<T> {
         self.weight += item.weight();
         match self.keys.find(key) {
             Ok(at) => {
                 let replaced = std::mem::replace(&mut self.items[at], item);
                 self.weight -= replaced.weight();
-                Grown { replaced: Some(replaced), sibling: None }
+                InsertResult { replaced: Some(replaced), sibling: None }
             }
             Err(at) => {
                 self.keys = self.keys.with(at, key);
                 self.items.insert(at, item);
                 let over = self.items.len() > LEAF_MAX;
-                Grown { replaced: None, sibling: over.then(|| self.split(at, rightmost)) }
+                InsertResult { replaced: None, sibling: over.then(|| self.split(at, rightmost)) }
             }
         }
     }
@@ -361,11 +361,11 @@ impl<T: Item> Inner<T> {
         None
     }
 
-    fn insert(&mut self, key: &[u8], item: T, rightmost: bool) -> Grown<T> {
+    fn insert(&mut self, key: &[u8], item: T, rightmost: bool) -> InsertResult<T> {
         let at = self.child_of(key);
         let last = at + 1 == self.children.len();
         self.sums.take(self.children[at].sums());
-        let Grown { replaced, sibling } = self.children[at].insert(key, item, rightmost && last);
+        let InsertResult { replaced, sibling } = self.children[at].insert(key, item, rightmost && last);
         self.sums.add(self.children[at].sums());
         if let Some((separator, node)) = sibling {
             self.sums.add(node.sums());
@@ -375,7 +375,7 @@ impl<T: Item> Inner<T> {
             let len = self.children.len();
             self.split_at(if last { len - INNER_MAX / UNDERFULL } else { len / 2 })
         });
-        Grown { replaced, sibling }
+        InsertResult { replaced, sibling }
     }
 
     /// Inserts a node after the child at `at`.

@@ -13,7 +13,7 @@ use crate::entry::Entry;
 use crate::postings::{Postings, Term};
 
 /// A term of at least one entry.
-struct Found<'a> {
+struct TermEntries<'a> {
     /// The prefix of the text.
     mark: &'static str,
     text: &'a str,
@@ -21,7 +21,7 @@ struct Found<'a> {
     count: usize,
 }
 
-impl Found<'_> {
+impl TermEntries<'_> {
     const fn text(&self) -> [&str; 2] {
         [self.mark, self.text]
     }
@@ -30,7 +30,7 @@ impl Found<'_> {
 /// The terms of some entries.
 #[derive(Default)]
 struct Pairs<'a> {
-    terms: Vec<Found<'a>>,
+    terms: Vec<TermEntries<'a>>,
     /// The indexes in `terms` by the address of the text. Labels are interned, so one text has one address.
     labels: HashMap<*const u8, u32>,
     /// Indexes in `terms` by text.
@@ -45,14 +45,14 @@ impl<'a> Pairs<'a> {
         for (place, entry) in (0..).zip(entries) {
             for label in entry.labels.terms() {
                 let term = *found.labels.entry(Arc::as_ptr(label).cast()).or_insert_with(|| {
-                    found.terms.push(Found { mark: "", text: label, count: 0 });
+                    found.terms.push(TermEntries { mark: "", text: label, count: 0 });
                     place_of_last(&found.terms)
                 });
                 found.note(term, place);
             }
             if let Some(value) = dispatched(entry, dispatch) {
                 let term = *found.values.entry(value).or_insert_with(|| {
-                    found.terms.push(Found { mark: DISPATCH_MARK, text: value, count: 0 });
+                    found.terms.push(TermEntries { mark: DISPATCH_MARK, text: value, count: 0 });
                     place_of_last(&found.terms)
                 });
                 found.note(term, place);
@@ -72,7 +72,7 @@ fn place_of_last<T>(all: &[T]) -> u32 {
 }
 
 /// A term to be indexed.
-struct Posted {
+struct IndexedTerm {
     /// Its index among the terms found.
     term: u32,
     /// The position of its next entry. At the end, the start of the next term's entries.
@@ -86,12 +86,12 @@ pub(super) fn index(entries: &[Arc<Entry>], dispatch: Option<usize>) -> (Posting
     let mut having = vec![0_u32; pairs.len()];
     for (term, entry) in pairs {
         let Some(rank) = of_term[term as usize] else { continue };
-        let Posted { next, .. } = &mut posted[rank as usize];
+        let IndexedTerm { next, .. } = &mut posted[rank as usize];
         having[*next] = entry;
         *next += 1;
     }
     let mut begin = 0;
-    let postings = posted.iter().filter_map(|Posted { term, next: end }| {
+    let postings = posted.iter().filter_map(|IndexedTerm { term, next: end }| {
         let having = &having[std::mem::replace(&mut begin, *end)..*end];
         Some((Term::new(&terms[*term as usize].text())?, having.iter().map(|entry| &*entries[*entry as usize].key)))
     });
@@ -100,8 +100,8 @@ pub(super) fn index(entries: &[Arc<Entry>], dispatch: Option<usize>) -> (Posting
 
 /// Returns the indexed terms in ascending order, each with the start of its entries. Also returns their position by
 /// term number, and the terms that are common among this number of objects.
-fn rank(terms: &[Found<'_>], objects: usize) -> (Vec<Posted>, Vec<Option<u32>>, CommonTerms) {
-    let ascending = order(terms, Found::text);
+fn rank(terms: &[TermEntries<'_>], objects: usize) -> (Vec<IndexedTerm>, Vec<Option<u32>>, CommonTerms) {
+    let ascending = order(terms, TermEntries::text);
     let (mut posted, mut of_term, mut common) = (Vec::new(), vec![None; terms.len()], CommonTerms::default());
     let mut next = 0;
     // Equal texts at two addresses are one term.
@@ -112,7 +112,7 @@ fn rank(terms: &[Found<'_>], objects: usize) -> (Vec<Posted>, Vec<Option<u32>>, 
             common.add(term.text(), count);
             continue;
         }
-        posted.push(Posted { term: same[0], next });
+        posted.push(IndexedTerm { term: same[0], next });
         next += count;
         same.iter().for_each(|term| of_term[*term as usize] = Some(place_of_last(&posted)));
     }

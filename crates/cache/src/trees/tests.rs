@@ -82,12 +82,12 @@ fn entry(key: &str, (app, node): Body, decoder: &Decoder) -> Arc<Entry> {
 
 /// Trees and their expected contents.
 #[derive(Clone)]
-struct World {
+struct TreesModel {
     trees: Trees,
     model: Model,
 }
 
-impl World {
+impl TreesModel {
     fn empty() -> Self {
         Self { trees: Trees::empty(layout()), model: Model::new() }
     }
@@ -174,18 +174,18 @@ proptest! {
 
     #[test]
     fn a_selection_finds_what_a_look_at_all_finds(steps in prop::collection::vec(step(), 1..40)) {
-        let (mut world, decoder, mut clones) = (World::empty(), decoder(), Vec::new());
+        let (mut world, decoder, mut clones) = (TreesModel::empty(), decoder(), Vec::new());
         for step in &steps {
             world.take(step, &decoder, &mut clones);
         }
         clones.push(world);
-        clones.iter().for_each(World::check);
+        clones.iter().for_each(TreesModel::check);
     }
 }
 
 #[test]
 fn a_term_is_counted_as_long_as_many_have_it() {
-    let (mut world, decoder) = (World::empty(), decoder());
+    let (mut world, decoder) = (TreesModel::empty(), decoder());
     (0..200).for_each(|number| world.put(number, (Some(number % 4), Some(0)), &decoder));
     assert_eq!(world.common(), ["\u{1}n0", "all=x"]);
     let before = world.clone();
@@ -201,7 +201,7 @@ fn a_term_is_counted_as_long_as_many_have_it() {
 
 #[test]
 fn terms_that_become_rare_at_once_are_all_found() {
-    let (mut world, decoder) = (World::empty(), decoder());
+    let (mut world, decoder) = (TreesModel::empty(), decoder());
     (0..40).for_each(|number| world.put(number, (Some(0), Some(0)), &decoder));
     (40..80).for_each(|number| world.put(number, (None, None), &decoder));
     world.take(&Step::Load, &decoder, &mut Vec::new());
@@ -213,7 +213,7 @@ fn terms_that_become_rare_at_once_are_all_found() {
 
 #[test]
 fn what_is_common_in_a_load_is_counted_at_once() {
-    let (mut world, decoder) = (World::empty(), decoder());
+    let (mut world, decoder) = (TreesModel::empty(), decoder());
     (0..15).for_each(|number| world.put(number, (Some(0), None), &decoder));
     world.take(&Step::Load, &decoder, &mut Vec::new());
     assert!(world.common().is_empty(), "few objects have nothing in common");

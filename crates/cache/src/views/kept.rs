@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use keelson_meta::Revision;
 use parking_lot::Mutex;
 
-use super::room::AllRoom;
-use super::{Room, View, ViewOwner};
+use super::room::ReservationPool;
+use super::{MemoryReservation, View, ViewOwner};
 use crate::snapshot::Snapshot;
 use crate::written::DecoderId;
 
@@ -31,7 +31,7 @@ const MISSED: usize = 256;
 const MOMENTS: usize = 4;
 
 /// The result of a lookup for a view of a snapshot.
-pub enum Found {
+pub enum LookupResult {
     /// The view of this snapshot.
     Exact(View),
     /// A view of another snapshot.
@@ -46,13 +46,13 @@ pub enum Found {
 }
 
 /// The kept views.
-pub(crate) struct KeptViews {
+pub(crate) struct ViewCache {
     /// The limit of their total size in bytes.
     bytes: u64,
     /// The memory limit of views that are being built.
-    making: Arc<AllRoom>,
+    making: Arc<ReservationPool>,
     /// The kept views. The least recently used is first.
-    kept: Mutex<Vec<Kept>>,
+    kept: Mutex<Vec<ViewCacheState>>,
     /// The locks for building views.
     turns: Mutex<Vec<Turn>>,
     /// The views that were not found, with the number of misses. The last miss is last.
@@ -61,7 +61,7 @@ pub(crate) struct KeptViews {
     count: AtomicUsize,
 }
 
-struct Kept {
+struct ViewCacheState {
     owner: ViewOwner,
     of: DecoderId,
     name: Arc<str>,
@@ -71,19 +71,19 @@ struct Kept {
 
 enum Content {
     View(View),
-    Index(KeptIndex),
+    Index(CachedIndex),
 }
 
 /// An index for queries that is not a view. This crate does not know its type.
 #[derive(Clone)]
-pub struct KeptIndex {
+pub struct CachedIndex {
     /// The index.
     pub index: Arc<dyn Any + Send + Sync>,
     /// Its approximate size in bytes.
     pub bytes: u64,
 }
 
-impl Kept {
+impl ViewCacheState {
     fn bytes(&self) -> u64 {
         let content = match &self.content {
             Content::View(view) => view.bytes(),
@@ -106,12 +106,12 @@ struct Turn {
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl KeptViews {
+impl ViewCache {
     /// Creates an empty list with this limit in bytes.
     pub(crate) fn new(bytes: u64) -> Self {
         Self {
             bytes,
-            making: AllRoom::new(bytes.saturating_mul(MAKING)),
+            making: ReservationPool::new(bytes.saturating_mul(MAKING)),
             kept: Mutex::default(),
             turns: Mutex::default(),
             missed: Mutex::default(),
@@ -125,14 +125,14 @@ impl KeptViews {
     }
 
     /// The memory reservation for building a view for a user.
-    pub(crate) fn room(&self, owner: ViewOwner) -> Room {
+    pub(crate) fn room(&self, owner: ViewOwner) -> MemoryReservation {
         self.making.room(owner)
     }
 
     /// Finds a view of a collection.
-    pub(crate) fn find(&self, of: DecoderId, name: &str, snapshot: &Snapshot) -> Found {
+    pub(crate) fn find(&self, of: DecoderId, name: &str, snapshot: &Snapshot) -> LookupResult {
         let mut kept = self.kept.lock();
-        let is_it = |kept: &Kept| kept.of == of && *kept.name == *name;
+        let is_it = |kept: &ViewCacheState| kept.of == of && *kept.name == *name;
         let exact =
             kept.iter().position(|kept| is_it(kept) && kept.snapshot.trees.entries.is_same(&snapshot.trees.entries));
         if let Some(place) = exact
@@ -142,7 +142,7 @@ impl KeptViews {
             // The view also belongs to the newer revision, so it may stay after the history drops the older one.
             found.snapshot.revision = found.snapshot.revision.max(snapshot.revision);
             kept.push(found);
-            return Found::Exact(view);
+            return LookupResult::Exact(view);
         }
         let distance =
             |(snapshot_of, _): &(&Snapshot, &View)| snapshot_of.revision.get().abs_diff(snapshot.revision.get());
@@ -150,11 +150,14 @@ impl KeptViews {
             .filter(|kept| is_it(kept))
             .filter_map(|kept| Some((&kept.snapshot, kept.view()?)))
             .min_by_key(distance)
-            .map_or(Found::Nothing, |(snapshot, view)| Found::Near { snapshot: snapshot.clone(), view: view.clone() })
+            .map_or(LookupResult::Nothing, |(snapshot, view)| LookupResult::Near {
+                snapshot: snapshot.clone(),
+                view: view.clone(),
+            })
     }
 
     /// Returns the index of a collection with this name, and its snapshot. The index counts as used.
-    pub(crate) fn find_index(&self, of: DecoderId, name: &str) -> Option<(Snapshot, KeptIndex)> {
+    pub(crate) fn find_index(&self, of: DecoderId, name: &str) -> Option<(Snapshot, CachedIndex)> {
         let mut kept = self.kept.lock();
         let place = kept.iter().position(|kept| kept.of == of && *kept.name == *name)?;
         let Content::Index(index) = &kept[place].content else { return None };
@@ -170,16 +173,16 @@ impl KeptViews {
         owner: ViewOwner,
         (of, name): (DecoderId, &str),
         snapshot: &Snapshot,
-        index: KeptIndex,
+        index: CachedIndex,
     ) {
         // ORDER: this is declared before the lock and therefore dropped after it, because a state may be the last owner
         // of many objects, whose release takes time.
-        let _before: Vec<Kept>;
+        let _before: Vec<ViewCacheState>;
         let mut kept = self.kept.lock();
         _before = kept.extract_if(.., |kept| kept.of == of && *kept.name == *name).collect();
         if index.bytes <= self.bytes {
             let (snapshot, content) = (snapshot.clone(), Content::Index(index));
-            self.add(&mut kept, Kept { owner, of, name: name.into(), snapshot, content });
+            self.add(&mut kept, ViewCacheState { owner, of, name: name.into(), snapshot, content });
         }
     }
 
@@ -189,22 +192,22 @@ impl KeptViews {
             return;
         }
         let mut kept = self.kept.lock();
-        let is_it = |kept: &Kept| kept.of == of && *kept.name == *name;
+        let is_it = |kept: &ViewCacheState| kept.of == of && *kept.name == *name;
         kept.retain(|kept| !is_it(kept) || !kept.snapshot.trees.entries.is_same(&snapshot.trees.entries));
         let name = kept.iter().find(|kept| is_it(kept)).map_or_else(|| name.into(), |kept| kept.name.clone());
-        let is_it = |kept: &Kept| kept.of == of && kept.name == name;
+        let is_it = |kept: &ViewCacheState| kept.of == of && kept.name == name;
         if kept.iter().filter(|kept| is_it(kept)).count() == MOMENTS
             && let Some(place) = kept.iter().position(is_it)
         {
             kept.remove(place);
         }
         let (snapshot, content) = (snapshot.clone(), Content::View(view.clone()));
-        self.add(&mut kept, Kept { owner, of, name, snapshot, content });
+        self.add(&mut kept, ViewCacheState { owner, of, name, snapshot, content });
     }
 
     /// Adds an entry as the most recently used one. While the limit is exceeded, evicts the least recently used entry
     /// of the user whose views use the most memory.
-    fn add(&self, kept: &mut Vec<Kept>, added: Kept) {
+    fn add(&self, kept: &mut Vec<ViewCacheState>, added: ViewCacheState) {
         kept.push(added);
         let mut by_owner: HashMap<ViewOwner, u64> = HashMap::new();
         for view in &*kept {
@@ -261,16 +264,16 @@ impl KeptViews {
     /// The number of kept views, and their approximate size in bytes.
     pub(crate) fn sizes(&self) -> (usize, u64) {
         let kept = self.kept.lock();
-        (kept.len(), kept.iter().map(Kept::bytes).sum())
+        (kept.len(), kept.iter().map(ViewCacheState::bytes).sum())
     }
 
-    fn retain(&self, wanted: impl Fn(&Kept) -> bool) {
+    fn retain(&self, wanted: impl Fn(&ViewCacheState) -> bool) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
         // ORDER: the entries are dropped after the lock, because a state may be the last owner of many objects, whose
         // release takes time.
-        let gone: Vec<Kept> = {
+        let gone: Vec<ViewCacheState> = {
             let mut kept = self.kept.lock();
             let gone = kept.extract_if(.., |kept| !wanted(kept)).collect();
             self.count.store(kept.len(), Ordering::Relaxed);

@@ -29,20 +29,20 @@ impl ViewOwner {
 }
 
 /// The memory limit of all views that are being built.
-pub(super) struct AllRoom {
+pub(super) struct ReservationPool {
     bytes: u64,
-    taken: Mutex<Taken>,
+    taken: Mutex<ReservedBytes>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct ReservedBytes {
     all: u64,
     by_owner: HashMap<ViewOwner, u64>,
 }
 
 /// The reservation for one view, released on drop.
-pub struct Room {
-    all: Arc<AllRoom>,
+pub struct MemoryReservation {
+    all: Arc<ReservationPool>,
     owner: ViewOwner,
     own: AtomicU64,
     /// The limit of this reservation in bytes.
@@ -51,14 +51,14 @@ pub struct Room {
 
 /// The reason for which memory could not be reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoRoom {
+pub enum ReservationError {
     /// The view exceeds its own limit. A retry does not help.
     Ever,
     /// Views that are being built use the memory. A retry may succeed.
     Now,
 }
 
-impl AllRoom {
+impl ReservationPool {
     pub(super) fn new(bytes: u64) -> Arc<Self> {
         Arc::new(Self { bytes, taken: Mutex::default() })
     }
@@ -68,12 +68,12 @@ impl AllRoom {
         self.bytes - self.bytes / LEFT_PART
     }
 
-    pub(super) fn room(self: &Arc<Self>, owner: ViewOwner) -> Room {
-        Room { all: self.clone(), owner, own: AtomicU64::new(0), most: self.of_one() }
+    pub(super) fn room(self: &Arc<Self>, owner: ViewOwner) -> MemoryReservation {
+        MemoryReservation { all: self.clone(), owner, own: AtomicU64::new(0), most: self.of_one() }
     }
 }
 
-impl Room {
+impl MemoryReservation {
     /// Limits this reservation to `most` bytes.
     #[must_use]
     pub fn at_most(mut self, bytes: u64) -> Self {
@@ -85,13 +85,13 @@ impl Room {
     ///
     /// # Errors
     /// The memory is not available. Nothing is reserved.
-    pub fn take(&self, bytes: u64) -> Result<(), NoRoom> {
+    pub fn take(&self, bytes: u64) -> Result<(), ReservationError> {
         let grown = |taken: u64, most: u64| taken.checked_add(bytes).filter(|grown| *grown <= most);
-        grown(self.own.load(Ordering::Relaxed), self.most).ok_or(NoRoom::Ever)?;
+        grown(self.own.load(Ordering::Relaxed), self.most).ok_or(ReservationError::Ever)?;
         let mut taken = self.all.taken.lock();
-        let all = grown(taken.all, self.all.bytes).ok_or(NoRoom::Now)?;
+        let all = grown(taken.all, self.all.bytes).ok_or(ReservationError::Now)?;
         let of_owner = taken.by_owner.get(&self.owner).copied().unwrap_or_default();
-        let of_owner = grown(of_owner, self.all.of_one()).ok_or(NoRoom::Now)?;
+        let of_owner = grown(of_owner, self.all.of_one()).ok_or(ReservationError::Now)?;
         taken.all = all;
         taken.by_owner.insert(self.owner, of_owner);
         self.own.fetch_add(bytes, Ordering::Relaxed);
@@ -99,7 +99,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         let own = *self.own.get_mut();
         if own == 0 {
@@ -123,18 +123,18 @@ mod tests {
 
     #[test]
     fn room_is_shared_and_given_back() {
-        let all = AllRoom::new(100);
+        let all = ReservationPool::new(100);
         let (one, other) = (all.room(ViewOwner::of("ann")), all.room(ViewOwner::of("bob")));
         assert_eq!(one.take(60), Ok(()));
-        assert_eq!(one.take(16), Err(NoRoom::Ever));
-        assert_eq!(other.take(41), Err(NoRoom::Now));
+        assert_eq!(one.take(16), Err(ReservationError::Ever));
+        assert_eq!(other.take(41), Err(ReservationError::Now));
         assert_eq!(other.take(40), Ok(()));
         drop(one);
         assert_eq!(other.take(35), Ok(()));
-        assert_eq!(other.take(u64::MAX), Err(NoRoom::Ever));
+        assert_eq!(other.take(u64::MAX), Err(ReservationError::Ever));
         drop(other);
         let small = all.room(ViewOwner::default()).at_most(10);
-        assert_eq!((small.take(10), small.take(1)), (Ok(()), Err(NoRoom::Ever)));
+        assert_eq!((small.take(10), small.take(1)), (Ok(()), Err(ReservationError::Ever)));
         drop(small);
         let taken = all.taken.lock();
         assert!(taken.all == 0 && taken.by_owner.is_empty());
@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn views_of_one_user_leave_room_to_others() {
-        let all = AllRoom::new(100);
+        let all = ReservationPool::new(100);
         let of_ann = [40, 35].map(|bytes| {
             let room = all.room(ViewOwner::of("ann"));
             assert_eq!(room.take(bytes), Ok(()));
             room
         });
-        assert_eq!(all.room(ViewOwner::of("ann")).take(1), Err(NoRoom::Now));
+        assert_eq!(all.room(ViewOwner::of("ann")).take(1), Err(ReservationError::Now));
         assert_eq!(all.room(ViewOwner::of("bob")).take(25), Ok(()));
         drop(of_ann);
         assert_eq!(all.room(ViewOwner::of("ann")).take(75), Ok(()));

@@ -16,7 +16,7 @@ use crate::written::DecoderId;
 /// Sorts by the letters of a label, each of which is a group. An entry without the label is in no group.
 struct ByLetters;
 
-impl Sight for ByLetters {
+impl PositionSource for ByLetters {
     fn places(&self, entry: &Entry, out: &mut Places) {
         let letters = entry.labels.get("letters").unwrap_or_default();
         for letter in letters.bytes() {
@@ -55,8 +55,8 @@ fn entry(decoder: &Decoder, number: u16, letters: &str, revision: u64) -> Arc<En
 }
 
 fn gathered(snapshot: &Snapshot, parts: usize) -> View {
-    let mut made: Vec<Gathered> = Vec::new();
-    made.resize_with(parts, Gathered::default);
+    let mut made: Vec<GatheredPositions> = Vec::new();
+    made.resize_with(parts, GatheredPositions::default);
     for (place, entry) in snapshot.range("", None).enumerate() {
         made[place % parts].add(&ByLetters, entry);
     }
@@ -64,7 +64,7 @@ fn gathered(snapshot: &Snapshot, parts: usize) -> View {
 }
 
 fn caught_up(view: &View, from: &Snapshot, to: &Snapshot) -> View {
-    let mut catching_up = CatchingUp::new(view.clone(), from, to, &ByLetters);
+    let mut catching_up = ViewUpdate::new(view.clone(), from, to, &ByLetters);
     loop {
         match catching_up.go_on(1) {
             Turn::Over => break,
@@ -178,7 +178,7 @@ fn what_did_not_change_is_not_looked_at() {
     }
     drop(trees.remove("n0500"));
     let new = Snapshot { revision: Revision::new(2), trees };
-    let mut catching_up = CatchingUp::new(gathered(&old, 1), &old, &new, &ByLetters);
+    let mut catching_up = ViewUpdate::new(gathered(&old, 1), &old, &new, &ByLetters);
     assert!(matches!(catching_up.go_on(u64::MAX), Turn::Over));
     assert_eq!(catching_up.looked_at(), 4);
     check(&catching_up.into_view(), &new);
@@ -186,7 +186,7 @@ fn what_did_not_change_is_not_looked_at() {
 
 #[test]
 fn views_are_kept_within_bounds_and_no_longer_than_their_history() {
-    let (views, decoder) = (KeptViews::new(1 << 20), decoder());
+    let (views, decoder) = (ViewCache::new(1 << 20), decoder());
     let moments: Vec<Snapshot> = (1..=6u64)
         .map(|revision| {
             let entries = [entry(&decoder, 1, "a", revision)];
@@ -197,13 +197,13 @@ fn views_are_kept_within_bounds_and_no_longer_than_their_history() {
     for moment in &moments {
         views.keep(ViewOwner::default(), (decoder.id, "v"), moment, &gathered(moment, 1));
     }
-    let is_exact = |moment: &Snapshot| matches!(views.find(decoder.id, "v", moment), Found::Exact(_));
+    let is_exact = |moment: &Snapshot| matches!(views.find(decoder.id, "v", moment), LookupResult::Exact(_));
     assert_eq!(moments.iter().map(is_exact).collect::<Vec<_>>(), [false, false, true, true, true, true]);
-    assert!(matches!(views.find(decoder.id, "w", &moments[5]), Found::Nothing));
-    assert!(matches!(views.find(DecoderId::next(), "v", &moments[5]), Found::Nothing));
+    assert!(matches!(views.find(decoder.id, "w", &moments[5]), LookupResult::Nothing));
+    assert!(matches!(views.find(DecoderId::next(), "v", &moments[5]), LookupResult::Nothing));
     match views.find(decoder.id, "v", &moments[0]) {
-        Found::Near { snapshot, .. } => assert_eq!(snapshot.revision, Revision::new(3)),
-        Found::Exact(_) | Found::Nothing => panic!("the nearest moment is found"),
+        LookupResult::Near { snapshot, .. } => assert_eq!(snapshot.revision, Revision::new(3)),
+        LookupResult::Exact(_) | LookupResult::Nothing => panic!("the nearest moment is found"),
     }
     // The view of an unchanged state also belongs to later revisions.
     assert!(is_exact(&Snapshot { revision: Revision::new(9), trees: moments[4].trees.clone() }));
@@ -216,7 +216,7 @@ fn views_are_kept_within_bounds_and_no_longer_than_their_history() {
 
 #[test]
 fn views_of_one_user_push_out_no_view_of_another() {
-    let (views, decoder) = (KeptViews::new(64 << 10), decoder());
+    let (views, decoder) = (ViewCache::new(64 << 10), decoder());
     let entries: Vec<_> = (0..400).map(|number| entry(&decoder, number, "a", 1)).collect();
     let trees = Trees::from_sorted(&entries, Arc::new(Layout::default()));
     let moment = Snapshot { revision: Revision::new(1), trees };
@@ -226,7 +226,7 @@ fn views_of_one_user_push_out_no_view_of_another() {
     for number in 0..100 {
         views.keep(ann, (decoder.id, &format!("of ann {number}")), &moment, &view);
     }
-    let is_kept = |name: &str| matches!(views.find(decoder.id, name, &moment), Found::Exact(_));
+    let is_kept = |name: &str| matches!(views.find(decoder.id, name, &moment), LookupResult::Exact(_));
     assert!(is_kept("of bob") && is_kept("of ann 99") && !is_kept("of ann 0"));
     assert!(views.sizes().1 <= 64 << 10 && views.sizes().0 > 2, "{:?}", views.sizes());
 }

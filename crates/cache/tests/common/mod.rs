@@ -33,7 +33,7 @@ pub struct Body {
 
 /// One change in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happened {
+pub struct ModelChange {
     pub revision: u64,
     pub key: String,
     pub before: Option<Body>,
@@ -47,7 +47,7 @@ pub type State = BTreeMap<String, (u64, Body)>;
 pub struct Model {
     pub newest: State,
     pub states: BTreeMap<u64, State>,
-    pub events: Vec<Happened>,
+    pub events: Vec<ModelChange>,
 }
 
 impl Model {
@@ -63,12 +63,12 @@ impl Model {
         };
         let before = before.map(|(_, body)| body);
         if before.is_some() || after.is_some() {
-            self.events.push(Happened { revision, key: key.to_owned(), before, after });
+            self.events.push(ModelChange { revision, key: key.to_owned(), before, after });
             self.states.insert(revision, self.newest.clone());
         }
     }
 
-    pub fn events_after(&self, revision: Revision, scope: &Scope) -> Vec<Happened> {
+    pub fn events_after(&self, revision: Revision, scope: &Scope) -> Vec<ModelChange> {
         let from = self.events.partition_point(|event| event.revision <= revision.get());
         self.events[from..].iter().filter(|event| in_scope(event, scope)).cloned().collect()
     }
@@ -116,7 +116,7 @@ fn is_selected(key: &str, body: &Body, scope: &SelectedScope) -> bool {
         && (*scope.name == *"None" || *scope.name == *format!("{:?}", body.app))
 }
 
-pub fn in_scope(event: &Happened, scope: &Scope) -> bool {
+pub fn in_scope(event: &ModelChange, scope: &Scope) -> bool {
     let on = |body: &Option<Body>, value: &str| {
         body.as_ref().is_some_and(|body| body.node.map(|node| format!("n{node}")).unwrap_or_default() == value)
     };
@@ -209,8 +209,8 @@ pub fn body_of(entry: &Entry) -> Body {
     }
 }
 
-pub fn happened(event: &Event) -> Happened {
-    Happened {
+pub fn happened(event: &Event) -> ModelChange {
+    ModelChange {
         revision: event.revision.get(),
         key: event.key().to_owned(),
         before: event.previous.as_deref().map(body_of),

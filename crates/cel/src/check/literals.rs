@@ -1,7 +1,7 @@
 //! Checks the literals of an expression before it runs. Finds invalid durations, times, regular expressions and
 //! formats, and lists and maps of mixed types.
 
-use super::Checked;
+use super::CheckedExpr;
 use crate::ast::{Call, Expr, ExprKind, Literal};
 use crate::library::{format, regex, times};
 use crate::source::Issue;
@@ -11,7 +11,7 @@ use crate::types::Type;
 const MIXED: [&str; 1] = ["format"];
 
 /// The faults of the literals of an expression.
-pub(super) fn check(checked: &Checked) -> Vec<Issue> {
+pub(super) fn check(checked: &CheckedExpr) -> Vec<Issue> {
     let mut found = Found { checked, issues: Vec::new() };
     checked.expr.walk(&mut |expr, calls| {
         let may_mix = calls.iter().any(|call| MIXED.contains(call));
@@ -30,7 +30,7 @@ pub(super) fn check(checked: &Checked) -> Vec<Issue> {
 }
 
 struct Found<'c> {
-    checked: &'c Checked,
+    checked: &'c CheckedExpr,
     issues: Vec<Issue>,
 }
 
@@ -94,8 +94,8 @@ impl Found<'_> {
         for piece in format::pieces(text, args.len()) {
             match piece {
                 Err(message) => return self.issue(expr, message),
-                Ok(format::Piece::Text(_)) => {}
-                Ok(format::Piece::Value(clause)) => {
+                Ok(format::FormatPart::Text(_)) => {}
+                Ok(format::FormatPart::Value(clause)) => {
                     let ty = self.type_of(&args[used], false);
                     if let Some(fault) = clause.type_fault(&ty) {
                         return self.issue(&args[used], format!("error during formatting: {fault}"));

@@ -7,7 +7,7 @@ mod calls;
 
 use super::{MAKE_LIST, MAKE_MAP, MAKE_MESSAGE, STEP, times};
 use crate::ast::{Call, Expr, ExprKind, Fold, FoldKind, Literal};
-use crate::check::Checked;
+use crate::check::CheckedExpr;
 use crate::decl::{Decl, DeclKind};
 use crate::environment::Environment;
 use crate::overloads::CostRule;
@@ -50,7 +50,7 @@ impl Bounds {
 }
 
 /// The estimated cost of a checked expression.
-pub fn estimate(checked: &Checked, environment: &Environment) -> Bounds {
+pub fn estimate(checked: &CheckedExpr, environment: &Environment) -> Bounds {
     let root = environment.variables().iter().find_map(|variable| variable.decl.as_deref());
     let mut estimator = Estimator {
         checked,
@@ -99,7 +99,7 @@ struct Local<'e> {
 }
 
 struct Estimator<'e> {
-    checked: &'e Checked,
+    checked: &'e CheckedExpr,
     environment: &'e Environment,
     root: Option<&'e Decl>,
     places: HashMap<u32, Origin<'e>>,

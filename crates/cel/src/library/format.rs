@@ -18,7 +18,7 @@ const PRECISION: usize = 6;
 
 /// A piece of a format.
 #[derive(Debug, PartialEq)]
-pub enum Piece {
+pub enum FormatPart {
     /// Literal text.
     Text(String),
     /// A place for a value.
@@ -33,7 +33,7 @@ pub struct Clause {
 }
 
 /// Splits a format for this number of values into pieces, up to the first fault.
-pub fn pieces(format: &str, values: usize) -> impl Iterator<Item = Result<Piece, String>> {
+pub fn pieces(format: &str, values: usize) -> impl Iterator<Item = Result<FormatPart, String>> {
     let mut rest = format.chars().peekable();
     let (mut used, mut is_over) = (0, false);
     std::iter::from_fn(move || {
@@ -45,11 +45,11 @@ pub fn pieces(format: &str, values: usize) -> impl Iterator<Item = Result<Piece,
             text.push(c);
         }
         if !text.is_empty() {
-            return Some(Ok(Piece::Text(text)));
+            return Some(Ok(FormatPart::Text(text)));
         }
         rest.next()?;
         if rest.next_if_eq(&'%').is_some() {
-            return Some(Ok(Piece::Text("%".to_owned())));
+            return Some(Ok(FormatPart::Text("%".to_owned())));
         }
         let piece = if rest.peek().is_none() {
             Err("unexpected end of string".to_owned())
@@ -57,7 +57,9 @@ pub fn pieces(format: &str, values: usize) -> impl Iterator<Item = Result<Piece,
             Err(format!("index {used} out of range"))
         } else {
             used += 1;
-            clause(&mut rest).map(Piece::Value).map_err(|fault| format!("could not parse formatting clause: {fault}"))
+            clause(&mut rest)
+                .map(FormatPart::Value)
+                .map_err(|fault| format!("could not parse formatting clause: {fault}"))
         };
         is_over = piece.is_err();
         Some(piece)
@@ -170,8 +172,8 @@ pub fn write(format: &str, values: &List<'_>) -> Result<String, EvalError> {
     let mut used = 0;
     for piece in pieces(format, values.len()) {
         match piece.map_err(EvalError::new)? {
-            Piece::Text(text) => out.push_str(&text),
-            Piece::Value(clause) => {
+            FormatPart::Text(text) => out.push_str(&text),
+            FormatPart::Value(clause) => {
                 let value = values.get(used).unwrap_or(Value::Null);
                 used += 1;
                 let text = clause.write(&value);

@@ -5,7 +5,7 @@
 
 use super::{CallNode, Constant, FoldNode, Node, RegexNode};
 use crate::ast::{Call, Expr, ExprKind, Fold, FoldKind, Literal};
-use crate::check::{Checked, Name};
+use crate::check::{CheckedExpr, Name};
 use crate::environment::Environment;
 use crate::library::convert::is_conversion;
 use crate::library::regex::{MAX_STATES, Pattern, RegexCall};
@@ -26,21 +26,21 @@ pub(super) struct Plan {
 }
 
 /// Plans the steps of an expression.
-pub(super) fn plan(checked: &Checked, environment: &Environment) -> Result<Plan, EvalError> {
+pub(super) fn plan(checked: &CheckedExpr, environment: &Environment) -> Result<Plan, EvalError> {
     let mut planner = Planner { checked, environment, locals: Vec::new(), used: Vec::new(), states: 0 };
     let root = planner.node(&checked.expr)?;
     Ok(Plan { root, used: planner.used, states: planner.states })
 }
 
 struct Planner<'c> {
-    checked: &'c Checked,
+    checked: &'c CheckedExpr,
     environment: &'c Environment,
     locals: Vec<String>,
     used: Vec<usize>,
     states: u64,
 }
 
-type Planned = Result<Node, EvalError>;
+type PlannedProgram = Result<Node, EvalError>;
 
 impl Planner<'_> {
     fn boxed(&mut self, expr: &Expr) -> Result<Box<Node>, EvalError> {
@@ -51,7 +51,7 @@ impl Planner<'_> {
         exprs.iter().map(|expr| self.node(expr)).collect()
     }
 
-    fn name(&mut self, name: &Name) -> Planned {
+    fn name(&mut self, name: &Name) -> PlannedProgram {
         match name {
             Name::Variable(place) => {
                 if !self.used.contains(place) {
@@ -63,11 +63,11 @@ impl Planner<'_> {
         }
     }
 
-    fn node(&mut self, expr: &Expr) -> Planned {
+    fn node(&mut self, expr: &Expr) -> PlannedProgram {
         with_room(|| self.node_within(expr))
     }
 
-    fn node_within(&mut self, expr: &Expr) -> Planned {
+    fn node_within(&mut self, expr: &Expr) -> PlannedProgram {
         if let Some(name) = self.checked.names.get(&expr.id)
             && !matches!(expr.kind, ExprKind::Struct(..))
         {
@@ -119,7 +119,7 @@ impl Planner<'_> {
         })
     }
 
-    fn fold(&mut self, fold: &Fold) -> Planned {
+    fn fold(&mut self, fold: &Fold) -> PlannedProgram {
         let range = self.node(&fold.range)?;
         let init = self.node(&fold.init)?;
         let slot = self.locals.len();
@@ -145,7 +145,7 @@ impl Planner<'_> {
     }
 
     /// Plans the step of a loop. It adds to the accumulator in place.
-    fn step(&mut self, step: &Expr, slot: usize) -> Planned {
+    fn step(&mut self, step: &Expr, slot: usize) -> PlannedProgram {
         let is_gathered = |expr: &Expr| expr.as_ident().is_some_and(|name| name == self.locals[slot]);
         if let ExprKind::Call(call) = &step.kind {
             match (call.function.as_str(), call.args.as_slice()) {
@@ -170,7 +170,7 @@ impl Planner<'_> {
         self.node(step)
     }
 
-    fn call(&mut self, expr: &Expr, call: &Call) -> Planned {
+    fn call(&mut self, expr: &Expr, call: &Call) -> PlannedProgram {
         match (call.function.as_str(), call.args.as_slice()) {
             ("_&&_", [left, right]) => return Ok(Node::And(Box::new((self.node(left)?, self.node(right)?)))),
             ("_||_", [left, right]) => return Ok(Node::Or(Box::new((self.node(left)?, self.node(right)?)))),
@@ -217,7 +217,7 @@ impl Planner<'_> {
     }
 
     /// Plans `or` and `orValue` as a conditional.
-    fn or(&mut self, expr: &Expr, call: &Call, target: &Expr, other: &Expr) -> Planned {
+    fn or(&mut self, expr: &Expr, call: &Call, target: &Expr, other: &Expr) -> PlannedProgram {
         let name = if call.function == "or" { "or" } else { "orValue" };
         let args = vec![self.node(target)?, self.node(other)?];
         let native = native(name).ok_or_else(EvalError::no_overload)?;

@@ -6,7 +6,7 @@ use super::{FoldNode, Node, Program};
 use crate::stack::with_room;
 
 /// A path of fields.
-type Way<'p> = Vec<&'p str>;
+type FieldReads<'p> = Vec<&'p str>;
 
 impl Program {
     /// The paths of the fields of a variable that the program reads. An empty path means the whole variable. Other
@@ -20,7 +20,7 @@ impl Program {
 
 struct Reads<'p> {
     place: Option<usize>,
-    ways: Vec<Way<'p>>,
+    ways: Vec<FieldReads<'p>>,
 }
 
 impl<'p> Reads<'p> {
@@ -33,8 +33,8 @@ impl<'p> Reads<'p> {
     }
 
     /// The path, if the step selects fields of the variable.
-    fn way(&self, node: &'p Node) -> Option<Way<'p>> {
-        let (mut node, mut way) = (node, Way::new());
+    fn way(&self, node: &'p Node) -> Option<FieldReads<'p>> {
+        let (mut node, mut way) = (node, FieldReads::new());
         loop {
             match node {
                 Node::Select(below, field) | Node::Has(below, field) | Node::OptionalSelect(below, field) => {

@@ -16,12 +16,12 @@ use crate::{json, syntax};
 
 /// A just parsed or encoded object, and the extents of its text.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct ParsedObject {
     object: StoredObject,
     extents: Extents,
 }
 
-impl Checked {
+impl ParsedObject {
     /// Decodes stored bytes, as [`StoredObject::parse`] does.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Checked {
 }
 
 /// Computes the extents of an object encoded here, without validation.
-impl From<StoredObject> for Checked {
+impl From<StoredObject> for ParsedObject {
     fn from(object: StoredObject) -> Self {
         let extents = syntax::check(&object.bytes).map(|layout| layout.extents).unwrap_or_default();
         Self { object, extents }

@@ -10,7 +10,7 @@ use std::fmt;
 use keelson_meta::control_characters::acts;
 use keelson_meta::json::integral;
 
-use super::glance::{Look, ODD, SPACE, Verdict, look};
+use super::glance::{CharacterClasses, ODD, SPACE, Verdict, look};
 use super::order;
 use super::style::{Style, is_break, must_escape, style};
 use super::tape::{Kind, Tape, TapeIndex};
@@ -227,7 +227,7 @@ impl Writer {
     }
 
     /// Writes a string. Lines after the first are indented by `indent`. A simple key has only one line.
-    fn text(&mut self, text: &str, look: Look, indent: usize, key: bool) {
+    fn text(&mut self, text: &str, look: CharacterClasses, indent: usize, key: bool) {
         let stays = key || look.lacks(SPACE) || self.column + text.len() < BEST_WIDTH;
         match look.verdict(text) {
             Verdict::Plain if stays => return self.short("", text),

@@ -43,7 +43,7 @@ const TIME: &[u8; 20] = b"0000-00-00T00:00:00Z";
 
 /// The classes of the characters of a text.
 #[derive(Clone, Copy)]
-pub(super) struct Look(u8);
+pub(super) struct CharacterClasses(u8);
 
 /// The one-line style of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +57,11 @@ pub(super) enum Verdict {
 }
 
 /// Classifies every byte once.
-pub(super) fn look(text: &[u8]) -> Look {
-    Look(text.iter().fold(0, |seen, &byte| seen | CLASSES[usize::from(byte)]))
+pub(super) fn look(text: &[u8]) -> CharacterClasses {
+    CharacterClasses(text.iter().fold(0, |seen, &byte| seen | CLASSES[usize::from(byte)]))
 }
 
-impl Look {
+impl CharacterClasses {
     /// Returns true if no character has this class.
     pub(super) fn lacks(self, class: u8) -> bool {
         self.0 & class == 0
@@ -96,7 +96,7 @@ impl Look {
 }
 
 /// Returns true for a number without sign and fraction, or a time with whole seconds.
-fn is_number_or_time(look: Look, text: &str) -> bool {
+fn is_number_or_time(look: CharacterClasses, text: &str) -> bool {
     if look.lacks(OTHER) {
         return text.len() <= DIGITS;
     }

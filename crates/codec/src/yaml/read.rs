@@ -52,7 +52,7 @@ struct Reader<'t> {
     /// Members of the open mappings. A complete mapping takes its members from here.
     members: Vec<Slot>,
     /// The positions of the keys of these members.
-    keys: Vec<Stands>,
+    keys: Vec<KeyPosition>,
 }
 
 /// The position of a value, which determines the styles that are allowed.
@@ -384,7 +384,7 @@ impl Reader<'_> {
         Mapping { opened, start: self.members.len(), large: None }
     }
 
-    fn add(&mut self, mapping: &mut Mapping, name: Text, value: Value, stands: Stands) {
+    fn add(&mut self, mapping: &mut Mapping, name: Text, value: Value, stands: KeyPosition) {
         let Some(map) = &mut mapping.large else {
             self.members.push(Slot::new(name, value));
             self.keys.push(stands);
@@ -433,19 +433,19 @@ struct Name {
 }
 
 impl Name {
-    fn stands(&self, value: Mark) -> Stands {
-        Stands { at: self.at, line: value.line_number(), is_text: self.is_text }
+    fn stands(&self, value: Mark) -> KeyPosition {
+        KeyPosition { at: self.at, line: value.line_number(), is_text: self.is_text }
     }
 }
 
 /// The position of a key, and the line of its value for the report of a duplicate.
-struct Stands {
+struct KeyPosition {
     at: Mark,
     line: usize,
     is_text: bool,
 }
 
-impl Stands {
+impl KeyPosition {
     /// Records a duplicate of the key.
     fn note(&self, key: &str, duplicates: &Duplicates) {
         duplicates.note(self.at.index, || {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use keelson_codec::stored::StoredObject;
-use keelson_codec::{Checked, FieldPath};
+use keelson_codec::{FieldPath, ParsedObject};
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{Object, Revision};
 use proptest::collection::vec;
@@ -52,8 +52,8 @@ proptest! {
         if behind {
             metadata.insert("unknown", json!([{"fieldsV1": {}}]));
         }
-        let plain = Checked::encode_with(&Object(object), None);
-        let known = Checked::parse(plain.object().bytes()).unwrap();
+        let plain = ParsedObject::encode_with(&Object(object), None);
+        let known = ParsedObject::parse(plain.object().bytes()).unwrap();
         for checked in [&plain, &known] {
             let mut cut = 0;
             let shared = checked.shared(|text| {
@@ -67,7 +67,7 @@ proptest! {
 }
 
 /// Checks that the shared object equals the one without shared parts.
-fn check(checked: &Checked, shared: &StoredObject) {
+fn check(checked: &ParsedObject, shared: &StoredObject) {
     let (plain, revision) = (checked.object(), Revision::new(71));
     assert_eq!(shared, plain);
     assert_eq!((shared.bytes(), shared.text(), shared.size()), (plain.bytes(), plain.text(), plain.size()));
@@ -97,7 +97,7 @@ fn what_managers_own_is_kept_once() {
         let managed =
             json!([{"manager": name, "time": "t", "fieldsV1": owned}, {"manager": "short", "fieldsV1": {"f:a": {}}}]);
         let object = json!({"kind": "K", "apiVersion": "v1", "metadata": {"name": name, "managedFields": managed}});
-        let checked = Checked::parse(object.to_string().into()).unwrap();
+        let checked = ParsedObject::parse(object.to_string().into()).unwrap();
         checked.shared(|text| {
             if !kept.contains(text) {
                 kept.insert(Arc::from(text));

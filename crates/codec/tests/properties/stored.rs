@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use keelson_codec::cursor::Cursor;
 use keelson_codec::stored::{Marks, StoredHeader};
-use keelson_codec::{Checked, DecodeError, FieldPath, StoredObject, Summary};
+use keelson_codec::{DecodeError, FieldPath, ParsedObject, StoredObject, Summary};
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{GroupVersionKind, Object, Revision};
 use proptest::prelude::*;
@@ -92,7 +92,7 @@ proptest! {
         let text = owners.map(|owners| owners.to_string());
         let stored = StoredObject::encode(&whole);
         prop_assert_eq!(&StoredObject::encode_with(&bare, text.as_deref()), &stored);
-        let written = Checked::encode_with(&bare, text.as_deref());
+        let written = ParsedObject::encode_with(&bare, text.as_deref());
         prop_assert_eq!((written.object(), written.summary(&fields())), (&stored, stored.summary(&fields())));
         let (apart, owners) = stored.decode_apart(revision);
         prop_assert_eq!(apart.0, shown(bare.0, revision));
@@ -147,7 +147,7 @@ proptest! {
     fn a_summary_says_what_the_tree_says(object in object()) {
         let stored = StoredObject::encode(&Object(object.clone()));
         let summary = stored.summary(&fields()).unwrap();
-        let (read, written) = (Checked::from(stored.clone()), Checked::encode_with(&Object(object.clone()), None));
+        let (read, written) = (ParsedObject::from(stored.clone()), ParsedObject::encode_with(&Object(object.clone()), None));
         prop_assert_eq!((written.object(), written.summary(&fields())), (&stored, Ok(summary.clone())));
         prop_assert_eq!(read.summary(&fields()), Ok(summary.clone()));
         prop_assert_eq!(&Summary { owners: None, marks: Marks::default(), ..summary.clone() }, &summary_of(&object));

@@ -34,7 +34,7 @@ const EVENTS: &str = "create,update,patch core,events.k8s.io events";
 
 /// An object of the policy, with the plural name of its resource and its namespace.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct PolicyObject {
     pub(super) plural: &'static str,
     pub(super) namespace: Option<String>,
     pub(super) object: Value,
@@ -44,13 +44,13 @@ pub(super) struct Piece {
 ///
 /// # Errors
 /// The line that can't be parsed.
-pub(super) fn pieces(has_trust_bundles: bool) -> Result<Vec<Piece>, String> {
+pub(super) fn pieces(has_trust_bundles: bool) -> Result<Vec<PolicyObject>, String> {
     let mut pieces = parse(POLICY)?;
     if !has_trust_bundles {
         return Ok(pieces);
     }
     for mut more in parse(TRUST_BUNDLES)? {
-        let is_same = |piece: &&mut Piece| {
+        let is_same = |piece: &&mut PolicyObject| {
             piece.plural == more.plural && piece.object["metadata"]["name"] == more.object["metadata"]["name"]
         };
         match pieces.iter_mut().find(is_same) {
@@ -66,8 +66,8 @@ pub(super) fn pieces(has_trust_bundles: bool) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-fn parse(policy: &str) -> Result<Vec<Piece>, String> {
-    let mut pieces: Vec<Piece> = Vec::new();
+fn parse(policy: &str) -> Result<Vec<PolicyObject>, String> {
+    let mut pieces: Vec<PolicyObject> = Vec::new();
     let mut bindings = Vec::new();
     for line in policy.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let read = match line.split_once(' ') {
@@ -88,7 +88,7 @@ fn parse(policy: &str) -> Result<Vec<Piece>, String> {
 }
 
 /// `NAME [= LABEL] [+LABEL]`, or with a namespace before the name.
-fn role_of(text: &str) -> Option<Piece> {
+fn role_of(text: &str) -> Option<PolicyObject> {
     let mut words = text.split(' ');
     let (namespace, name) = place(words.next()?);
     let mut object = json!({ "metadata": metadata(name) });
@@ -104,11 +104,11 @@ fn role_of(text: &str) -> Option<Piece> {
     if object.get("aggregationRule").is_none() {
         object["rules"] = json!([]);
     }
-    Some(Piece { plural, namespace, object })
+    Some(PolicyObject { plural, namespace, object })
 }
 
 /// `NAME [ROLE]: SUBJECTS`, or with a namespace before the name.
-fn binding_of(text: &str) -> Option<Piece> {
+fn binding_of(text: &str) -> Option<PolicyObject> {
     let (head, subjects) = text.split_once(": ").or_else(|| Some((text.strip_suffix(':')?, "")))?;
     let (binding, role) = head.split_once(' ').map_or((head, None), |(binding, role)| (binding, Some(role)));
     let (namespace, name) = place(binding);
@@ -123,7 +123,7 @@ fn binding_of(text: &str) -> Option<Piece> {
         object["subjects"] = Value::Array(subjects);
     }
     let plural = if namespace.is_some() { "rolebindings" } else { "clusterrolebindings" };
-    Some(Piece { plural, namespace, object })
+    Some(PolicyObject { plural, namespace, object })
 }
 
 fn place(text: &str) -> (Option<String>, &str) {
@@ -194,7 +194,7 @@ fn sorted<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     texts
 }
 
-fn add_rule(role: &mut Piece, rule: Value) -> Option<()> {
+fn add_rule(role: &mut PolicyObject, rule: Value) -> Option<()> {
     role.object.get_mut("rules")?.as_array_mut()?.push(rule);
     Some(())
 }
@@ -240,7 +240,7 @@ mod tests {
     fn trust_bundles_add_roles_and_a_rule_for_nodes() {
         let (plain, with) = (pieces(false).unwrap(), pieces(true).unwrap());
         assert_eq!(with.len(), plain.len() + 4);
-        let rules = |pieces: &[Piece], name: &str| {
+        let rules = |pieces: &[PolicyObject], name: &str| {
             let role =
                 pieces.iter().find(|piece| piece.plural == "clusterroles" && piece.object["metadata"]["name"] == name);
             role.map(|role| role.object["rules"].as_array().unwrap().clone())

@@ -30,7 +30,7 @@ use super::metadata::OwnerReference;
 const REQUESTS_FOR_KIND: usize = 8;
 
 /// Access to objects of other servers.
-pub trait ObjectsElsewhere: Send + Sync {
+pub trait RemoteAccess: Send + Sync {
     /// A counter that increases when the results of the other methods may have changed.
     fn generation(&self) -> u64;
 
@@ -41,50 +41,38 @@ pub trait ObjectsElsewhere: Send + Sync {
     fn is_silent(&self, group: &str, version: &str) -> bool;
 
     /// The kinds of other servers that support the verbs list, watch, get, patch and delete.
-    fn resources(&self) -> Vec<ResourceElsewhere>;
+    fn resources(&self) -> Vec<RemoteKind>;
 
     /// Returns a page of all objects of a kind, after the object that the token names.
-    fn list<'a>(
-        &'a self,
-        resource: &'a ResourceElsewhere,
-        token: &'a str,
-    ) -> BoxFuture<'a, Result<PageElsewhere, ApiError>>;
+    fn list<'a>(&'a self, resource: &'a RemoteKind, token: &'a str) -> BoxFuture<'a, Result<RemotePage, ApiError>>;
 
     /// Watches a kind from this resource version on.
     fn watch<'a>(
         &'a self,
-        resource: &'a ResourceElsewhere,
+        resource: &'a RemoteKind,
         resource_version: &'a str,
-    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<EventElsewhere, ApiError>>, ApiError>>;
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<RemoteEvent, ApiError>>, ApiError>>;
 
     /// Returns one object in its current state. Returns 404 only after its server has confirmed that the object does
     /// not exist.
-    fn get<'a>(
-        &'a self,
-        resource: &'a ResourceElsewhere,
-        key: &'a str,
-    ) -> BoxFuture<'a, Result<ObjectElsewhere, ApiError>>;
+    fn get<'a>(&'a self, resource: &'a RemoteKind, key: &'a str) -> BoxFuture<'a, Result<RemoteObject, ApiError>>;
 
     /// Deletes an object.
     fn delete<'a>(
         &'a self,
-        resource: &'a ResourceElsewhere,
+        resource: &'a RemoteKind,
         key: &'a str,
         options: Value,
     ) -> BoxFuture<'a, Result<(), ApiError>>;
 
     /// Changes an object by a merge patch.
-    fn patch<'a>(
-        &'a self,
-        resource: &'a ResourceElsewhere,
-        key: &'a str,
-        patch: Value,
-    ) -> BoxFuture<'a, Result<(), ApiError>>;
+    fn patch<'a>(&'a self, resource: &'a RemoteKind, key: &'a str, patch: Value)
+    -> BoxFuture<'a, Result<(), ApiError>>;
 }
 
 /// A kind on another server, in the version used for requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ResourceElsewhere {
+pub struct RemoteKind {
     /// The group.
     pub group: String,
     /// The version.
@@ -97,7 +85,7 @@ pub struct ResourceElsewhere {
     pub is_namespaced: bool,
 }
 
-impl ResourceElsewhere {
+impl RemoteKind {
     /// The group and plural name.
     pub fn name(&self) -> GroupResource {
         GroupResource { group: self.group.clone(), resource: self.plural.clone() }
@@ -106,9 +94,9 @@ impl ResourceElsewhere {
 
 /// A page of a list.
 #[derive(Debug)]
-pub struct PageElsewhere {
+pub struct RemotePage {
     /// The objects.
-    pub objects: Vec<ObjectElsewhere>,
+    pub objects: Vec<RemoteObject>,
     /// The version of the list.
     pub resource_version: String,
     /// The token of the next page; empty after the last.
@@ -117,18 +105,18 @@ pub struct PageElsewhere {
 
 /// An event of a watch.
 #[derive(Debug)]
-pub enum EventElsewhere {
+pub enum RemoteEvent {
     /// An object was created or changed.
-    Is(ObjectElsewhere),
+    Is(RemoteObject),
     /// An object was deleted, with its last state.
-    Gone(ObjectElsewhere),
+    Gone(RemoteObject),
     /// All events up to this version have been sent.
     UpTo(String),
 }
 
 /// The known metadata of an object on another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObjectElsewhere {
+pub struct RemoteObject {
     /// `<namespace>/<name>`, or `<name>` where objects have no namespace.
     pub key: Arc<str>,
     /// Its uid.
@@ -143,9 +131,9 @@ pub struct ObjectElsewhere {
     pub references: Option<Box<str>>,
 }
 
-impl ObjectElsewhere {
+impl RemoteObject {
     /// Reads the metadata of an object; `None` when it is not an object of this kind.
-    pub fn read(resource: &ResourceElsewhere, metadata: &Value) -> Option<Self> {
+    pub fn read(resource: &RemoteKind, metadata: &Value) -> Option<Self> {
         let text = |field: &str| metadata[field].as_str().filter(|text| !text.is_empty());
         let name = text("name").filter(|name| !name.contains('/'))?;
         let key = match (resource.is_namespaced, text("namespace")) {
@@ -184,11 +172,11 @@ impl ObjectElsewhere {
 
 /// The number of a kind on another server. Assigned when the kind is first seen, and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct NumberElsewhere(u32);
+pub(super) struct RemoteKindNumber(u32);
 
 /// The known objects of other servers.
-pub(super) struct Elsewhere {
-    servers: Option<Arc<dyn ObjectsElsewhere>>,
+pub(super) struct RemoteKnowledge {
+    servers: Option<Arc<dyn RemoteAccess>>,
     known: Mutex<RemoteObjects>,
     /// The number of objects in lists that are still being read.
     listing: AtomicUsize,
@@ -197,56 +185,56 @@ pub(super) struct Elsewhere {
 }
 
 /// The result of looking up an owner's kind on other servers.
-pub(super) enum PlaceElsewhere {
+pub(super) enum RemoteLookup {
     /// No other server serves the version.
     NotTheirs,
     /// Another server serves the version, but the kind is unknown.
     Unknown,
     /// A known kind. The flag is true if its objects have namespaces.
-    Kind(NumberElsewhere, bool),
+    Kind(RemoteKindNumber, bool),
 }
 
 /// A kind on another server, with a permit for one request.
 pub(super) struct Access<'a> {
-    pub(super) servers: &'a dyn ObjectsElsewhere,
-    pub(super) resource: Arc<ResourceElsewhere>,
+    pub(super) servers: &'a dyn RemoteAccess,
+    pub(super) resource: Arc<RemoteKind>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Elsewhere {
+impl RemoteKnowledge {
     /// Creates the state for these servers; `None` if there are none.
-    pub(super) fn new(servers: Option<Arc<dyn ObjectsElsewhere>>) -> Self {
+    pub(super) fn new(servers: Option<Arc<dyn RemoteAccess>>) -> Self {
         Self { servers, known: Mutex::default(), listing: AtomicUsize::new(0), changed: Notify::new() }
     }
 
     /// Looks up the kind of the owner that a reference names. If another server serves the version, the kind is looked
     /// up only there: a local kind of that name is a different kind.
-    pub(super) fn place(&self, reference: &OwnerReference<'_>, is_served_here: bool) -> PlaceElsewhere {
-        let Some(servers) = &self.servers else { return PlaceElsewhere::NotTheirs };
+    pub(super) fn place(&self, reference: &OwnerReference<'_>, is_served_here: bool) -> RemoteLookup {
+        let Some(servers) = &self.servers else { return RemoteLookup::NotTheirs };
         let Some((group, version)) = GroupVersion::split(&reference.api_version) else {
-            return PlaceElsewhere::NotTheirs;
+            return RemoteLookup::NotTheirs;
         };
         let is_theirs = servers.serves(group, version);
         if is_served_here && !is_theirs {
-            return PlaceElsewhere::NotTheirs;
+            return RemoteLookup::NotTheirs;
         }
         match self.known.lock().by_kind(group, &reference.kind) {
-            Some((number, collection)) => PlaceElsewhere::Kind(number, collection.resource.is_namespaced),
-            None if is_theirs => PlaceElsewhere::Unknown,
-            None => PlaceElsewhere::NotTheirs,
+            Some((number, collection)) => RemoteLookup::Kind(number, collection.resource.is_namespaced),
+            None if is_theirs => RemoteLookup::Unknown,
+            None => RemoteLookup::NotTheirs,
         }
     }
 
     /// The last known state of an object.
-    pub(super) fn object(&self, number: NumberElsewhere, key: &str) -> Option<Arc<ObjectElsewhere>> {
+    pub(super) fn object(&self, number: RemoteKindNumber, key: &str) -> Option<Arc<RemoteObject>> {
         self.known.lock().collections.get(&number)?.objects.get(key).cloned()
     }
 
     /// All known objects. Later changes come from [`changes`](Self::changes).
-    pub(super) fn all(&self) -> Vec<(NumberElsewhere, Arc<ObjectElsewhere>)> {
+    pub(super) fn all(&self) -> Vec<(RemoteKindNumber, Arc<RemoteObject>)> {
         let mut known = self.known.lock();
         known.changes.clear();
-        let of = |(number, collection): (&NumberElsewhere, &KnownCollection)| {
+        let of = |(number, collection): (&RemoteKindNumber, &KnownCollection)| {
             let number = *number;
             collection.objects.values().map(move |object| (number, object.clone())).collect::<Vec<_>>()
         };
@@ -274,7 +262,7 @@ impl Elsewhere {
     ///
     /// # Errors
     /// 503 when the limit of concurrent requests for the kind is reached.
-    pub(super) fn access(&self, number: NumberElsewhere) -> Result<Option<Access<'_>>, ApiError> {
+    pub(super) fn access(&self, number: RemoteKindNumber) -> Result<Option<Access<'_>>, ApiError> {
         let Some(servers) = self.servers.as_deref() else { return Ok(None) };
         let known = self.known.lock();
         let Some(collection) = known.collections.get(&number) else { return Ok(None) };
@@ -291,4 +279,4 @@ fn permits() -> Arc<Semaphore> {
 }
 
 /// Objects by their keys.
-type Objects = HashMap<Arc<str>, Arc<ObjectElsewhere>>;
+type Objects = HashMap<Arc<str>, Arc<RemoteObject>>;

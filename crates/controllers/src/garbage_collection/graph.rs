@@ -14,11 +14,11 @@ use futures::stream::{SelectAll, Stream, StreamExt as _};
 use hashbrown::{HashMap, HashSet};
 use keelson_cache::{CursorBatch, Scope, TooOld, WatchCursor};
 use keelson_meta::ApiError;
-use keelson_registry::{CollectionId, StoredCollection, Surface};
+use keelson_registry::{CollectionId, ServedApis, StoredCollection};
 
-use super::elsewhere::{Change, NumberElsewhere};
+use super::elsewhere::{Change, RemoteKindNumber};
 use super::metadata::Ties;
-use super::owners::World;
+use super::owners::OwnerLookup;
 use crate::queue::{Queue, unchained};
 pub(super) use index::Dependent;
 use index::Index;
@@ -42,7 +42,7 @@ pub(super) enum CollectionPlace {
     /// A collection stored by this server.
     Here(CollectionId),
     /// A kind on another server.
-    Elsewhere(NumberElsewhere),
+    Elsewhere(RemoteKindNumber),
 }
 
 /// Queues of objects to check. Objects that need only local data have a queue of their own, so that they never wait for
@@ -71,19 +71,19 @@ pub(super) struct Graph {
     generation: Option<u64>,
     index: Index,
     /// Polls only woken cursors, since most of the many collections are idle.
-    followed: SelectAll<Followed>,
+    followed: SelectAll<FollowedCollection>,
     /// The surface whose collections are followed.
-    surface: Arc<Surface>,
+    surface: Arc<ServedApis>,
     /// Objects whose owners must be looked up again, since a kind has become known.
     unsettled: Vec<ObjectId>,
 }
 
-struct Followed {
+struct FollowedCollection {
     id: CollectionId,
     cursor: WatchCursor,
 }
 
-impl Stream for Followed {
+impl Stream for FollowedCollection {
     type Item = (CollectionId, Result<CursorBatch, TooOld>);
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -107,7 +107,7 @@ impl Graph {
     ///
     /// # Errors
     /// A collection's history does not reach back to the start of the loading.
-    pub(super) async fn load(world: World<'_>) -> Result<(Self, Vec<ObjectId>), TooOld> {
+    pub(super) async fn load(world: OwnerLookup<'_>) -> Result<(Self, Vec<ObjectId>), TooOld> {
         let mut graph = Self::default();
         let mut visits = graph.follow(world).await?;
         for objects in world.elsewhere.all().chunks(STEP_EVENTS) {
@@ -125,7 +125,7 @@ impl Graph {
     ///
     /// # Errors
     /// Errors of [`Graph::load`].
-    pub(super) async fn follow(&mut self, world: World<'_>) -> Result<Vec<ObjectId>, TooOld> {
+    pub(super) async fn follow(&mut self, world: OwnerLookup<'_>) -> Result<Vec<ObjectId>, TooOld> {
         let surface = world.surface;
         let last = std::mem::replace(&mut self.surface, surface.clone());
         let (mut new, mut gone) = (HashMap::new(), HashSet::new());
@@ -146,7 +146,7 @@ impl Graph {
 
     async fn add<'s>(
         &mut self,
-        world: World<'_>,
+        world: OwnerLookup<'_>,
         collections: impl Iterator<Item = &'s Arc<StoredCollection>>,
     ) -> Result<Vec<ObjectId>, TooOld> {
         let mut states = Vec::new();
@@ -155,7 +155,7 @@ impl Graph {
         for collection in collections {
             let snapshot = collection.cached.snapshot();
             let cursor = collection.cached.watch(snapshot.revision, Scope::All)?;
-            self.followed.push(Followed { id: collection.id, cursor });
+            self.followed.push(FollowedCollection { id: collection.id, cursor });
             states.push((collection.id, snapshot.cursor("", None)));
         }
         let mut visits = Vec::new();
@@ -179,7 +179,7 @@ impl Graph {
     /// Events were missed.
     pub(super) fn poll(
         &mut self,
-        world: World<'_>,
+        world: OwnerLookup<'_>,
         context: &mut Context<'_>,
         visits: &Visits,
     ) -> Poll<Result<(), TooOld>> {
@@ -194,7 +194,7 @@ impl Graph {
     }
 
     /// Processes all events that the cache has now.
-    fn catch_up(&mut self, world: World<'_>, visits: &Visits) -> Result<(), TooOld> {
+    fn catch_up(&mut self, world: OwnerLookup<'_>, visits: &Visits) -> Result<(), TooOld> {
         for followed in self.followed.iter_mut() {
             loop {
                 let batch = followed.cursor.try_next(STEP_EVENTS)?;
@@ -208,7 +208,7 @@ impl Graph {
     }
 
     /// Processes a batch of changes from other servers. Returns true if more are left.
-    pub(super) fn take_elsewhere(&mut self, world: World<'_>, visits: &Visits) -> bool {
+    pub(super) fn take_elsewhere(&mut self, world: OwnerLookup<'_>, visits: &Visits) -> bool {
         // During a load, changes stay in their queue.
         if self.generation.is_none() {
             return false;
@@ -240,7 +240,7 @@ impl Graph {
     /// 503 when events were missed and everything must be loaded again, or while new resources are being loaded.
     pub(super) fn dependents(
         &mut self,
-        world: World<'_>,
+        world: OwnerLookup<'_>,
         owner: &str,
         visits: &Visits,
     ) -> Result<Vec<Dependent>, ApiError> {

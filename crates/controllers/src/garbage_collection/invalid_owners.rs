@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::graph::{CollectionPlace, ObjectId};
 use super::metadata::OwnerReference;
-use super::owners::{World, kind_of, target_of};
+use super::owners::{OwnerLookup, kind_of, target_of};
 use crate::client::{CONTROLLER_MANAGER, Client};
 use crate::queue::{Backoff, Outcome, Queue};
 
@@ -87,7 +87,13 @@ impl InvalidOwners {
     }
 
     /// Reports a reference to an owner in a namespace that the reference can't name.
-    pub(super) fn check(&self, world: World<'_>, reference: &OwnerReference<'_>, dependent: &ObjectId, uid: &str) {
+    pub(super) fn check(
+        &self,
+        world: OwnerLookup<'_>,
+        reference: &OwnerReference<'_>,
+        dependent: &ObjectId,
+        uid: &str,
+    ) {
         if !matches!(dependent.collection, CollectionPlace::Here(_)) {
             return;
         }
@@ -154,7 +160,11 @@ impl State {
 }
 
 /// Returns true if any namespace contains the owner that a reference names.
-fn is_in_another_namespace(world: World<'_>, collection: CollectionPlace, reference: &OwnerReference<'_>) -> bool {
+fn is_in_another_namespace(
+    world: OwnerLookup<'_>,
+    collection: CollectionPlace,
+    reference: &OwnerReference<'_>,
+) -> bool {
     let CollectionPlace::Here(owners) = collection else { return false };
     let Some(owners) = world.surface.collection(owners) else { return false };
     let Some(namespaces) = world.surface.resource("", "namespaces").and_then(|served| served.stored()) else {

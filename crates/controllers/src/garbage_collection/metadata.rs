@@ -11,7 +11,7 @@ use keelson_supervision::warn_repeated;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::elsewhere::ObjectElsewhere;
+use super::elsewhere::RemoteObject;
 
 /// The part of `metadata` about ownership and deletion. A field of the wrong type reads as absent: the object then has
 /// no owners and is left alone.
@@ -31,24 +31,24 @@ pub(super) struct Metadata<'e> {
 /// cache entry without decoding the object.
 #[derive(Clone, Copy)]
 pub(super) struct Ties<'e> {
-    of: Tied<'e>,
+    of: OwnerText<'e>,
     /// The owner references as JSON.
     pub(super) references: Option<&'e str>,
 }
 
 #[derive(Clone, Copy)]
-enum Tied<'e> {
+enum OwnerText<'e> {
     Here(&'e Entry),
-    Elsewhere(&'e ObjectElsewhere),
+    Elsewhere(&'e RemoteObject),
 }
 
 impl<'e> Ties<'e> {
     pub(super) fn of(entry: &'e Entry) -> Self {
-        Self { of: Tied::Here(entry), references: entry.owner_references() }
+        Self { of: OwnerText::Here(entry), references: entry.owner_references() }
     }
 
-    pub(super) fn of_elsewhere(object: &'e ObjectElsewhere) -> Self {
-        Self { of: Tied::Elsewhere(object), references: object.references.as_deref() }
+    pub(super) fn of_elsewhere(object: &'e RemoteObject) -> Self {
+        Self { of: OwnerText::Elsewhere(object), references: object.references.as_deref() }
     }
 
     /// Returns true if the object has no owners and is not being deleted.
@@ -63,15 +63,15 @@ impl<'e> Ties<'e> {
 
     pub(super) fn key(self) -> &'e Arc<str> {
         match self.of {
-            Tied::Here(entry) => &entry.key,
-            Tied::Elsewhere(object) => &object.key,
+            OwnerText::Here(entry) => &entry.key,
+            OwnerText::Elsewhere(object) => &object.key,
         }
     }
 
     pub(super) fn is_deleted(self) -> bool {
         match self.of {
-            Tied::Here(entry) => entry.terminating,
-            Tied::Elsewhere(object) => object.is_deleted,
+            OwnerText::Here(entry) => entry.terminating,
+            OwnerText::Elsewhere(object) => object.is_deleted,
         }
     }
 
@@ -84,8 +84,8 @@ impl<'e> Ties<'e> {
     pub(super) fn waits_for_collection(self) -> bool {
         self.is_deleted() && {
             let metadata = match self.of {
-                Tied::Here(entry) => Metadata::read(entry),
-                Tied::Elsewhere(object) => Metadata::of_elsewhere(object),
+                OwnerText::Here(entry) => Metadata::read(entry),
+                OwnerText::Elsewhere(object) => Metadata::of_elsewhere(object),
             };
             metadata.holds(FINALIZER_ORPHAN) || metadata.holds(FINALIZER_FOREGROUND)
         }
@@ -93,8 +93,8 @@ impl<'e> Ties<'e> {
 
     pub(super) fn uid(self) -> Cow<'e, str> {
         match self.of {
-            Tied::Here(entry) => entry.object.uid(),
-            Tied::Elsewhere(object) => Cow::Borrowed(&object.uid),
+            OwnerText::Here(entry) => entry.object.uid(),
+            OwnerText::Elsewhere(object) => Cow::Borrowed(&object.uid),
         }
     }
 }
@@ -122,7 +122,7 @@ impl<'e> Metadata<'e> {
         })
     }
 
-    pub(super) fn of_elsewhere(object: &'e ObjectElsewhere) -> Self {
+    pub(super) fn of_elsewhere(object: &'e RemoteObject) -> Self {
         Self {
             uid: Cow::Borrowed(&object.uid),
             deletion_timestamp: object.is_deleted.then_some(IgnoredAny),

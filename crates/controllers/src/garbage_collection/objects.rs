@@ -11,23 +11,23 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, GetOptions, Preconditions, PropagationPolicy};
 use keelson_registry::{Caller, Registry, Target};
 
-use super::elsewhere::{Elsewhere, NumberElsewhere, ObjectElsewhere};
+use super::elsewhere::{RemoteKindNumber, RemoteKnowledge, RemoteObject};
 use super::graph::{CollectionPlace, ObjectId};
 use super::metadata::Metadata;
 use super::owners::target_of;
 
 /// An object in its newest state.
-pub(super) struct Visited {
+pub(super) struct VisitedObject {
     pub(super) id: ObjectId,
     state: State,
 }
 
 enum State {
     Here(Box<Target>, Arc<Entry>),
-    Elsewhere(NumberElsewhere, ObjectElsewhere),
+    Elsewhere(RemoteKindNumber, RemoteObject),
 }
 
-impl Visited {
+impl VisitedObject {
     pub(super) fn metadata(&self) -> Metadata<'_> {
         match &self.state {
             State::Here(_, entry) => Metadata::read(entry),
@@ -47,7 +47,7 @@ impl Visited {
 pub(super) struct Objects {
     pub(super) registry: Arc<Registry>,
     pub(super) caller: Caller,
-    pub(super) elsewhere: Arc<Elsewhere>,
+    pub(super) elsewhere: Arc<RemoteKnowledge>,
 }
 
 impl Objects {
@@ -55,7 +55,7 @@ impl Objects {
     ///
     /// # Errors
     /// 404 when the object does not exist. Any other error when the server can't tell now.
-    pub(super) async fn get(&self, id: &ObjectId) -> Result<Option<Visited>, ApiError> {
+    pub(super) async fn get(&self, id: &ObjectId) -> Result<Option<VisitedObject>, ApiError> {
         let state = match id.collection {
             CollectionPlace::Here(_) => {
                 let Some(target) = target_of(&self.registry.surface(), id) else { return Ok(None) };
@@ -67,11 +67,11 @@ impl Objects {
                 State::Elsewhere(number, access.servers.get(&access.resource, &id.key).await?)
             }
         };
-        Ok(Some(Visited { id: id.clone(), state }))
+        Ok(Some(VisitedObject { id: id.clone(), state }))
     }
 
     /// Deletes an object.
-    pub(super) async fn delete(&self, object: &Visited, policy: PropagationPolicy) -> Result<(), ApiError> {
+    pub(super) async fn delete(&self, object: &VisitedObject, policy: PropagationPolicy) -> Result<(), ApiError> {
         let uid = object.metadata().uid.to_string();
         match &object.state {
             State::Here(target, _) => {
@@ -97,7 +97,7 @@ impl Objects {
     }
 
     /// Removes the references to these owners, by uid, from an object.
-    pub(super) async fn remove_owners(&self, object: &Visited, owners: &[String]) -> Result<(), ApiError> {
+    pub(super) async fn remove_owners(&self, object: &VisitedObject, owners: &[String]) -> Result<(), ApiError> {
         match &object.state {
             State::Here(target, _) => {
                 let uid = &object.metadata().uid;
@@ -112,7 +112,7 @@ impl Objects {
         }
     }
 
-    pub(super) async fn remove_finalizer(&self, object: &Visited, finalizer: &str) -> Result<(), ApiError> {
+    pub(super) async fn remove_finalizer(&self, object: &VisitedObject, finalizer: &str) -> Result<(), ApiError> {
         match &object.state {
             State::Here(target, _) => {
                 let uid = &object.metadata().uid;
@@ -126,7 +126,7 @@ impl Objects {
     }
 
     /// Removes `blockOwnerDeletion` from an object's owner references.
-    pub(super) async fn unblock_owners(&self, object: &Visited) -> Result<(), ApiError> {
+    pub(super) async fn unblock_owners(&self, object: &VisitedObject) -> Result<(), ApiError> {
         match &object.state {
             State::Here(target, _) => {
                 let uid = &object.metadata().uid;
@@ -144,8 +144,8 @@ impl Objects {
 
     async fn patch(
         &self,
-        number: NumberElsewhere,
-        known: &ObjectElsewhere,
+        number: RemoteKindNumber,
+        known: &RemoteObject,
         field: &str,
         list: Vec<Value>,
     ) -> Result<(), ApiError> {

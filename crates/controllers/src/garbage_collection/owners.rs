@@ -6,17 +6,17 @@
 use std::sync::Arc;
 
 use keelson_meta::GroupVersion;
-use keelson_registry::{Surface, Target};
+use keelson_registry::{ServedApis, Target};
 
-use super::elsewhere::{Elsewhere, PlaceElsewhere};
+use super::elsewhere::{RemoteKnowledge, RemoteLookup};
 use super::graph::{CollectionPlace, ObjectId};
 use super::metadata::OwnerReference;
 
 /// All served resources, and all objects of other servers.
 #[derive(Clone, Copy)]
-pub(super) struct World<'a> {
-    pub(super) surface: &'a Arc<Surface>,
-    pub(super) elsewhere: &'a Elsewhere,
+pub(super) struct OwnerLookup<'a> {
+    pub(super) surface: &'a Arc<ServedApis>,
+    pub(super) elsewhere: &'a RemoteKnowledge,
 }
 
 /// The collection, namespace and name of an object that may or may not exist.
@@ -47,7 +47,7 @@ impl Location<'_> {
 /// `None` when the kind is not served, or when the owner's kind has namespaces and the dependent has none. The
 /// collector deletes no object for an owner that it can't look up.
 pub(super) fn find_owner<'a>(
-    world: World<'_>,
+    world: OwnerLookup<'_>,
     reference: &'a OwnerReference<'_>,
     dependent: &'a ObjectId,
 ) -> Option<Location<'a>> {
@@ -62,13 +62,13 @@ pub(super) fn find_owner<'a>(
 
 /// The collection of the kind that a reference names, and true if its objects have namespaces; `None` for an unknown
 /// kind.
-pub(super) fn kind_of(world: World<'_>, reference: &OwnerReference<'_>) -> Option<(CollectionPlace, bool)> {
+pub(super) fn kind_of(world: OwnerLookup<'_>, reference: &OwnerReference<'_>) -> Option<(CollectionPlace, bool)> {
     let (group, _) = GroupVersion::split(&reference.api_version)?;
     let served = world.surface.by_kind(group, &reference.kind);
     match world.elsewhere.place(reference, served.is_some()) {
-        PlaceElsewhere::Kind(number, is_namespaced) => Some((CollectionPlace::Elsewhere(number), is_namespaced)),
-        PlaceElsewhere::Unknown => None,
-        PlaceElsewhere::NotTheirs => {
+        RemoteLookup::Kind(number, is_namespaced) => Some((CollectionPlace::Elsewhere(number), is_namespaced)),
+        RemoteLookup::Unknown => None,
+        RemoteLookup::NotTheirs => {
             let stored = served?.stored()?;
             Some((CollectionPlace::Here(stored.id), stored.is_namespaced()))
         }
@@ -76,12 +76,12 @@ pub(super) fn kind_of(world: World<'_>, reference: &OwnerReference<'_>) -> Optio
 }
 
 /// Returns true if the dependent has no namespace, but the kind of the owner has namespaces.
-pub(super) fn is_out_of_reach(world: World<'_>, reference: &OwnerReference<'_>, dependent: &ObjectId) -> bool {
+pub(super) fn is_out_of_reach(world: OwnerLookup<'_>, reference: &OwnerReference<'_>, dependent: &ObjectId) -> bool {
     dependent.namespace().is_none() && kind_of(world, reference).is_some_and(|(_, is_namespaced)| is_namespaced)
 }
 
 /// The target for an object stored here, in its storage version.
-pub(super) fn target_of(surface: &Arc<Surface>, id: &ObjectId) -> Option<Target> {
+pub(super) fn target_of(surface: &Arc<ServedApis>, id: &ObjectId) -> Option<Target> {
     let CollectionPlace::Here(collection) = id.collection else { return None };
     let target = surface.stored_target(surface.collection(collection)?)?;
     Some(target.in_namespace(id.namespace()).named(id.name()))

@@ -10,7 +10,7 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::json::json;
 use keelson_meta::{ApiError, GroupResource, Object};
 
-use super::contents::Left;
+use super::contents::RemainingObjects;
 
 /// The conditions in order: type, then the reason and message for a pass without a problem.
 const CONDITIONS: [(&str, &str, &str); 5] = [
@@ -40,14 +40,14 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    pub(super) fn add_outcome(&mut self, resource: GroupResource, outcome: Result<Left, ApiError>) {
+    pub(super) fn add_outcome(&mut self, resource: GroupResource, outcome: Result<RemainingObjects, ApiError>) {
         match outcome {
             Ok(left) => self.add(resource, left),
             Err(error) => self.add_failure(&error),
         }
     }
 
-    fn add(&mut self, resource: GroupResource, left: Left) {
+    fn add(&mut self, resource: GroupResource, left: RemainingObjects) {
         if left.objects > 0 {
             self.left.push((resource, left.objects));
         }
@@ -165,10 +165,10 @@ mod tests {
         let mut namespace = Object::default();
         let mut first = Findings::default();
         let group = |group: &str, resource: &str| GroupResource { group: group.into(), resource: resource.into() };
-        let held = |objects| Left { objects, finalizers: BTreeMap::from([("a.io/x".to_owned(), objects)]) };
+        let held = |objects| RemainingObjects { objects, finalizers: BTreeMap::from([("a.io/x".to_owned(), objects)]) };
         first.add(group("", "configmaps"), held(2));
         first.add(group("apps", "deployments"), held(1));
-        first.add(group("", "pods"), Left::default());
+        first.add(group("", "pods"), RemainingObjects::default());
         first.add_failure(&ApiError::ServiceUnavailable { message: "gone".into(), retry_after_seconds: None });
         assert!(!first.is_empty());
         first.tell(&mut namespace, time(0));
@@ -184,7 +184,7 @@ mod tests {
         check(&namespace, CONDITIONS[0].0, ["False", start, "ResourcesDiscovered", discovered]);
 
         let mut second = Findings::default();
-        second.add(group("", "configmaps"), Left { objects: 1, finalizers: BTreeMap::new() });
+        second.add(group("", "configmaps"), RemainingObjects { objects: 1, finalizers: BTreeMap::new() });
         second.tell(&mut namespace, time(60));
         let left = "Some resources are remaining: configmaps. has 1 resource instances";
         check(&namespace, CONTENT, ["True", start, "SomeResourcesRemain", left]);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use keelson_cache::Entry;
 use keelson_meta::{ApiError, GroupResource};
-use keelson_registry::{Surface, Target};
+use keelson_registry::{ServedApis, Target};
 use keelson_resources::Verb;
 
 use crate::client::Client;
@@ -24,11 +24,11 @@ pub trait Content: Send + Sync {
     ///
     /// # Errors
     /// Errors of reading or deleting.
-    fn empty<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Left, ApiError>>;
+    fn empty<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<RemainingObjects, ApiError>>;
 }
 
 /// Namespace content on other servers, which may be unavailable.
-pub trait Elsewhere: Send + Sync {
+pub trait RemoteNamespaceContent: Send + Sync {
     /// The kinds that are known now.
     fn contents(&self) -> Vec<Box<dyn Content>>;
 
@@ -38,7 +38,7 @@ pub trait Elsewhere: Send + Sync {
 
 /// The objects of one kind that are left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct RemainingObjects {
     /// The number of objects.
     pub objects: usize,
     /// The number of objects that each finalizer holds.
@@ -53,7 +53,7 @@ struct Collection {
 }
 
 /// All served collections, each once. Collections whose objects use others come first, such as pods, which use claims.
-pub(super) fn of_surface(surface: &Arc<Surface>, client: &Client) -> Vec<Box<dyn Content>> {
+pub(super) fn of_surface(surface: &Arc<ServedApis>, client: &Client) -> Vec<Box<dyn Content>> {
     let stored = surface.collections().filter(|collection| collection.is_namespaced());
     let deletable = |target: &Target| target.version.allows(Verb::DeleteCollection);
     let mut targets: Vec<Target> =
@@ -68,7 +68,7 @@ impl Content for Collection {
         self.target.group_resource()
     }
 
-    fn empty<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Left, ApiError>> {
+    fn empty<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<RemainingObjects, ApiError>> {
         Box::pin(async move {
             let target = Target { namespace: Some(namespace.to_owned()), ..self.target.clone() };
             Ok(count(&self.client.empty(&target).await?))
@@ -76,8 +76,8 @@ impl Content for Collection {
     }
 }
 
-fn count(entries: &[Arc<Entry>]) -> Left {
-    let mut left = Left { objects: entries.len(), ..Left::default() };
+fn count(entries: &[Arc<Entry>]) -> RemainingObjects {
+    let mut left = RemainingObjects { objects: entries.len(), ..RemainingObjects::default() };
     for entry in entries {
         for finalizer in entry.object.decode(entry.revision).finalizers() {
             *left.finalizers.entry(finalizer.to_owned()).or_default() += 1;

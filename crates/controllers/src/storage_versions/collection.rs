@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agreement::{is_published, servers, withdraw};
 use super::{target, update_status_if};
-use crate::client::{Client, Stored};
+use crate::client::{Client, RevisedObject};
 use crate::follow::follow;
 use crate::identity::{AGGREGATED_IDENTITY, IDENTITY_LABEL, IDENTITY_VALUE, UNPUBLISHED_ANNOTATION, identity_key};
 use crate::leases;
@@ -39,7 +39,7 @@ pub struct StorageVersionCollection {
     client: Client,
     versions: Target,
     leases: Target,
-    queue: Queue<Look>,
+    queue: Queue<WorkItem>,
 }
 
 /// The lease labels of servers that publish: main servers, and the aggregated servers to which they forward requests.
@@ -47,7 +47,7 @@ const IDENTITIES: [(&str, &str); 2] = [(IDENTITY_LABEL, IDENTITY_VALUE), (IDENTI
 
 /// The state of a server's lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum LeaseState {
     /// The lease exists, and the server publishes its storage versions.
     Publishes,
     /// The lease exists, and the server publishes nothing.
@@ -58,7 +58,7 @@ enum Standing {
 
 /// The objects to process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Look {
+enum WorkItem {
     /// One object.
     At(String),
     /// All objects, after a server died or stopped publishing.
@@ -85,12 +85,12 @@ impl StorageVersionCollection {
         let caller = self.client.caller();
         let all = FieldSelector::default;
         let versions = follow(&self.registry, caller, &self.versions, all(), |version| {
-            self.queue.add(Look::At(version.name().to_owned()));
+            self.queue.add(WorkItem::At(version.name().to_owned()));
         });
         // The state of each followed lease is looked up, since most events are renewals.
         let leases = follow(&self.registry, caller, &self.leases, all(), |lease| {
-            if self.standing_here(lease.name()) != Standing::Publishes {
-                self.queue.add(Look::AtAll);
+            if self.standing_here(lease.name()) != LeaseState::Publishes {
+                self.queue.add(WorkItem::AtAll);
             }
         });
         let work = self.queue.run(AT_ONCE, |look| self.turn(look));
@@ -103,18 +103,18 @@ impl StorageVersionCollection {
     }
 
     /// The state of a server's lease in this server's cache. The cache is updated before an event arrives.
-    fn standing_here(&self, name: &str) -> Standing {
-        let Ok(leases) = self.leases.collection() else { return Standing::Publishes };
+    fn standing_here(&self, name: &str) -> LeaseState {
+        let Ok(leases) = self.leases.collection() else { return LeaseState::Publishes };
         match leases.get(&self.leases.relative_key(name)) {
             Some(lease) => standing(Some(&lease.object.decode(lease.revision))),
-            None => Standing::Gone,
+            None => LeaseState::Gone,
         }
     }
 
-    async fn turn(&self, look: Look) -> Outcome {
+    async fn turn(&self, look: WorkItem) -> Outcome {
         let done = match &look {
-            Look::At(name) => self.collect(name).await,
-            Look::AtAll => self.look_at_all().await,
+            WorkItem::At(name) => self.collect(name).await,
+            WorkItem::AtAll => self.look_at_all().await,
         };
         match done {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
@@ -128,19 +128,19 @@ impl StorageVersionCollection {
     }
 
     async fn look_at_all(&self) -> Result<(), ApiError> {
-        let mut standings: HashMap<String, Standing> = HashMap::new();
-        for Stored { object, .. } in self.client.list(&self.versions, LabelSelector::everything()).await? {
+        let mut standings: HashMap<String, LeaseState> = HashMap::new();
+        for RevisedObject { object, .. } in self.client.list(&self.versions, LabelSelector::everything()).await? {
             for server in servers(&object) {
                 if !standings.contains_key(server) {
                     let found = self.standing(server).await?;
-                    if found != Standing::Publishes {
+                    if found != LeaseState::Publishes {
                         tracing::info!(server, "collecting entries of a server that is gone or publishes nothing");
                     }
                     standings.insert(server.to_owned(), found);
                 }
             }
-            if servers(&object).any(|server| standings.get(server) != Some(&Standing::Publishes)) {
-                self.queue.add(Look::At(object.name().to_owned()));
+            if servers(&object).any(|server| standings.get(server) != Some(&LeaseState::Publishes)) {
+                self.queue.add(WorkItem::At(object.name().to_owned()));
             }
         }
         Ok(())
@@ -151,9 +151,9 @@ impl StorageVersionCollection {
         let (mut void, mut absent) = (Vec::new(), Vec::new());
         for server in servers(&found.object) {
             match self.standing(server).await? {
-                Standing::Publishes => continue,
-                Standing::Unpublished => {}
-                Standing::Gone => absent.push(Compare { key: identity_key(server), condition: Condition::Absent }),
+                LeaseState::Publishes => continue,
+                LeaseState::Unpublished => {}
+                LeaseState::Gone => absent.push(Compare { key: identity_key(server), condition: Condition::Absent }),
             }
             void.push(server.to_owned());
         }
@@ -170,18 +170,18 @@ impl StorageVersionCollection {
         Ok(())
     }
 
-    async fn standing(&self, server: &str) -> Result<Standing, ApiError> {
+    async fn standing(&self, server: &str) -> Result<LeaseState, ApiError> {
         let lease = self.client.get(&self.leases, server).await?;
         Ok(standing(lease.as_ref().map(|lease| &lease.object)))
     }
 }
 
 /// The state that the lease of a server implies.
-fn standing(lease: Option<&Object>) -> Standing {
+fn standing(lease: Option<&Object>) -> LeaseState {
     match lease {
-        Some(lease) if !lease.labels().any(|label| IDENTITIES.contains(&label)) => Standing::Gone,
-        Some(lease) if lease.annotations().any(|(name, _)| name == UNPUBLISHED_ANNOTATION) => Standing::Unpublished,
-        Some(_) => Standing::Publishes,
-        None => Standing::Gone,
+        Some(lease) if !lease.labels().any(|label| IDENTITIES.contains(&label)) => LeaseState::Gone,
+        Some(lease) if lease.annotations().any(|(name, _)| name == UNPUBLISHED_ANNOTATION) => LeaseState::Unpublished,
+        Some(_) => LeaseState::Publishes,
+        None => LeaseState::Gone,
     }
 }

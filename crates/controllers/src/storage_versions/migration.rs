@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use super::entry::{name_of, resource_of};
 use super::states::StorageStates;
 use super::target;
-use crate::client::{CONTROLLER_MANAGER, Client, Stored};
+use crate::client::{CONTROLLER_MANAGER, Client, RevisedObject};
 use crate::conflicts::retry_conflicts;
 use crate::follow::follow;
 use crate::identity::{IDENTITY_LABEL, IDENTITY_VALUE};
@@ -47,7 +47,7 @@ use objects::{
 };
 pub use rewriter::{Failures, Rewriter};
 pub use subject::Subject;
-use walk::Walked;
+use walk::WalkOutcome;
 
 /// The service account, as in kube-controller-manager.
 const ACCOUNT: &str = "storage-version-migrator-controller";
@@ -242,7 +242,11 @@ impl StorageVersionMigrator {
         self.migrate(&first, &subject).await
     }
 
-    async fn fail_all(&self, open: impl Iterator<Item = Stored> + Send, why: String) -> Result<Outcome, ApiError> {
+    async fn fail_all(
+        &self,
+        open: impl Iterator<Item = RevisedObject> + Send,
+        why: String,
+    ) -> Result<Outcome, ApiError> {
         for migration in open {
             self.end(&Request::of(&migration), &End::Failed(why.clone()), None).await?;
         }
@@ -251,7 +255,7 @@ impl StorageVersionMigrator {
 
     /// Leaves the migrations to the aggregated server that publishes the resource and has its store. A migration that
     /// no server can run fails.
-    async fn leave_to_others(&self, resource: &GroupResource, open: Vec<Stored>) -> Result<Outcome, ApiError> {
+    async fn leave_to_others(&self, resource: &GroupResource, open: Vec<RevisedObject>) -> Result<Outcome, ApiError> {
         let is_published = self.client.get(&self.versions, &name_of(resource)).await?.is_some();
         // A running migration waits for its server, which may only be absent for a moment.
         for migration in open.iter().filter(|it| !is_published && !is_running(&it.object)) {
@@ -343,7 +347,7 @@ impl StorageVersionMigrator {
     }
 
     /// The open migrations of a resource: the running one first, then the oldest.
-    async fn open(&self, resource: &GroupResource) -> Result<Vec<Stored>, ApiError> {
+    async fn open(&self, resource: &GroupResource) -> Result<Vec<RevisedObject>, ApiError> {
         let mut open = Vec::new();
         let names = self.known.lock().open(resource);
         for name in names {
@@ -357,7 +361,7 @@ impl StorageVersionMigrator {
     }
 
     /// Creates a migration where none is open, and deletes old automatic ones.
-    async fn begin(&self, subject: &Subject) -> Result<Stored, ApiError> {
+    async fn begin(&self, subject: &Subject) -> Result<RevisedObject, ApiError> {
         let GroupResource { group, resource } = &subject.resource;
         // The cache may not have a migration of another server yet, so all are listed once before one is created.
         let of_resource = self.all_of(&subject.resource).await?;
@@ -381,7 +385,7 @@ impl StorageVersionMigrator {
     }
 
     /// Lists all migrations of a resource from the store, including those that the cache does not have yet.
-    async fn all_of(&self, resource: &GroupResource) -> Result<Vec<Stored>, ApiError> {
+    async fn all_of(&self, resource: &GroupResource) -> Result<Vec<RevisedObject>, ApiError> {
         let mut of_resource = Vec::new();
         for there in self.client.list(&self.migrations, LabelSelector::everything()).await? {
             let of = self.published(objects::subject(&there.object));
@@ -403,7 +407,7 @@ impl StorageVersionMigrator {
         self.forget_migration(subject).await
     }
 
-    async fn migrate(&self, migration: &Stored, subject: &Subject) -> Result<Outcome, ApiError> {
+    async fn migrate(&self, migration: &RevisedObject, subject: &Subject) -> Result<Outcome, ApiError> {
         let mut request = Request::of(migration);
         match self.await_agreement(subject).await? {
             Ok(_) => {}
@@ -417,7 +421,7 @@ impl StorageVersionMigrator {
             return Ok(Outcome::Done);
         }
         match self.walk(&request, subject).await? {
-            Walked::Through(failures) => match failures.hindrance(subject.unreadable()) {
+            WalkOutcome::Through(failures) => match failures.hindrance(subject.unreadable()) {
                 None => self.succeed(&request, subject).await,
                 Some(hindrance) => {
                     warn_repeated!(&request.name; migration = request.name, hindrance, "a migration can't end yet");
@@ -428,9 +432,9 @@ impl StorageVersionMigrator {
                     Ok(Outcome::Again)
                 }
             },
-            Walked::Disagreed(why) => self.fail(&request, subject, why).await,
-            Walked::Replaced => Ok(Outcome::Again),
-            Walked::Unwanted => {
+            WalkOutcome::Disagreed(why) => self.fail(&request, subject, why).await,
+            WalkOutcome::Replaced => Ok(Outcome::Again),
+            WalkOutcome::Unwanted => {
                 self.forget_migration(subject).await?;
                 // There may be another migration, or the need for one, so the resource gets another turn.
                 Ok(Outcome::Again)
@@ -449,7 +453,7 @@ impl StorageVersionMigrator {
     }
 
     /// Marks a migration as running. Returns true if it still exists.
-    async fn start(&self, request: &Request, migration: &Stored, subject: &Subject) -> Result<bool, ApiError> {
+    async fn start(&self, request: &Request, migration: &RevisedObject, subject: &Subject) -> Result<bool, ApiError> {
         self.say_migrating(subject, &request.name).await?;
         let now = self.client.now();
         if !is_running(&migration.object) {
@@ -532,7 +536,7 @@ impl StorageVersionMigrator {
 }
 
 impl Request {
-    fn of(migration: &Stored) -> Self {
+    fn of(migration: &RevisedObject) -> Self {
         Self { name: migration.object.name().to_owned(), uid: migration.object.uid().to_owned(), total: 0 }
     }
 }

@@ -14,7 +14,7 @@ use keelson_cache::Entry;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, GroupResource, GroupVersionKind};
-use keelson_registry::{Registry, ServedResource, Surface, Target};
+use keelson_registry::{Registry, ServedApis, ServedResource, Target};
 use keelson_storage::Compare;
 use keelson_supervision::warn_repeated;
 use tokio::sync::watch;
@@ -151,7 +151,7 @@ impl StorageVersionPublication {
 
     /// Enqueues the resources to publish: those that changed or whose gate is closed. Also enqueues the resources that
     /// are no longer stored, so that their entries are removed.
-    fn look(&self, surface: &Surface, last: &Surface) {
+    fn look(&self, surface: &ServedApis, last: &ServedApis) {
         let mut closed = Vec::new();
         for group in surface.changed_groups(last) {
             for served in surface.resources_of(group) {

@@ -17,7 +17,7 @@ use keelson_registry::{Registry, Target};
 use keelson_resources::storage_version_hash;
 use keelson_storage::Compare;
 
-use crate::client::{Client, Stored};
+use crate::client::{Client, RevisedObject};
 use crate::conflicts::retry_conflicts;
 
 const GROUP: &str = "migration.k8s.io";
@@ -227,7 +227,7 @@ impl StorageStates {
     async fn write(
         &self,
         target: &Target,
-        mut state: Stored,
+        mut state: RevisedObject,
         current: &str,
         hashes: Vec<String>,
         conditions: Vec<Compare>,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use keelson_controllers::{Content, Left, NamespaceDeletion};
+use keelson_controllers::{Content, NamespaceDeletion, RemainingObjects};
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, GetOptions};
 use keelson_meta::{ApiError, GroupResource};
@@ -25,10 +25,10 @@ impl Content for Remote {
         GroupResource { group: "example.org".to_owned(), resource: "gadgets".to_owned() }
     }
 
-    fn empty<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Left, ApiError>> {
+    fn empty<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<RemainingObjects, ApiError>> {
         let message = "nobody answers for gadgets".to_owned();
         let failure = ApiError::ServiceUnavailable { message, retry_after_seconds: None };
-        let answer = if self.0.load(Ordering::SeqCst) { Ok(Left::default()) } else { Err(failure) };
+        let answer = if self.0.load(Ordering::SeqCst) { Ok(RemainingObjects::default()) } else { Err(failure) };
         Box::pin(std::future::ready(answer))
     }
 }

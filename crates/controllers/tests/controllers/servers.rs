@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use keelson_controllers::{
-    IdentityCollection, IdentityConfig, IdentityLease, KubernetesService, Life, RegisteredServers, identity_key,
+    IdentityCollection, IdentityConfig, IdentityLease, KubernetesService, RegisteredServers, ServerState, identity_key,
 };
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
@@ -124,7 +124,7 @@ impl Server {
         written.revision.unwrap().get()
     }
 
-    async fn lives(&self) -> Vec<(String, Life)> {
+    async fn lives(&self) -> Vec<(String, ServerState)> {
         self.servers.all().await.unwrap().into_iter().map(|server| (server.id, server.life)).collect()
     }
 }
@@ -150,14 +150,14 @@ async fn a_server_whose_clock_is_hours_off_is_found_until_it_dies() {
         let written = here.endpoints().await.1;
         pass(HOUR * 2).await;
         assert_eq!(here.endpoints().await.1, written, "no server writes when nothing changes");
-        let lived = [("here".to_owned(), Life::Live), ("off".to_owned(), Life::Live)];
+        let lived = [("here".to_owned(), ServerState::Live), ("off".to_owned(), ServerState::Live)];
         assert_eq!((here.lives().await, off.lives().await), (lived.to_vec(), lived.to_vec()));
         off.kill();
         pass(SECOND * 20).await;
         here.check(&[(6443, both)]).await;
         pass(SECOND * 25).await;
         here.check(&[(6443, &["192.0.2.1"])]).await;
-        assert_eq!(here.lives().await[1], ("off".to_owned(), Life::Dead));
+        assert_eq!(here.lives().await[1], ("off".to_owned(), ServerState::Dead));
     }
 }
 
@@ -172,7 +172,7 @@ async fn the_lease_of_a_server_is_collected_when_it_was_seen_to_stand_still_for_
     pass(HOUR / 2 - SECOND * 60).await;
     assert_eq!(here.lives().await.len(), 3, "half an hour has not passed yet");
     pass(SECOND * 180).await;
-    let live = |id: &str| (id.to_owned(), Life::Live);
+    let live = |id: &str| (id.to_owned(), ServerState::Live);
     assert_eq!(here.lives().await, [live("here"), live("late")]);
     late.stop().await;
     assert_eq!(here.lives().await, [live("here")], "a server that stops deletes its lease");
@@ -220,11 +220,11 @@ async fn nobody_puts_back_a_late_server_that_another_has_given_up() {
     late.kill();
     pass(SECOND * 20).await;
     here.check(&[(6443, &["192.0.2.1", "192.0.2.2"])]).await;
-    assert_eq!(here.lives().await[1], ("late".to_owned(), Life::Late));
+    assert_eq!(here.lives().await[1], ("late".to_owned(), ServerState::Late));
     // As another server with an older observation does.
     let written = here.take_away("192.0.2.2").await;
     pass(SECOND * 60).await;
-    assert_eq!(here.lives().await[1], ("late".to_owned(), Life::Dead));
+    assert_eq!(here.lives().await[1], ("late".to_owned(), ServerState::Dead));
     here.check(&[(6443, &["192.0.2.1"])]).await;
     assert_eq!(here.endpoints().await.1, written, "no server has written them since");
 }
@@ -291,11 +291,11 @@ async fn of_two_processes_of_one_name_the_later_one_stays() {
     assert!(why.contains("server one ") && why.contains("--server-id"), "{why}");
     pass(HOUR * 2).await;
     assert!(later.fence.check().is_ok() && earlier.fence.check().is_err());
-    assert_eq!(later.lives().await, [("one".to_owned(), Life::Live)]);
+    assert_eq!(later.lives().await, [("one".to_owned(), ServerState::Live)]);
     assert_eq!(later.servers.all().await.unwrap()[0].address, Some("192.0.2.2:6443".parse().unwrap()));
     // The process that gave way must not change the lease of the other process.
     earlier.stop().await;
-    assert_eq!(later.lives().await, [("one".to_owned(), Life::Live)]);
+    assert_eq!(later.lives().await, [("one".to_owned(), ServerState::Live)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,7 +22,7 @@ use super::proto::{
     StatusRequest, StatusResponse,
 };
 use super::service::KeyService;
-use crate::ciphers::{self, Derived, Gcm};
+use crate::ciphers::{self, DerivedKeyGcm, Gcm};
 use crate::config::KmsEntry;
 use crate::error::{TransformError, listed};
 use crate::metrics::{EncryptionMetrics, KeyUse};
@@ -58,13 +58,13 @@ struct DataKey {
 }
 
 enum DataCipher {
-    Seed(Arc<Derived>),
+    Seed(Arc<DerivedKeyGcm>),
     Key(Box<Gcm>),
 }
 
 /// The seed that values are written with.
 struct State {
-    seed: Arc<Derived>,
+    seed: Arc<DerivedKeyGcm>,
     key_id: String,
     encrypted: Vec<u8>,
     annotations: std::collections::BTreeMap<String, Vec<u8>>,
@@ -240,7 +240,7 @@ impl Kms {
     async fn generate(&self, uid: &str) -> Result<State, TransformError> {
         let (begun, mut seed) = (Instant::now(), vec![0; ciphers::SEED]);
         self.random.fill(&mut seed);
-        let derived = Arc::new(Derived::new(&seed)?);
+        let derived = Arc::new(DerivedKeyGcm::new(&seed)?);
         self.metrics.note_key_generation(begun.elapsed());
         let request = EncryptRequest { plaintext: seed, uid: uid.to_owned() };
         let answer: EncryptResponse = self
@@ -333,7 +333,7 @@ impl Kms {
             .map_err(|status| TransformError::of_call(&status).behind("failed to decrypt DEK, error: "))?;
         let cipher = match object.encrypted_dek_source_type {
             AES_GCM_KEY => DataCipher::Key(Box::new(Gcm::new(&answer.plaintext)?)),
-            _ => DataCipher::Seed(Arc::new(Derived::new(&answer.plaintext)?)),
+            _ => DataCipher::Seed(Arc::new(DerivedKeyGcm::new(&answer.plaintext)?)),
         };
         self.note_size();
         Ok(self.data_key(object, cipher))

@@ -16,21 +16,21 @@ const LIMIT: u64 = 20_000;
 const WORK: u64 = 2_000_000;
 
 /// The data of expressions, created once.
-struct World {
+struct ExpressionInputs {
     decl: Arc<Decl>,
     environment: Environment,
     object: Value,
     any: Value,
 }
 
-static WORLD: LazyLock<World> = LazyLock::new(|| {
+static WORLD: LazyLock<ExpressionInputs> = LazyLock::new(|| {
     let schema = json!({"type": "object", "properties": {
         "i": {"type": "integer"},
         "s": {"type": "string", "maxLength": 20},
         "l": {"type": "array", "maxItems": 5, "items": {"type": "string", "maxLength": 20}}
     }});
     let decl = decl::from_schema(&schema, "self", false).expect("the schema has a type");
-    World {
+    ExpressionInputs {
         environment: Environment::kubernetes().with_declared("self", &decl).with("any", Type::Dyn),
         decl,
         object: json!({"i": 7, "s": "text", "l": ["ab", "a", "c"]}),
@@ -57,7 +57,7 @@ pub(super) const CEL: Target = Target {
     ],
     check: |bytes| {
         let Ok(text) = std::str::from_utf8(bytes) else { return 0 };
-        let World { decl, environment, object, any } = &*WORLD;
+        let ExpressionInputs { decl, environment, object, any } = &*WORLD;
         let program = match Program::compile(text, environment) {
             Ok(program) => program,
             Err(fault) => return refused(&fault),

@@ -32,7 +32,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(3);
 const TRUSTED: usize = 15;
 
 type IncomingError = Box<dyn std::error::Error + Send + Sync>;
-type Unread = UnsyncBoxBody<Bytes, IncomingError>;
+type UnreadBody = UnsyncBoxBody<Bytes, IncomingError>;
 
 /// The body of a request, not yet read.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub struct RequestBody {
     /// The frames read so far, to measure the body.
     begun: Vec<Bytes>,
     /// `None` once it was read to its end, or failed.
-    unread: Option<Unread>,
+    unread: Option<UnreadBody>,
     /// The failure, until a read returns it.
     failed: Option<IncomingError>,
     /// True if the client waits for `100 Continue` before it sends the body.
@@ -265,7 +265,7 @@ impl Drop for RequestBody {
     }
 }
 
-async fn drain(mut unread: Unread) {
+async fn drain(mut unread: UnreadBody) {
     let mut read = 0;
     while read < DRAIN_BYTES
         && let Some(Ok(frame)) = unread.frame().await

@@ -32,7 +32,7 @@ use smallvec::SmallVec;
 use super::authorization::{self, Selectors};
 use crate::audited;
 use crate::body::{BodyError, ResponseBody, full, stream};
-use crate::proxy::PassedOn;
+use crate::proxy::Forwarded;
 use crate::request_info::RequestInfo;
 use crate::respond::SentStatus;
 
@@ -213,7 +213,7 @@ impl Trail {
             record.level() == Level::RequestResponse && (status.status.is_some() || self.shows_objects(&response));
         let is_whole = is_whole(&response);
         let form = audited::form(response.headers().get(CONTENT_TYPE)).filter(|_| is_shown);
-        let is_kept = is_short(&response) && form.is_some() && response.extensions().get::<PassedOn>().is_none();
+        let is_kept = is_short(&response) && form.is_some() && response.extensions().get::<Forwarded>().is_none();
         let (response, object) = match form {
             Some(form) if is_kept => kept(response, form).await,
             _ => (response, None),
@@ -242,7 +242,7 @@ impl Trail {
     /// Returns true if a response contains objects of this server.
     fn shows_objects(&self, response: &Response<ResponseBody>) -> bool {
         let is_of_objects = self.record().is_about_objects();
-        is_of_objects && response.extensions().get::<PassedOn>().is_none()
+        is_of_objects && response.extensions().get::<Forwarded>().is_none()
     }
 }
 
@@ -288,7 +288,7 @@ fn is_short(response: &Response<ResponseBody>) -> bool {
 
 /// Returns true if a response is complete. An upgraded connection continues without a body.
 fn is_whole(response: &Response<ResponseBody>) -> bool {
-    let is_passed_on = response.extensions().get::<PassedOn>().is_some();
+    let is_passed_on = response.extensions().get::<Forwarded>().is_some();
     is_short(response) && !is_passed_on && response.status() != StatusCode::SWITCHING_PROTOCOLS
 }
 

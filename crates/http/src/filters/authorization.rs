@@ -115,7 +115,7 @@ mod tests {
     use futures::FutureExt as _;
     use futures::future::Either;
     use http::Method;
-    use keelson_access::{Deciding, Decision, PrivilegedGroup, Verdict};
+    use keelson_access::{Decision, PendingVerdict, PrivilegedGroup, Verdict};
 
     fn check(groups: &[&str], target: &str, expect: Result<(), &str>) {
         let groups = groups.iter().map(ToString::to_string).collect();
@@ -174,7 +174,7 @@ mod tests {
     struct PublicOnly;
 
     impl Authorizer for PublicOnly {
-        fn authorize<'a>(&'a self, _: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+        fn authorize<'a>(&'a self, _: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
             let public = matches!(
                 attributes,
                 Attributes::Resource(ResourceAttributes {

@@ -11,7 +11,7 @@ use keelson_meta::{ApiError, GroupResource};
 
 use crate::body::ResponseBody;
 use crate::negotiation::MediaType;
-use crate::proxy::PassedOn;
+use crate::proxy::Forwarded;
 use crate::respond;
 
 /// The policy of all documents except the console's files.
@@ -23,7 +23,7 @@ const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
 
 /// Adds the policy of the path. The console's files have their own. An aggregated server cannot replace it.
 pub(crate) fn confined(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
-    let is_passed_on = response.extensions().get::<PassedOn>().is_some();
+    let is_passed_on = response.extensions().get::<Forwarded>().is_some();
     let headers = response.headers_mut();
     if is_passed_on {
         headers.insert(CONTENT_SECURITY_POLICY, POLICY);
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(plain.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
         assert_eq!(policies(&confined(own("script-src 'self'"))), ["script-src 'self'"]);
         let mut passed_on = own("default-src *");
-        passed_on.extensions_mut().insert(PassedOn { as_it_is: true });
+        passed_on.extensions_mut().insert(Forwarded { as_it_is: true });
         assert_eq!(policies(&confined(passed_on)), policies(&plain));
     }
 

@@ -31,7 +31,7 @@ use keelson_resources::Verb;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub(super) use self::cost::{Cost, Sent, of};
+pub(super) use self::cost::{Cost, RequestBodySize, of};
 pub(crate) use self::cost::{has_long_query, is_copied};
 pub(super) use self::dumps::answer as dump;
 pub(super) use self::generation::Flow;

@@ -12,9 +12,9 @@ use http::request::Parts;
 use keelson_access::User;
 use keelson_meta::ApiError;
 
-use super::flow_control::{self, Cost, Flow, LentSeats, Request, SeatedBody, Seats, Sent};
+use super::flow_control::{self, Cost, Flow, LentSeats, Request, RequestBodySize, SeatedBody, Seats};
 use super::{Answerer, ClientConnection, Pipeline, is_watch, slow_bodies};
-use crate::body::{Measured, RequestBody, ResponseBody, stream};
+use crate::body::{MeteredBody, RequestBody, ResponseBody, stream};
 use crate::metrics::Observation;
 use crate::proxy::ClientAddress;
 use crate::request_info::RequestInfo;
@@ -31,7 +31,7 @@ const BYTES_FOR_SELECTORS: usize = 64;
 
 /// The resources that a request holds until its response is sent.
 #[derive(Default)]
-pub(super) struct Holds {
+pub(super) struct HeldMemory {
     pub(super) seats: Option<Seats>,
     /// The seats of a watch, which it returns after its initial events.
     pub(super) initial: Option<LentSeats>,
@@ -39,7 +39,7 @@ pub(super) struct Holds {
     pub(super) share: Option<Arc<Share>>,
 }
 
-impl Holds {
+impl HeldMemory {
     /// The share, and the seats that the response holds while it is sent. Seats can be lent unless another server
     /// answers.
     pub(super) fn into_seats(self, is_passed_on: bool) -> (Option<Arc<Share>>, Option<LentSeats>) {
@@ -55,9 +55,9 @@ pub(super) fn holding(
     observation: Observation,
     (share, seats): (Option<Arc<Share>>, Option<LentSeats>),
 ) -> Response<ResponseBody> {
-    let Some(seats) = seats else { return response.map(|body| stream(Measured::new(body, observation, share))) };
+    let Some(seats) = seats else { return response.map(|body| stream(MeteredBody::new(body, observation, share))) };
     response.extensions_mut().insert(seats.clone());
-    response.map(|body| stream(Measured::new(stream(SeatedBody::new(body, seats)), observation, share)))
+    response.map(|body| stream(MeteredBody::new(stream(SeatedBody::new(body, seats)), observation, share)))
 }
 
 impl Pipeline {
@@ -86,7 +86,7 @@ impl Pipeline {
         let has_body = target.is_some() && !info.verb.is_read() && !info.is_session;
         let mut slow = if has_body { slow_bodies::arrived(body, &self.slow_bodies, holder).await? } else { None };
         loop {
-            let sent = Sent::of(parts, body).await;
+            let sent = RequestBodySize::of(parts, body).await;
             let about = target.map(|target| self.router.estimate(info, parts, query, target));
             let cost = flow_control::of(info, parts, &about.unwrap_or_default(), sent);
             let seats = match self.flow_control.acquire(flow, request, cost.seats).await {

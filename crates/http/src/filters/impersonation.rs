@@ -41,14 +41,14 @@ const ASSOCIATED_KEYS: &str = "authentication.kubernetes.io/associated-node-keys
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
 /// The user to impersonate, from the headers of a request.
-struct Asked {
+struct ImpersonatedUser {
     name: String,
     groups: Vec<String>,
     uid: String,
     extra: BTreeMap<String, Vec<String>>,
 }
 
-impl Asked {
+impl ImpersonatedUser {
     /// Parses the headers. `None` if there are none.
     fn of(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
         if !headers.keys().any(is_field) {
@@ -146,7 +146,7 @@ impl Impersonation {
         (info, uri): (&RequestInfo, &Uri),
         authorizer: &dyn Authorizer,
     ) -> Result<(Arc<User>, Option<&'static str>), ApiError> {
-        let Some(asked) = Asked::of(headers)? else { return Ok((user, None)) };
+        let Some(asked) = ImpersonatedUser::of(headers)? else { return Ok((user, None)) };
         let begun = Instant::now();
         let selectors = Selectors::of(info, uri);
         let attributes = attributes(info, &selectors);
@@ -209,7 +209,7 @@ impl Mode {
     }
 
     /// Returns true if this mode covers impersonation of this user by that one.
-    fn is_for(self, asked: &Asked, by: &User) -> bool {
+    fn is_for(self, asked: &ImpersonatedUser, by: &User) -> bool {
         let is_name_alone = asked.groups.is_empty() && asked.uid.is_empty() && asked.extra.is_empty();
         match self {
             Self::AssociatedNode => is_name_alone && node(&asked.name).is_some_and(|node| is_on(by, node)),
@@ -241,7 +241,7 @@ struct Requester<'r> {
 }
 
 impl Requester<'_> {
-    async fn may_act_as(&self, asked: &Asked, request: &Attributes<'_>) -> Result<(), ApiError> {
+    async fn may_act_as(&self, asked: &ImpersonatedUser, request: &Attributes<'_>) -> Result<(), ApiError> {
         if self.mode != Mode::Unconstrained {
             let verb = |verb: &str| format!("impersonate-on:{}:{verb}", self.mode.name());
             match *request {
@@ -402,7 +402,7 @@ fn extra_fault(key: &str, values: &[String]) -> Option<String> {
     is_empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
 }
 
-impl Asked {
+impl ImpersonatedUser {
     /// The impersonated user, which later filters use.
     fn into_user(self, mode: Mode) -> User {
         let Self { name, groups, uid, extra } = self;

@@ -14,7 +14,7 @@ use keelson_meta::ApiError;
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::{Progress, ResponseBody, stream};
-use crate::proxy::PassedOn;
+use crate::proxy::Forwarded;
 use crate::request_info::RequestInfo;
 
 /// The longest time until the response's status and headers, and between two frames of its body.
@@ -54,7 +54,7 @@ pub(super) async fn within<T>(
 /// Limits the time between frames of a streamed response whose request has a time limit.
 pub(super) fn watched(limit: Option<Duration>, response: Response<ResponseBody>) -> Response<ResponseBody> {
     // A body of known length is in memory, except that of another server.
-    let is_there = response.body().size_hint().exact().is_some() && response.extensions().get::<PassedOn>().is_none();
+    let is_there = response.body().size_hint().exact().is_some() && response.extensions().get::<Forwarded>().is_none();
     if limit.is_none() || is_there {
         return response;
     }

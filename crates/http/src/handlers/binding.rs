@@ -6,7 +6,7 @@ use http::Response;
 use keelson_meta::ApiError;
 use keelson_registry::{Registry, Target};
 
-use super::posted::Posted;
+use super::posted::CreateOnly;
 use crate::body::ResponseBody;
 use crate::service::ApiRequest;
 
@@ -15,7 +15,7 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let binding = Posted::read(registry, target, request).await?;
+    let binding = CreateOnly::read(registry, target, request).await?;
     if target.name.as_deref().is_some_and(|name| name != binding.object.name()) {
         return Err(ApiError::BadRequest("name in URL does not match name in Binding object".to_owned()));
     }

@@ -9,7 +9,7 @@ use keelson_meta::status::StatusDetails;
 use keelson_meta::{ApiError, ListHead, Status};
 use keelson_registry::{Deleted, ListItems, Registry, Target, not_for_collections};
 
-use super::list::{Showing, source_of};
+use super::list::{ItemChanges, source_of};
 use super::list_body::{ListBody, Paced};
 use super::render::{ListWriter, Renderer};
 use super::{decode, resolve};
@@ -86,7 +86,7 @@ pub(super) async fn collection(
         if !is_empty {
             return Err(ApiError::BadRequest(NO_NAMESPACE.to_owned()));
         }
-        return super::list::answer(target, renderer, page, Showing::default(), false).await;
+        return super::list::answer(target, renderer, page, ItemChanges::default(), false).await;
     }
     let page = registry.delete_collection(target, &caller, selected, &options).await?;
     let kind = target.kind();
@@ -96,7 +96,7 @@ pub(super) async fn collection(
         meta: super::list::meta_of(target, page.revision, page.continue_token.as_deref(), page.remaining),
     };
     let content_type = renderer.media().kind.content_type();
-    let showing = Showing { order: renderer.row_order(), mask: None };
+    let showing = ItemChanges { order: renderer.row_order(), mask: None };
     let mut source = source_of(ListItems::Chosen(page.deleted), &renderer, showing).await?;
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
     let body = Paced::new(ListBody::new(writer, &start, source));

@@ -6,7 +6,7 @@ use http::Response;
 use keelson_meta::ApiError;
 use keelson_registry::{Registry, Target};
 
-use super::posted::Posted;
+use super::posted::CreateOnly;
 use super::resolve;
 use crate::body::ResponseBody;
 use crate::service::ApiRequest;
@@ -16,7 +16,7 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let eviction = Posted::read(registry, target, request).await?;
+    let eviction = CreateOnly::read(registry, target, request).await?;
     let name = resolve::name(target)?;
     if eviction.object.name() != name {
         return Err(ApiError::BadRequest("name in URL does not match name in Eviction object".to_owned()));

@@ -15,7 +15,7 @@ use super::list_body::{
 };
 use super::query;
 use super::render::{ListWriter, Renderer, RowOrder};
-use crate::body::{Guarded, ResponseBody, stream};
+use crate::body::{GuardedBody, ResponseBody, stream};
 use crate::negotiation::{MediaKind, Subject, accepts_gzip};
 use crate::respond::{self, GZIP_THRESHOLD_BYTES, mark_gzip};
 use crate::service::ApiRequest;
@@ -37,13 +37,13 @@ pub(super) async fn handle(
     }
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
     let page = registry.list(target, &request.caller, request.query.list_options()?).await?;
-    let showing = Showing { order: renderer.row_order(), mask: None };
+    let showing = ItemChanges { order: renderer.row_order(), mask: None };
     answer(target, renderer, page, showing, accepts_gzip(&request.parts.headers)).await
 }
 
 /// Changes to the items before they are encoded.
 #[derive(Default)]
-pub(super) struct Showing {
+pub(super) struct ItemChanges {
     /// The order of the items.
     pub(super) order: Option<RowOrder>,
     /// Selects the fields of each item.
@@ -55,7 +55,7 @@ pub(super) async fn answer(
     target: &Target,
     renderer: Renderer,
     page: ListPage,
-    showing: Showing,
+    showing: ItemChanges,
     takes_gzip: bool,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let kind = target.kind();
@@ -87,7 +87,7 @@ pub(super) async fn answer(
         (false, false) => stream(Paced::new(ListBody::new(writer, &start, source))),
     };
     let span = debug_span!("encoding", media = content_type, bytes, revision = page.revision.get());
-    let body = if span.is_disabled() { body } else { stream(Guarded::new(body, span)) };
+    let body = if span.is_disabled() { body } else { stream(GuardedBody::new(body, span)) };
     let mut response = respond::stream(StatusCode::OK, content_type, body);
     if gzip {
         mark_gzip(response.headers_mut());
@@ -123,7 +123,7 @@ pub(super) fn meta_of<'a>(
 /// # Errors
 /// 500 when items of the first block cannot be converted. A later failure breaks the body. 413 for a protobuf list of
 /// converted objects that is too large to be kept in memory.
-pub(super) async fn source_of(items: ListItems, renderer: &Renderer, showing: Showing) -> Result<Source, ApiError> {
+pub(super) async fn source_of(items: ListItems, renderer: &Renderer, showing: ItemChanges) -> Result<Source, ApiError> {
     let mut source = match items {
         ListItems::Range { cursor, bytes } => Source::Range(cursor, bytes),
         ListItems::Chosen(entries) => Source::Chosen(entries.into_iter()),

@@ -17,7 +17,7 @@ use crate::respond;
 use crate::service::ApiRequest;
 
 /// A posted object that is not stored.
-pub(super) struct Posted {
+pub(super) struct CreateOnly {
     /// The decoded object.
     pub(super) object: Object,
     /// The caller.
@@ -31,7 +31,7 @@ pub(super) struct AnswerForm {
     renderer: Renderer,
 }
 
-impl Posted {
+impl CreateOnly {
     /// Decodes the object of a request for its target.
     ///
     /// # Errors

@@ -10,9 +10,9 @@ use http::{HeaderMap, Response, StatusCode};
 use keelson_meta::ApiError;
 use keelson_meta::json::{Map, Value};
 use keelson_query::{GROUP_VERSION, Mask, Query, WordMatch};
-use keelson_registry::{Caller, FailedEvaluations, Groups, ListPage, Matched, Matches, Registry, Target};
+use keelson_registry::{Caller, FailedEvaluations, Groups, ListPage, MatchedPlaces, Matches, Registry, Target};
 
-use super::list::{self, Showing};
+use super::list::{self, ItemChanges};
 use super::render::Renderer;
 use crate::body::ResponseBody;
 use crate::negotiation::{Subject, accepts_gzip, negotiate_document};
@@ -57,7 +57,7 @@ pub(super) async fn handle(
     let (total, looked_at, failures) = (page.total, page.looked_at, page.failures);
     // The tables of a few kinds have an order of their own if the query has none.
     let order = renderer.row_order().filter(|_| query.sort_by.is_by_key());
-    let showing = Showing { order, mask };
+    let showing = ItemChanges { order, mask };
     let page = ListPage {
         revision: page.revision,
         continue_token: page.continue_token,
@@ -151,7 +151,7 @@ fn document_of_matches(matches: &Matches) -> Value {
     Value::Object(document)
 }
 
-fn matched(object: &Matched) -> Value {
+fn matched(object: &MatchedPlaces) -> Value {
     let mut told = Map::new();
     if let Some(namespace) = &object.namespace {
         told.insert("namespace", Value::from(namespace.as_str()));

@@ -7,7 +7,7 @@ use keelson_meta::ApiError;
 use keelson_registry::{Registry, ServiceAccountTokens, Target};
 use keelson_resources::CreateHandler;
 
-use super::posted::Posted;
+use super::posted::CreateOnly;
 use crate::body::ResponseBody;
 use crate::service::ApiRequest;
 
@@ -17,7 +17,7 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let Posted { object: review, caller, answer } = Posted::read(registry, target, request).await?;
+    let CreateOnly { object: review, caller, answer } = CreateOnly::read(registry, target, request).await?;
     let reviewed = match (target.resource.create_handler, tokens) {
         (Some(CreateHandler::TokenReview), Some(tokens)) => tokens.review(target, review, &caller).await?,
         _ => registry.review(target, review, &caller).await?,

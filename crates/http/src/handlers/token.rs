@@ -7,7 +7,7 @@ use http::Response;
 use keelson_meta::ApiError;
 use keelson_registry::{Registry, ServiceAccountTokens, Target};
 
-use super::posted::Posted;
+use super::posted::CreateOnly;
 use super::resolve;
 use crate::body::ResponseBody;
 use crate::service::ApiRequest;
@@ -19,7 +19,7 @@ pub(super) async fn create(
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let tokens = tokens.ok_or(ApiError::MethodNotAllowed)?;
-    let Posted { object: wanted, caller, answer } = Posted::read(registry, target, request).await?;
+    let CreateOnly { object: wanted, caller, answer } = CreateOnly::read(registry, target, request).await?;
     let issued = tokens.issue(target, resolve::name(target)?, wanted, &caller).await?;
     answer.with(issued)
 }

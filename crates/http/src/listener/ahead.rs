@@ -9,20 +9,20 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
-use keelson_outbound::{Layer, Layered};
+use keelson_outbound::{Layer, LayeredStream};
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// The number of bytes of one read: the largest TLS record (RFC 8446, section 5.1).
 const READ_BYTES: usize = 16 * 1024;
 
 /// A stream that is read in large pieces.
-pub(super) type ReadAhead<S> = Layered<S, Ahead>;
+pub(super) type ReadAhead<S> = LayeredStream<S, ReadAheadStream>;
 
 /// The bytes read ahead.
 #[derive(Default)]
-pub(super) struct Ahead(Bytes);
+pub(super) struct ReadAheadStream(Bytes);
 
-impl Layer for Ahead {
+impl Layer for ReadAheadStream {
     fn read<S: AsyncRead + Unpin>(
         &mut self,
         inner: &mut S,
@@ -60,8 +60,8 @@ mod tests {
     /// Sends `sent` bytes and reads them in pieces of at most `piece` bytes. Returns the number of reads of the inner
     /// stream.
     async fn check(sent: usize, piece: usize) -> usize {
-        struct Counted<'b>(&'b [u8], usize);
-        impl AsyncRead for Counted<'_> {
+        struct CountingStream<'b>(&'b [u8], usize);
+        impl AsyncRead for CountingStream<'_> {
             fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
                 self.1 += 1;
                 let (now, later) = self.0.split_at(self.0.len().min(buf.remaining()));
@@ -71,7 +71,7 @@ mod tests {
             }
         }
         let bytes: Vec<u8> = (0..sent).map(|place| place as u8).collect();
-        let mut stream = ReadAhead::new(Counted(&bytes, 0), Ahead::default());
+        let mut stream = ReadAhead::new(CountingStream(&bytes, 0), ReadAheadStream::default());
         let mut read = Vec::new();
         let mut buffer = vec![0; piece];
         loop {
@@ -97,7 +97,7 @@ mod tests {
     #[tokio::test]
     async fn writes_pass() {
         let (near, mut far) = tokio::io::duplex(16);
-        let mut stream = ReadAhead::new(near, Ahead::default());
+        let mut stream = ReadAhead::new(near, ReadAheadStream::default());
         stream.write_all(b"abc").await.unwrap();
         let mut taken = [0; 3];
         far.read_exact(&mut taken).await.unwrap();

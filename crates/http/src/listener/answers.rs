@@ -36,7 +36,7 @@ pub type ReplacedBytes = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// All responses in flight that may take long.
 pub(super) struct Answers {
-    sent: Mutex<Sent>,
+    sent: Mutex<SendState>,
     /// The longest time that a client may read nothing.
     patience: Duration,
     /// The least read rate of a client in bytes per second.
@@ -48,7 +48,7 @@ pub(super) struct Answers {
 }
 
 #[derive(Default)]
-struct Sent {
+struct SendState {
     next: u64,
     /// The responses, in the order in which they began.
     answers: BTreeMap<u64, Answer>,
@@ -69,7 +69,7 @@ pub(super) struct AnswerGuard {
 
 /// The reason why a response is aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cut {
+enum AbortReason {
     /// Its client reads too slowly.
     Slow,
     /// Its user, or all users together, have too many waiting responses.
@@ -126,7 +126,7 @@ impl Answers {
         // next one.
         for (number, why) in cut {
             let Some(answer) = sent.answers.remove(&number) else { continue };
-            if why == Cut::Pinned {
+            if why == AbortReason::Pinned {
                 warn_repeated!(""; "a list was cut: its client is slow, and its snapshot keeps memory that others need");
                 self.metrics.count_cut_list();
             } else {
@@ -137,7 +137,7 @@ impl Answers {
         }
     }
 
-    fn look(&self, sent: &Sent) -> BTreeMap<u64, Cut> {
+    fn look(&self, sent: &SendState) -> BTreeMap<u64, AbortReason> {
         let now = Instant::now();
         let mut cut = BTreeMap::new();
         let mut waiting = Waiting::default();
@@ -149,12 +149,12 @@ impl Answers {
             }
             let allowed = Duration::from_secs(waits.bytes / self.least_bytes_per_second);
             if waits.in_all > self.patience + allowed {
-                cut.insert(*number, Cut::Slow);
+                cut.insert(*number, AbortReason::Slow);
             } else {
                 waiting.add(seats.holder(), *number);
             }
         }
-        cut.extend(waiting.too_many().into_iter().map(|number| (number, Cut::TooMany)));
+        cut.extend(waiting.too_many().into_iter().map(|number| (number, AbortReason::TooMany)));
         cut
     }
 
@@ -165,7 +165,7 @@ impl Answers {
 
     /// Finds the lists whose snapshots keep too much. A list that its client is reading has a higher limit, since it
     /// ends by itself.
-    fn find_pinned(&self, sent: &Sent, cut: &mut BTreeMap<u64, Cut>) {
+    fn find_pinned(&self, sent: &SendState, cut: &mut BTreeMap<u64, AbortReason>) {
         let (now, replaced) = (Instant::now(), (self.replaced)());
         for (number, answer) in &sent.answers {
             let Some(begun) = answer.replaced else { continue };
@@ -176,7 +176,7 @@ impl Answers {
             }
             let waits = self.waits_long(answer, now).is_some();
             if waits || kept > self.pinned_bytes.saturating_mul(MOVING_FACTOR) {
-                cut.insert(*number, Cut::Pinned);
+                cut.insert(*number, AbortReason::Pinned);
             }
         }
     }

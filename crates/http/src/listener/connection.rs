@@ -28,20 +28,20 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Shared;
-use super::ahead::{Ahead, ReadAhead};
+use super::ahead::{ReadAhead, ReadAheadStream};
 use super::connections::Ticket;
-use super::heads::{HeadGuard, HeadLimit, Standing};
+use super::heads::{AuthenticationState, HeadGuard, HeadLimit};
 use super::idle::{Activity, Busy};
 use super::long_heads::LongHeads;
 use super::request_head;
 use super::sending::{Sending, SentBody, Streams};
-use super::stall::{Patience, StallGuard};
+use super::stall::{StallGuard, StallTimer};
 use super::websocket::Upgrading;
-use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
+use crate::body::{GuardedBody, RequestBody, ResponseBody, empty, stream};
 use crate::filters::{ClientConnection, LentSeats, LongRunning, browsers};
 use crate::health;
 use crate::negotiation::MediaType;
-use crate::proxy::PassedOn;
+use crate::proxy::Forwarded;
 use crate::respond;
 use crate::shares::Holder;
 
@@ -98,7 +98,7 @@ struct Client {
     /// The identity by these certificates, with the generation of the authorities that verified them.
     identity: ArcSwap<(u64, Option<Arc<ClientIdentity>>)>,
     address: Option<IpAddr>,
-    standing: Standing,
+    standing: AuthenticationState,
     ticket: Arc<Ticket>,
 }
 
@@ -107,7 +107,7 @@ impl Client {
         stream: &Stream,
         address: Option<IpAddr>,
         certificates: Arc<dyn ClientCertificates>,
-        standing: Standing,
+        standing: AuthenticationState,
         ticket: Ticket,
     ) -> Self {
         let chain = stream.get_ref().1.peer_certificates();
@@ -182,12 +182,12 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let address = stream.peer_addr().ok().map(|address| address.ip());
-    let standing = Standing::default();
+    let standing = AuthenticationState::default();
     let guarded = HeadGuard::new(
-        ReadAhead::new(stream, Ahead::default()),
+        ReadAhead::new(stream, ReadAheadStream::default()),
         HeadLimit::new(shared.heads.clone(), standing.clone()),
     );
-    let guarded = StallGuard::new(guarded, Patience::new(shared.unread));
+    let guarded = StallGuard::new(guarded, StallTimer::new(shared.unread));
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, shared.tls.acceptor().accept(guarded));
     let outcome = tokio::select! {
         outcome = handshake => outcome,
@@ -320,7 +320,7 @@ async fn answer(
         busy.is_long_running();
     }
     // A streamed response of this server is a list, which reads a snapshot.
-    let is_ours = response.extensions().get::<PassedOn>().is_none();
+    let is_ours = response.extensions().get::<Forwarded>().is_none();
     let is_made = is_ours && !is_long_running && response.body().size_hint().exact().is_none();
     let seats = response.extensions_mut().remove::<LentSeats>();
     let watched = (is_made || seats.is_some()).then(|| shared.answers.begin(sending.clone(), seats, is_made));
@@ -336,7 +336,7 @@ fn to_stranger(
 ) -> Response<ResponseBody> {
     match shared.unread_of_strangers.clone().try_acquire_owned() {
         Ok(place) => response.map(|body| {
-            let body = stream(Guarded::new(body, place));
+            let body = stream(GuardedBody::new(body, place));
             stream(SentBody::new(body, sending, busy, None))
         }),
         Err(_) => response.map(|_| empty()),

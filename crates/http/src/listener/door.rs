@@ -31,7 +31,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 const TELL_EVERY: u32 = 1200;
 
 /// An accepted connection, until it is served.
-type Offered = Arc<Mutex<Option<(std::net::TcpStream, Ticket)>>>;
+type AcceptedConnection = Arc<Mutex<Option<(std::net::TcpStream, Ticket)>>>;
 
 /// Accepts connections until the server stops, then waits for those that this thread serves. Sends the result after the
 /// port is closed and these connections have ended: the panic, if there was one.
@@ -99,7 +99,7 @@ fn offer(
 ) {
     let Some(ticket) = shared.connections.register() else { return };
     tracing::trace!(%peer, "connection accepted");
-    let offered: Offered = Arc::new(Mutex::new(Some((stream, ticket))));
+    let offered: AcceptedConnection = Arc::new(Mutex::new(Some((stream, ticket))));
     served.spawn_on(take(offered.clone(), shared.clone(), Threads::Runtime), runtime);
     let (shared, runtime) = (shared.clone(), runtime.clone());
     kept.spawn(async move {
@@ -114,7 +114,7 @@ fn offer(
 }
 
 /// Serves a connection, unless another thread has taken it.
-async fn take(offered: Offered, shared: Arc<Shared>, place: Threads) {
+async fn take(offered: AcceptedConnection, shared: Arc<Shared>, place: Threads) {
     let Some((stream, ticket)) = offered.lock().take() else { return };
     match TcpStream::from_std(stream) {
         Ok(stream) => connection::serve(stream, shared, ticket, place).await,

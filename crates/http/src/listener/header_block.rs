@@ -41,7 +41,7 @@ pub(super) enum HeadFault {
 
 /// A block that violates the encoding.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct MalformedBlock;
 
 #[derive(Clone, Copy)]
 enum Field<'b> {
@@ -78,7 +78,7 @@ struct Fields<'b>(&'b [u8]);
 ///
 /// # Errors
 /// The block violates the encoding.
-pub(super) fn fault(block: &[u8]) -> Result<Option<HeadFault>, Malformed> {
+pub(super) fn fault(block: &[u8]) -> Result<Option<HeadFault>, MalformedBlock> {
     let mut bytes = 0;
     for field in Fields(block) {
         let (_, field) = field?;
@@ -98,7 +98,7 @@ pub(super) fn fault(block: &[u8]) -> Result<Option<HeadFault>, Malformed> {
 ///
 /// # Errors
 /// The block violates the encoding.
-pub(super) fn shrunk(block: &[u8], (name, value): (&str, &str)) -> Result<Vec<u8>, Malformed> {
+pub(super) fn shrunk(block: &[u8], (name, value): (&str, &str)) -> Result<Vec<u8>, MalformedBlock> {
     let (mut resized, mut pseudo, mut method) = (Vec::new(), Vec::new(), None);
     let (mut inserted, mut is_there, mut is_emptied) = (Vec::new(), [false; 4], false);
     for field in Fields(block) {
@@ -137,7 +137,7 @@ pub(super) fn shrunk(block: &[u8], (name, value): (&str, &str)) -> Result<Vec<u8
     }
     block.push(0x10);
     for text in [name, value] {
-        block.push(u8::try_from(text.len()).ok().filter(|length| *length < 0x7f).ok_or(Malformed)?);
+        block.push(u8::try_from(text.len()).ok().filter(|length| *length < 0x7f).ok_or(MalformedBlock)?);
         block.extend_from_slice(text.as_bytes());
     }
     insert(&mut block, &inserted);
@@ -216,7 +216,7 @@ impl Text<'_> {
 }
 
 impl<'b> Iterator for Fields<'b> {
-    type Item = Result<(&'b [u8], Field<'b>), Malformed>;
+    type Item = Result<(&'b [u8], Field<'b>), MalformedBlock>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let whole = self.0;
@@ -229,7 +229,7 @@ impl<'b> Iterator for Fields<'b> {
         };
         let Some(field) = read else {
             self.0 = &[];
-            return Some(Err(Malformed));
+            return Some(Err(MalformedBlock));
         };
         Some(Ok((&whole[..whole.len() - self.0.len()], field)))
     }
@@ -322,8 +322,8 @@ mod tests {
         check(&request(&"a".repeat(MOST_URL_BYTES + 1), &[]), Some(HeadFault::Url));
         check(&request("/a", &[literal(0x00, "x", &"y".repeat(MOST_FIELD_BYTES))]), Some(HeadFault::Fields));
         check(&request("/a", &vec![literal(0x00, "x", &"y".repeat(3000)); 90]), Some(HeadFault::Fields));
-        assert_eq!(fault(&[0x00, 0x05, b'a']), Err(Malformed));
-        assert_eq!(fault(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), Err(Malformed));
+        assert_eq!(fault(&[0x00, 0x05, b'a']), Err(MalformedBlock));
+        assert_eq!(fault(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), Err(MalformedBlock));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
-use keelson_outbound::{Layer, Layered};
+use keelson_outbound::{Layer, LayeredStream};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,7 @@ const LARGE_HEADS: usize = 64;
 
 /// All unauthenticated connections with large heads. Clones share one state.
 #[derive(Clone, Debug)]
-pub(super) struct LargeHeads {
+pub(super) struct LargeHeaders {
     places: Arc<Mutex<Places>>,
     metrics: Arc<Edge>,
 }
@@ -36,7 +36,7 @@ pub(super) struct LargeHeads {
 struct Places {
     next: u64,
     /// The counted connections, oldest first.
-    taken: BTreeMap<u64, Standing>,
+    taken: BTreeMap<u64, AuthenticationState>,
 }
 
 /// A counted connection, until this is dropped or the connection is evicted.
@@ -53,7 +53,7 @@ impl Drop for Place {
 
 /// The authentication state of one connection. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Standing(Arc<State>);
+pub(super) struct AuthenticationState(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -64,7 +64,7 @@ struct State {
     displaced: CancellationToken,
 }
 
-impl Standing {
+impl AuthenticationState {
     /// Marks the client as authenticated.
     pub(super) fn is_known(&self) {
         self.0.is_known.store(true, Ordering::Relaxed);
@@ -86,13 +86,13 @@ impl Standing {
     }
 }
 
-impl LargeHeads {
+impl LargeHeaders {
     pub(super) fn new(metrics: Arc<Edge>) -> Self {
         Self { places: Arc::default(), metrics }
     }
 
     /// Counts a connection. Evicts the oldest one if there are too many.
-    fn take(&self, standing: &Standing) -> Place {
+    fn take(&self, standing: &AuthenticationState) -> Place {
         let mut places = self.places.lock();
         if places.taken.len() >= LARGE_HEADS
             && let Some((_, oldest)) = places.taken.pop_first()
@@ -110,18 +110,18 @@ impl LargeHeads {
 }
 
 /// A stream that counts the bytes read before authentication.
-pub(super) type HeadGuard<S> = Layered<S, HeadLimit>;
+pub(super) type HeadGuard<S> = LayeredStream<S, HeadLimit>;
 
 /// The number of bytes read from a client, and its limit.
 pub(super) struct HeadLimit {
-    heads: LargeHeads,
-    standing: Standing,
+    heads: LargeHeaders,
+    standing: AuthenticationState,
     /// Kept until the client authenticates or disconnects, since a buffer that has grown stays large.
     place: Option<Place>,
 }
 
 impl HeadLimit {
-    pub(super) fn new(heads: LargeHeads, standing: Standing) -> Self {
+    pub(super) fn new(heads: LargeHeaders, standing: AuthenticationState) -> Self {
         Self { heads, standing, place: None }
     }
 
@@ -164,8 +164,8 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     async fn read(
-        heads: &LargeHeads,
-        standing: &Standing,
+        heads: &LargeHeaders,
+        standing: &AuthenticationState,
         bytes: usize,
     ) -> (io::Result<usize>, HeadGuard<io::Cursor<Vec<u8>>>) {
         let mut guard =
@@ -177,21 +177,24 @@ mod tests {
     #[tokio::test]
     async fn of_strangers_who_send_much_the_oldest_gives_way_and_nobody_who_is_known() {
         const MUCH: usize = SMALL_BYTES + 1;
-        let heads = LargeHeads::new(Arc::new(Edge::default()));
+        let heads = LargeHeaders::new(Arc::new(Edge::default()));
         let mut held = Vec::new();
         for _ in 0..LARGE_HEADS {
-            let standing = Standing::default();
+            let standing = AuthenticationState::default();
             let (outcome, guard) = read(&heads, &standing, MUCH).await;
             outcome.unwrap();
             held.push((standing, guard));
         }
-        let is_displaced = |(standing, _): &(Standing, _)| standing.0.displaced.is_cancelled();
-        assert!(read(&heads, &Standing::default(), SMALL_BYTES).await.0.is_ok() && !held.iter().any(is_displaced));
+        let is_displaced = |(standing, _): &(AuthenticationState, _)| standing.0.displaced.is_cancelled();
+        assert!(
+            read(&heads, &AuthenticationState::default(), SMALL_BYTES).await.0.is_ok()
+                && !held.iter().any(is_displaced)
+        );
         held[1].0.is_known();
-        let newest = read(&heads, &Standing::default(), MUCH).await;
+        let newest = read(&heads, &AuthenticationState::default(), MUCH).await;
         assert!(newest.0.is_ok() && held.iter().map(is_displaced).eq((0..LARGE_HEADS).map(|number| number == 0)));
         assert!(held[0].1.read(&mut [0]).await.is_err(), "nothing more is read of it");
-        let another = read(&heads, &Standing::default(), MUCH).await;
+        let another = read(&heads, &AuthenticationState::default(), MUCH).await;
         assert!(another.0.is_ok() && !is_displaced(&held[1]) && !is_displaced(&held[2]), "who is known needs no place");
         drop((newest, another, held));
         assert!(heads.places.lock().taken.is_empty());

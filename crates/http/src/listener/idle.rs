@@ -49,7 +49,7 @@ pub(super) struct Busy {
 }
 
 /// The body of a request. While the server waits for it, the client must act next.
-pub(super) struct Intake<B> {
+pub(super) struct IncomingBody<B> {
     inner: B,
     activity: Activity,
     turn: Arc<Turn>,
@@ -137,8 +137,8 @@ impl Activity {
 
 impl Busy {
     /// Wraps the body of the request, to record when the server waits for it.
-    pub(super) fn intake<B>(&self, inner: B) -> Intake<B> {
-        Intake { inner, activity: self.activity.clone(), turn: self.turn.clone(), is_waited_for: false }
+    pub(super) fn intake<B>(&self, inner: B) -> IncomingBody<B> {
+        IncomingBody { inner, activity: self.activity.clone(), turn: self.turn.clone(), is_waited_for: false }
     }
 
     /// Marks the request as a watch, which ends when the server stops.
@@ -173,7 +173,7 @@ impl Drop for Busy {
     }
 }
 
-impl<B> Intake<B> {
+impl<B> IncomingBody<B> {
     fn wait(&mut self, is_waited_for: bool) {
         if self.is_waited_for != is_waited_for {
             self.is_waited_for = is_waited_for;
@@ -182,7 +182,7 @@ impl<B> Intake<B> {
     }
 }
 
-impl<B: Body + Unpin> Body for Intake<B> {
+impl<B: Body + Unpin> Body for IncomingBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -205,7 +205,7 @@ impl<B: Body + Unpin> Body for Intake<B> {
     }
 }
 
-impl<B> Drop for Intake<B> {
+impl<B> Drop for IncomingBody<B> {
     fn drop(&mut self) {
         self.wait(false);
     }

@@ -8,26 +8,26 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keelson_outbound::{Layer, Layered};
+use keelson_outbound::{Layer, LayeredStream};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// A stream whose writes fail when the client has read nothing for a while.
-pub(super) type StallGuard<S> = Layered<S, Patience>;
+pub(super) type StallGuard<S> = LayeredStream<S, StallTimer>;
 
 /// The time that a peer may read nothing, and the start of the present stall.
-pub(super) struct Patience {
+pub(super) struct StallTimer {
     patience: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patience {
+impl StallTimer {
     /// Sets the time after which writes fail.
     pub(super) fn new(patience: Duration) -> Self {
         Self { patience, timer: None }
     }
 }
 
-impl Layer for Patience {
+impl Layer for StallTimer {
     /// Returns a finished write, and resets the timer. For a pending write, starts or polls the timer.
     fn written(&mut self, context: &mut Context<'_>, write: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if write.is_ready() {
@@ -54,7 +54,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_reads_nothing_is_cut() {
         let (near, _far) = tokio::io::duplex(16);
-        let mut guarded = StallGuard::new(near, Patience::new(Duration::from_secs(60)));
+        let mut guarded = StallGuard::new(near, StallTimer::new(Duration::from_secs(60)));
         let started = Instant::now();
         let refused = guarded.write_all(&[0; 17]).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);

@@ -61,7 +61,7 @@ impl Upgrading {
         let Some((websocket, body)) = self.0.lock().take() else { return };
         match timeout(BEGIN_TIME, websocket.upgrade).await {
             Ok(Ok(connection)) => {
-                let heard = Heard::new(least_bytes_per_second);
+                let heard = TrafficCounts::new(least_bytes_per_second);
                 send(TokioIo::new(connection), body, websocket.is_text, heard).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "a connection was not upgraded to a websocket"),
@@ -100,7 +100,12 @@ impl End {
 }
 
 /// Sends a body over an upgraded connection. Closes the connection when the body ends or the client closes it.
-async fn send<S: AsyncRead + AsyncWrite + Unpin>(connection: S, body: ResponseBody, is_text: bool, heard: Heard) {
+async fn send<S: AsyncRead + AsyncWrite + Unpin>(
+    connection: S,
+    body: ResponseBody,
+    is_text: bool,
+    heard: TrafficCounts,
+) {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)
@@ -151,7 +156,7 @@ struct Aborted;
 fn messages<'h>(
     body: ResponseBody,
     is_text: bool,
-    heard: &'h Heard,
+    heard: &'h TrafficCounts,
 ) -> impl Stream<Item = Result<Message, Error>> + Send + 'h {
     let mut pings = interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -185,7 +190,7 @@ fn aborted() -> Error {
 /// Reads the client's messages until it closes the connection or exceeds a limit.
 async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
     received: &mut SplitStream<WebSocketStream<S>>,
-    heard: &Heard,
+    heard: &TrafficCounts,
 ) -> End {
     loop {
         match received.next().await {
@@ -201,7 +206,7 @@ async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// The counts of client messages and sent bytes that the limits need.
-struct Heard {
+struct TrafficCounts {
     last: Mutex<Last>,
     /// The least read rate of a client in bytes per second.
     least_bytes_per_second: u64,
@@ -215,7 +220,7 @@ struct Last {
     messages: u32,
 }
 
-impl Heard {
+impl TrafficCounts {
     fn new(least_bytes_per_second: u64) -> Self {
         let last = Last { at: Instant::now(), sent: 0, messages: 0 };
         Self { last: Mutex::new(last), least_bytes_per_second }
@@ -277,7 +282,7 @@ mod tests {
         let (near, far) = tokio::io::duplex(1024);
         let (events, body) = mpsc::unbounded();
         let body = body::stream(StreamBody::new(body));
-        let serving = tokio::spawn(send(near, body, is_text, Heard::new(LEAST)));
+        let serving = tokio::spawn(send(near, body, is_text, TrafficCounts::new(LEAST)));
         (WebSocketStream::from_raw_socket(far, Role::Client, None).await, events, serving)
     }
 
@@ -322,7 +327,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_has_time_to_read_what_was_sent_before_it_is_gone() {
-        let heard = Heard::new(LEAST);
+        let heard = TrafficCounts::new(LEAST);
         let begun = Instant::now();
         heard.sends(1000);
         heard.silence().await;

@@ -192,7 +192,7 @@ pub(super) fn encode<'s>(
     encode_events(encoder, all)?;
     encode_bodies(encoder, all)?;
     // These families have no label for dry runs, so the series of dry runs are merged with those of other requests.
-    let alike: Vec<Alike<'_, 's>> =
+    let alike: Vec<MergedSeries<'_, 's>> =
         all.chunk_by(|(one, _), (other, _)| one.of_watches() == other.of_watches()).collect();
     encode_histograms(encoder, &alike)?;
     let help = "Requests that the server ended to protect itself.";
@@ -221,14 +221,14 @@ pub(super) fn encode<'s>(
 }
 
 /// Series that differ only in the label for dry runs, at least one.
-type Alike<'a, 's> = &'a [(RequestLabels<'s>, &'s Further)];
+type MergedSeries<'a, 's> = &'a [(RequestLabels<'s>, &'s Further)];
 
 /// The labels of the merged series.
-fn labels_of<'s>(series: Alike<'_, 's>) -> Vec<(&'static str, &'s str)> {
+fn labels_of<'s>(series: MergedSeries<'_, 's>) -> Vec<(&'static str, &'s str)> {
     series.first().map(|(labels, _)| labels.of_watches().to_vec()).unwrap_or_default()
 }
 
-fn encode_histograms(encoder: &mut DescriptorEncoder<'_>, alike: &[Alike<'_, '_>]) -> fmt::Result {
+fn encode_histograms(encoder: &mut DescriptorEncoder<'_>, alike: &[MergedSeries<'_, '_>]) -> fmt::Result {
     let name = "apiserver_request_sli_duration_seconds";
     let help = "Time from the head of a request to the end of its answer, without waiting for seats and webhooks.";
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;

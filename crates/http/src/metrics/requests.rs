@@ -111,7 +111,7 @@ pub(super) struct CodeLabel {
 
 /// The responses that are counted together: by status code and by system client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Answered {
+struct ResponseLabels {
     code: StatusCode,
     system_client: &'static str,
 }
@@ -144,7 +144,7 @@ struct AllSeries {
 #[derive(Debug)]
 pub(super) struct Series {
     /// The number of responses of each kind. One series has few kinds.
-    answered: Mutex<Vec<(Answered, u64)>>,
+    answered: Mutex<Vec<(ResponseLabels, u64)>>,
     length: Length,
     pub(super) further: Further,
 }
@@ -242,7 +242,7 @@ impl Series {
     /// Counts a response that ended this long after the head of its request had arrived. `system_client` is the system
     /// component that sent the request, or empty.
     pub(super) fn answered(&self, code: StatusCode, system_client: &'static str, after: Duration) {
-        let sort = Answered { code, system_client };
+        let sort = ResponseLabels { code, system_client };
         let mut answered = self.answered.lock();
         match answered.iter_mut().find(|(known, _)| *known == sort) {
             Some((_, count)) => *count += 1,
@@ -262,7 +262,7 @@ impl Collector for Requests {
         let (name, help) = ("apiserver_request", "Requests, by what they asked and the code.");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (labels, series) in &all {
-            for (Answered { code, system_client }, count) in series.answered.lock().iter() {
+            for (ResponseLabels { code, system_client }, count) in series.answered.lock().iter() {
                 let labels = (labels.shown(), AnswerLabels { system_client, code: code.as_u16() });
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
             }

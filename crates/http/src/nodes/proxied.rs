@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::sessions::UPGRADE_TIME;
 use super::{NodeAccess, refused_or, unwritable};
 use crate::body::{ResponseBody, empty};
-use crate::proxy::{FORWARDED_URI, Held, begun_tunnel, escaped_path, keep_upgrade, pass, wanted_upgrade};
+use crate::proxy::{FORWARDED_URI, HeldValue, begun_tunnel, escaped_path, keep_upgrade, pass, wanted_upgrade};
 use crate::service::ApiRequest;
 
 impl NodeAccess {
@@ -51,7 +51,7 @@ impl NodeAccess {
             refused_or(error).unwrap_or_else(|why| unreachable(format!("error trying to reach service: {why}")))
         };
         if let Some(client) = upgrade {
-            let held = parts.extensions.remove::<Held>();
+            let held = parts.extensions.remove::<HeldValue>();
             keep_upgrade(&mut head.headers, &parts.headers);
             let sent = timeout(UPGRADE_TIME, self.client.send(&address, head, body)).await;
             let late = |_| unreachable("error trying to reach service: context deadline exceeded".to_owned());

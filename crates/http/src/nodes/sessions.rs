@@ -15,7 +15,7 @@ use keelson_registry::KubeletEndpoint;
 
 use super::{NodeAccess, refused_or, translated, tunnelled, unwritable};
 use crate::body::ResponseBody;
-use crate::proxy::{Held, begun_tunnel, keep_fields, keep_upgrade, wanted_upgrade};
+use crate::proxy::{HeldValue, begun_tunnel, keep_fields, keep_upgrade, wanted_upgrade};
 use crate::service::ApiRequest;
 
 /// The longest time for a kubelet to answer a request for a session. It waits for the container runtime.
@@ -34,7 +34,7 @@ impl NodeAccess {
         let Some(client) = wanted_upgrade(&mut parts) else {
             return Err(ApiError::BadRequest("Upgrade request required".to_owned()));
         };
-        let held = parts.extensions.remove::<Held>();
+        let held = parts.extensions.remove::<HeldValue>();
         let (target, streams) = (kubelet_target(&endpoint, subresource, said), translated::Streams::of(said));
         let KubeletEndpoint { host, port, takes_websockets, .. } = endpoint;
         let address = NodeAddress { host, port, security: Security::Kubelet, is_confined: false };

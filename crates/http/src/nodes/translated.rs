@@ -28,7 +28,7 @@ use super::sessions::is_set;
 use super::spdy::{self, ControlKind, FrameHead};
 use super::{NodeAccess, unwritable, websocket};
 use crate::body::ResponseBody;
-use crate::proxy::{Held, begun_tunnel, counted, idle, list, spawn_session};
+use crate::proxy::{HeldValue, begun_tunnel, counted, idle, list, spawn_session};
 
 /// The clients' protocol.
 const CLIENT_PROTOCOL: &str = "v5.channel.k8s.io";
@@ -84,7 +84,7 @@ impl NodeAccess {
     /// Runs a session between a client's websocket and a kubelet's SPDY connection.
     pub(super) async fn translate(
         &self,
-        (client, held): (OnUpgrade, Option<Held>),
+        (client, held): (OnUpgrade, Option<HeldValue>),
         parts: &Parts,
         address: &NodeAddress,
         target: &str,

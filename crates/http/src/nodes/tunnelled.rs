@@ -18,7 +18,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::{NodeAccess, spdy, unwritable, websocket};
 use crate::body::ResponseBody;
-use crate::proxy::{Held, begun_tunnel, counted, idle, list, spawn_session};
+use crate::proxy::{HeldValue, begun_tunnel, counted, idle, list, spawn_session};
 
 /// The prefix of tunnelled protocols.
 const PREFIX: &str = "SPDY/3.1+";
@@ -42,7 +42,7 @@ impl NodeAccess {
     /// Forwards ports over the websocket of a client.
     pub(super) async fn tunnel(
         &self,
-        (client, held): (OnUpgrade, Option<Held>),
+        (client, held): (OnUpgrade, Option<HeldValue>),
         parts: &Parts,
         address: &NodeAddress,
         target: &str,

@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use crate::body::{ResponseBody, empty};
-use crate::proxy::PassedOn;
+use crate::proxy::Forwarded;
 use crate::websocket as handshake;
 
 /// The longest message of a client, in bytes.
@@ -34,7 +34,7 @@ pub(super) fn accept_key(headers: &HeaderMap) -> Result<HeaderValue, ApiError> {
 /// The response that accepts a handshake with this protocol.
 pub(super) fn accepted(key: HeaderValue, protocol: Option<HeaderValue>) -> Response<ResponseBody> {
     let mut response = handshake::accepted(key, protocol).map(|()| empty());
-    response.extensions_mut().insert(PassedOn { as_it_is: true });
+    response.extensions_mut().insert(Forwarded { as_it_is: true });
     response
 }
 

@@ -12,7 +12,7 @@ use keelson_discovery::{DiscoveredResource, Documents, Freshness, PeerDocuments,
 use keelson_openapi::{
     Descriptions, ForeignDocument, ForeignPaths, ResourceDescription, SharedDefinitions, VersionDescription,
 };
-use keelson_registry::{KindVersion, ServedResource, Surface};
+use keelson_registry::{KindVersion, ServedApis, ServedResource};
 use keelson_resources::Text;
 use keelson_supervision::outcome;
 use parking_lot::Mutex;
@@ -97,7 +97,7 @@ impl Documentation {
     ///
     /// Cost: two atomic increments if nothing changed. Otherwise a comparison of each resource, and rendering of the
     /// changed versions outside of the runtime's threads, for which concurrent requests wait.
-    pub async fn of(self: Arc<Self>, surface: Arc<Surface>) -> Arc<ServedDocuments> {
+    pub async fn of(self: Arc<Self>, surface: Arc<ServedApis>) -> Arc<ServedDocuments> {
         if let Some(documents) = self.newest(&surface) {
             return documents;
         }
@@ -110,14 +110,14 @@ impl Documentation {
     }
 
     /// The newest documents, if nothing has changed since.
-    fn newest(&self, surface: &Surface) -> Option<Arc<ServedDocuments>> {
+    fn newest(&self, surface: &ServedApis) -> Option<Arc<ServedDocuments>> {
         let current = self.current.load();
         let (of, documents) = &**current.as_ref()?;
         let is_new = of.surface >= surface.generation() && of.others >= self.others.generation();
         is_new.then(|| documents.clone())
     }
 
-    fn make(&self, surface: &Surface) -> Arc<ServedDocuments> {
+    fn make(&self, surface: &ServedApis) -> Arc<ServedDocuments> {
         let mut known = self.known.lock();
         // A cancelled request may have rendered them meanwhile.
         if let Some(documents) = self.newest(surface) {
@@ -152,7 +152,7 @@ impl std::fmt::Debug for Documentation {
 }
 
 /// The resources of each version of each group, by their plural names.
-fn versions(surface: &Surface) -> HashMap<(Text, Text), Vec<Arc<ServedResource>>> {
+fn versions(surface: &ServedApis) -> HashMap<(Text, Text), Vec<Arc<ServedResource>>> {
     let mut versions: HashMap<(Text, Text), Vec<Arc<ServedResource>>> = HashMap::new();
     for resource in surface.resources() {
         for version in resource.versions().iter().filter(|version| !version.hidden) {

@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use keelson_discovery::etag_matches;
 use keelson_meta::ApiError;
-use keelson_openapi::{Document, DocumentEncoding, Wanted};
+use keelson_openapi::{Document, DocumentEncoding, DocumentId};
 
 use crate::body::{ResponseBody, empty};
 use crate::negotiation::{MediaKind, OpenApiVersion, accepts_gzip, negotiate, negotiate_openapi};
@@ -45,9 +45,9 @@ pub(super) async fn answer(
         Description::V3Index => negotiate(parts, &[MediaKind::Json]).map(|_| DocumentEncoding::Json)?,
     };
     let wanted = match description {
-        Description::V2 => Wanted::V2(form),
-        Description::V3Index => Wanted::V3Index,
-        Description::V3(path) => Wanted::V3((*path).to_owned(), form),
+        Description::V2 => DocumentId::V2(form),
+        Description::V3Index => DocumentId::V3Index,
+        Description::V3(path) => DocumentId::V3((*path).to_owned(), form),
     };
     let content_type = match (form, description) {
         (DocumentEncoding::Json, _) => MediaKind::Json.content_type(),
@@ -64,7 +64,7 @@ pub(super) async fn answer(
 /// A document. Rendered outside the runtime's threads if it is not cached.
 async fn made(
     documents: &Arc<ServedDocuments>,
-    wanted: &Wanted,
+    wanted: &DocumentId,
     gzip: bool,
 ) -> Result<Option<Arc<Document>>, ApiError> {
     if documents.openapi.is_ready(wanted) {

@@ -25,7 +25,7 @@ const LAST_LINE_TIME: Duration = Duration::from_secs(1);
 
 /// Response extension: another server sent the response.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PassedOn {
+pub(crate) struct Forwarded {
     /// True if this server must not change it.
     pub(crate) as_it_is: bool,
 }
@@ -71,7 +71,7 @@ fn passed(
     let (mut head, body) = answer.into_parts();
     keep_of_answer(&mut head.headers, is_peer);
     let stopping = stopping.map(|stopping| Box::pin(stopping.cancelled_owned()));
-    let body = Passing {
+    let body = ForwardedResponse {
         inner: body,
         stopping,
         last_line: None,
@@ -83,12 +83,12 @@ fn passed(
     let mut response = Response::new(stream(body));
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
-    response.extensions_mut().insert(PassedOn { as_it_is: false });
+    response.extensions_mut().insert(Forwarded { as_it_is: false });
     response
 }
 
 /// The body of a forwarded response.
-struct Passing {
+struct ForwardedResponse {
     inner: ForwardedBody,
     stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     /// The deadline for the end of a line at a shutdown.
@@ -102,7 +102,7 @@ struct Passing {
     _permit: ForwardPermit,
 }
 
-impl Body for Passing {
+impl Body for ForwardedResponse {
     type Data = Bytes;
     type Error = BodyError;
 

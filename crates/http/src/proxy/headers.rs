@@ -87,12 +87,12 @@ const PASSED_BACK_OF_UPGRADES: [&str; 6] = [
 
 /// The fields from which aggregated servers take the user, so that clients must not set them.
 #[derive(Debug)]
-pub struct BelievedFields {
+pub struct IdentityHeaders {
     names: Vec<HeaderName>,
     prefixes: Vec<String>,
 }
 
-impl BelievedFields {
+impl IdentityHeaders {
     /// The fields that this server sets, and others that aggregated servers trust, by name and by prefix.
     pub fn new(mut names: Vec<HeaderName>, mut prefixes: Vec<String>) -> Self {
         names.extend([REMOTE_USER, REMOTE_UID, REMOTE_GROUP]);
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_is_of_the_connection_or_a_credential_does_not_pass() {
-        let believed = BelievedFields::new(vec!["x-auth-user".parse().unwrap()], vec!["X-Auth-Extra-".to_owned()]);
+        let believed = IdentityHeaders::new(vec!["x-auth-user".parse().unwrap()], vec!["X-Auth-Extra-".to_owned()]);
         let passed = believed.cleared(&headers(&[
             ("connection", "X-Drop, keep-alive"),
             ("x-drop", "1"),

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::pass_whole;
 use super::headers::{
-    BelievedFields, IMPERSONATION, TOKEN_PROTOCOL, forward, goes_in_circles, impersonate, keep_upgrade, list,
+    IMPERSONATION, IdentityHeaders, TOKEN_PROTOCOL, forward, goes_in_circles, impersonate, keep_upgrade, list,
 };
 use super::{ClientAddress, UPGRADE_TIME, late, refused, tunnel, unreachable};
 use crate::body::{RequestBody, ResponseBody};
@@ -51,7 +51,7 @@ pub struct PassThrough {
     impersonator: Option<Impersonator>,
     /// The path of the server's URL, without a slash at its end.
     base_path: String,
-    fields: BelievedFields,
+    fields: IdentityHeaders,
     /// The tasks of upgraded connections.
     tasks: TaskGroup,
     rule: Rule,
@@ -65,7 +65,7 @@ impl PassThrough {
         tasks: TaskGroup,
         rule: impl Fn(&RequestInfo, &Parts) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let fields = BelievedFields::new(Vec::new(), Vec::new());
+        let fields = IdentityHeaders::new(Vec::new(), Vec::new());
         let base_path = base_path.trim_end_matches('/').to_owned();
         Self { upstream, impersonator: None, base_path, fields, tasks, rule: Box::new(rule) }
     }
@@ -107,7 +107,7 @@ impl PassThrough {
             return respond::plain_text(StatusCode::LOOP_DETECTED, "the request is passed on in a circle\n");
         }
         let upgrade = tunnel::wanted(&mut parts);
-        let held = parts.extensions.remove::<tunnel::Held>();
+        let held = parts.extensions.remove::<tunnel::HeldValue>();
         let passed = match user {
             None => self.passed(&parts, upgrade.is_some()),
             // The other server would take the fields of the client for those of this server.

@@ -20,7 +20,7 @@ use keelson_supervision::TaskGroup;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
-use super::answer::{PassedOn, pass_back};
+use super::answer::{Forwarded, pass_back};
 use super::headers::{keep_of_upgrade, wants_upgrade};
 use crate::body::{ResponseBody, empty};
 use crate::filters::panics;
@@ -37,11 +37,11 @@ const END_TIME: Duration = Duration::from_secs(5);
 
 /// Request extension: a value that lives as long as the client's connection is used.
 #[derive(Clone)]
-pub(crate) struct Held {
+pub(crate) struct HeldValue {
     _place: Arc<dyn Any + Send + Sync>,
 }
 
-impl Held {
+impl HeldValue {
     pub(crate) fn new(place: Arc<dyn Any + Send + Sync>) -> Self {
         Self { _place: place }
     }
@@ -57,14 +57,14 @@ pub(crate) fn wanted(parts: &mut Parts) -> Option<OnUpgrade> {
 pub(crate) fn open(
     client: OnUpgrade,
     mut answer: Response<Incoming>,
-    (permit, held): (ForwardPermit, Option<Held>),
+    (permit, held): (ForwardPermit, Option<HeldValue>),
     tasks: &TaskGroup,
 ) -> Response<ResponseBody> {
     match answer.status() {
         StatusCode::SWITCHING_PROTOCOLS => {}
         code if code.is_client_error() || code.is_server_error() => {
             let mut refusal = pass_back(answer.map(ForwardedBody::from), permit, false, None);
-            refusal.extensions_mut().insert(PassedOn { as_it_is: true });
+            refusal.extensions_mut().insert(Forwarded { as_it_is: true });
             return refusal;
         }
         code => {
@@ -78,7 +78,7 @@ pub(crate) fn open(
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     *response.headers_mut() = std::mem::take(answer.headers_mut());
     keep_of_upgrade(response.headers_mut());
-    response.extensions_mut().insert(PassedOn { as_it_is: true });
+    response.extensions_mut().insert(Forwarded { as_it_is: true });
     response
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn open(
 pub(crate) fn spawn_session<F: Future<Output = ()> + Send + 'static>(
     tasks: &TaskGroup,
     (client, server): (OnUpgrade, OnUpgrade),
-    held: (ForwardPermit, Option<Held>),
+    held: (ForwardPermit, Option<HeldValue>),
     run: impl FnOnce(Upgraded, Upgraded) -> F + Send + 'static,
 ) {
     let stopping = tasks.stopping().clone();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures::future::{self, Either};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
-use keelson_access::{Attributes, Authorizer, Deciding, User};
+use keelson_access::{Attributes, Authorizer, PendingVerdict, User};
 use keelson_http::listener::Limits;
 
 use crate::client::{Credentials, Protocol, Server, Setup, next_frame, soon};
@@ -334,7 +334,7 @@ async fn who_acts_as_another_user_has_the_rights_of_that_one() {
 struct Hanging;
 
 impl Authorizer for Hanging {
-    fn authorize<'a>(&'a self, _: &'a User, _: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, _: &'a User, _: &'a Attributes<'a>) -> PendingVerdict<'a> {
         Either::Right(Box::pin(future::pending()))
     }
 }

@@ -20,8 +20,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use keelson_access::audit::Auditor;
 use keelson_access::pki::{self, PkiOptions};
 use keelson_access::{
-    Attributes, AuthenticationInfo, Authorizer, Deciding, Decision, Pki, PrivilegedGroup, PublishedAuthorities, User,
-    Verdict, pki::KeyAndCertificate,
+    Attributes, AuthenticationInfo, Authorizer, Decision, PendingVerdict, Pki, PrivilegedGroup, PublishedAuthorities,
+    User, Verdict, pki::KeyAndCertificate,
 };
 use keelson_discovery::Documents;
 use keelson_fairness::{LevelKind, Queuing, defaults};
@@ -69,12 +69,14 @@ impl TokenAuthenticator for NamedByTokens {
 }
 
 impl Authorizer for HealthToo {
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         match attributes {
             Attributes::Path { verb: "get", path: "/livez" | "/readyz" | "/healthz" } => {
-                Deciding::Left(ready(Verdict { decision: Decision::Allow, reason: "".into() }))
+                PendingVerdict::Left(ready(Verdict { decision: Decision::Allow, reason: "".into() }))
             }
-            _ if user.is_in(MAY_ALL) => Deciding::Left(ready(Verdict { decision: Decision::Allow, reason: "".into() })),
+            _ if user.is_in(MAY_ALL) => {
+                PendingVerdict::Left(ready(Verdict { decision: Decision::Allow, reason: "".into() }))
+            }
             _ => PrivilegedGroup.authorize(user, attributes),
         }
     }

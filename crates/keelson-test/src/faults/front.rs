@@ -37,7 +37,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use super::Layer;
-use super::rules::{Effect, Met, Target, expired_event};
+use super::rules::{ActiveFaults, Effect, Target, expired_event};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
@@ -61,13 +61,13 @@ pub(super) struct Front {
     addr: SocketAddr,
     /// The authority of the listener's certificate, in the form of a kubeconfig.
     authority: String,
-    passing: Arc<Passing>,
+    passing: Arc<Forwarder>,
     handle: Handle,
     serving: AbortHandle,
 }
 
 /// Forwards requests.
-struct Passing {
+struct Forwarder {
     layer: Arc<Layer>,
     /// The clients of the server, by the token that the proxy issued for each user.
     clients: Mutex<HashMap<String, Client>>,
@@ -75,7 +75,7 @@ struct Passing {
     bare: Client,
 }
 
-impl std::fmt::Debug for Passing {
+impl std::fmt::Debug for Forwarder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Passing").field("layer", &self.layer).finish_non_exhaustive()
     }
@@ -96,7 +96,7 @@ impl Front {
         config.auth_info = AuthInfo::default();
         config.default_retry = false;
         let bare = Client::try_from(config).map_err(Error::request("making a client"))?;
-        let passing = Arc::new(Passing { layer, clients: Mutex::default(), bare });
+        let passing = Arc::new(Forwarder { layer, clients: Mutex::default(), bare });
         let serving = handle.spawn(serve(listener, TlsAcceptor::from(tls), passing.clone())).abort_handle();
         drop(entered);
         Ok(Self { addr, authority, passing, handle, serving })
@@ -147,7 +147,7 @@ fn identity() -> Result<(Arc<ServerConfig>, String), Error> {
     Ok((Arc::new(tls), authority))
 }
 
-async fn serve(listener: TcpListener, acceptor: TlsAcceptor, passing: Arc<Passing>) {
+async fn serve(listener: TcpListener, acceptor: TlsAcceptor, passing: Arc<Forwarder>) {
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     // The set is dropped with the task, which closes all connections.
     let mut open = JoinSet::new();
@@ -167,7 +167,7 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, passing: Arc<Passin
     }
 }
 
-async fn connection(acceptor: TlsAcceptor, stream: TcpStream, passing: Arc<Passing>) {
+async fn connection(acceptor: TlsAcceptor, stream: TcpStream, passing: Arc<Forwarder>) {
     // Small frames of a watch must not wait for more data. A failure only delays them.
     let _ = stream.set_nodelay(true);
     // Clients that do not trust the certificate fail here.
@@ -180,7 +180,7 @@ async fn connection(acceptor: TlsAcceptor, stream: TcpStream, passing: Arc<Passi
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(secured), service).await;
 }
 
-impl Passing {
+impl Forwarder {
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<ResponseBody>, io::Error> {
         let (mut head, body) = request.into_parts();
         let Ok(body) = Limited::new(body, MOST_BODY_BYTES).collect().await else {
@@ -190,7 +190,7 @@ impl Passing {
             return text(StatusCode::NOT_IMPLEMENTED, "the layer of faults passes no upgraded connections on");
         }
         let target = Target::of(&head.method, &head.uri);
-        let Met { delay, effect } = self.layer.rules.meet(&target);
+        let ActiveFaults { delay, effect } = self.layer.rules.meet(&target);
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }

@@ -206,12 +206,12 @@ fn status(code: StatusCode, reason: &str, message: &str, retry_after: Option<u32
 
 /// A fault that was added to a proxy. Dropping this value leaves the fault in place.
 #[derive(Clone, Debug)]
-pub struct Injected {
+pub struct InjectedFault {
     rule: Arc<Rule>,
     rules: Weak<Mutex<Vec<Arc<Rule>>>>,
 }
 
-impl Injected {
+impl InjectedFault {
     /// The number of requests that the fault has affected so far.
     pub fn hits(&self) -> u64 {
         *self.rule.hits.borrow()
@@ -245,13 +245,13 @@ pub(crate) struct Rules(Arc<Mutex<Vec<Arc<Rule>>>>);
 
 /// The faults that affect one request.
 #[derive(Debug, Default)]
-pub(crate) struct Met {
+pub(crate) struct ActiveFaults {
     pub(crate) delay: Duration,
     pub(crate) effect: Option<Effect>,
 }
 
 impl Rules {
-    pub(crate) fn add(&self, fault: Fault) -> Result<Injected, Error> {
+    pub(crate) fn add(&self, fault: Fault) -> Result<InjectedFault, Error> {
         if let Some(path) = fault.path.as_deref().filter(|path| !path.starts_with('/')) {
             return Err(Error::Argument(format!("the path {path:?} of a fault does not begin with a slash")));
         }
@@ -263,7 +263,7 @@ impl Rules {
             return Err(Error::TooManyFaults(MOST_FAULTS));
         }
         rules.push(rule.clone());
-        Ok(Injected { rule, rules: Arc::downgrade(&self.0) })
+        Ok(InjectedFault { rule, rules: Arc::downgrade(&self.0) })
     }
 
     pub(crate) fn clear(&self) {
@@ -271,8 +271,8 @@ impl Rules {
     }
 
     /// Returns the faults that affect a request, and counts them.
-    pub(crate) fn meet(&self, target: &Target<'_>) -> Met {
-        let mut met = Met::default();
+    pub(crate) fn meet(&self, target: &Target<'_>) -> ActiveFaults {
+        let mut met = ActiveFaults::default();
         // ORDER: under the lock, so that no fault occurs more often than its limit.
         let rules = lock(&self.0);
         for rule in rules.iter().filter(|rule| rule.fault.matches(target)) {

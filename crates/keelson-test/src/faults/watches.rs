@@ -20,7 +20,7 @@ const FLUSH: Duration = Duration::from_millis(20);
 
 /// The way in which a test ends a watch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Cut {
+pub(crate) enum WatchEnd {
     /// The connection breaks.
     Dropped,
     /// The watch gets an ERROR event of code 410.
@@ -34,12 +34,12 @@ pub(crate) struct OpenWatches(Mutex<Vec<OpenWatch>>);
 #[derive(Debug)]
 struct OpenWatch {
     path: String,
-    cut: oneshot::Sender<Cut>,
+    cut: oneshot::Sender<WatchEnd>,
 }
 
 impl OpenWatches {
     /// Cuts the watches of a path. Returns their number.
-    pub(crate) fn cut(&self, path: &str, how: Cut) -> usize {
+    pub(crate) fn cut(&self, path: &str, how: WatchEnd) -> usize {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (matching, others) = open.drain(..).partition(|watch| matches_path(path, &watch.path));
         *open = others;
@@ -63,23 +63,23 @@ impl OpenWatches {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|watch| !watch.cut.is_closed());
         open.push(OpenWatch { path: path.to_owned(), cut });
-        let watch = Some(Passing { body, is_cut, left: events });
+        let watch = Some(Forwarder { body, is_cut, left: events });
         let frames = stream::unfold(watch, |watch| async move { watch?.next().await });
         StreamBody::new(frames).boxed_unsync()
     }
 }
 
 /// A watch that the proxy forwards.
-struct Passing<B> {
+struct Forwarder<B> {
     body: B,
-    is_cut: oneshot::Receiver<Cut>,
+    is_cut: oneshot::Receiver<WatchEnd>,
     /// The number of events that may follow; `None` for no limit.
     left: Option<usize>,
 }
 
-type Step<B> = (Result<Frame<Bytes>, io::Error>, Option<Passing<B>>);
+type Step<B> = (Result<Frame<Bytes>, io::Error>, Option<Forwarder<B>>);
 
-impl<B> Passing<B>
+impl<B> Forwarder<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -93,8 +93,8 @@ where
         let frame = tokio::select! {
             biased;
             Ok(cut) = &mut self.is_cut => return Some(match cut {
-                Cut::Dropped => (Err(broken()), None),
-                Cut::Expired => (Ok(Frame::data(Bytes::from(expired_event()))), None),
+                WatchEnd::Dropped => (Err(broken()), None),
+                WatchEnd::Expired => (Ok(Frame::data(Bytes::from(expired_event()))), None),
             }),
             frame = self.body.frame() => frame?,
         };

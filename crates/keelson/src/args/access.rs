@@ -13,7 +13,7 @@ use keelson_server::{
     TokenWebhook,
 };
 
-use super::kinds::{Joined as _, List, duration, list, switch};
+use super::kinds::{List, ListValues as _, duration, list, switch};
 
 #[derive(ClapArgs)]
 pub(crate) struct Access {

@@ -11,7 +11,7 @@ use keelson_server::{
     Truncation, audit_mode,
 };
 
-use super::kinds::{OrNever, duration, duration_or_never};
+use super::kinds::{OptionalDuration, duration, duration_or_never};
 
 #[derive(ClapArgs)]
 pub(crate) struct Audit {
@@ -56,7 +56,7 @@ struct Log {
     audit_log_batch_max_size: u32,
     /// The time that events wait for further ones; 0 for no wait.
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_MAX_WAIT", default_value = "20ms", value_parser = duration_or_never)]
-    audit_log_batch_max_wait: OrNever,
+    audit_log_batch_max_wait: OptionalDuration,
     /// Write no faster than the two flags that follow say.
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_THROTTLE_ENABLE")]
     audit_log_batch_throttle_enable: bool,
@@ -97,7 +97,7 @@ struct Webhook {
     audit_webhook_batch_max_size: u32,
     /// The time that events wait for further ones.
     #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_BATCH_MAX_WAIT", default_value = "30s", value_parser = duration_or_never)]
-    audit_webhook_batch_max_wait: OrNever,
+    audit_webhook_batch_max_wait: OptionalDuration,
     /// Limit the rate of batches by the two following flags.
     #[arg(
         long,

@@ -65,7 +65,7 @@ fn is_stated(line: &[OsString], name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::{Args, Command as Parsed};
-    use crate::args::Joined as _;
+    use crate::args::ListValues as _;
 
     fn serve(file: &str, flags: &[&str]) -> Result<Box<super::super::Serve>, String> {
         let directory = tempfile::TempDir::new().unwrap();

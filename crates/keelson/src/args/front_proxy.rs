@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use keelson_server::{FrontProxyOptions, RequestHeaders};
 
-use super::kinds::{Joined as _, List, list};
+use super::kinds::{List, ListValues as _, list};
 
 #[derive(ClapArgs)]
 pub(crate) struct FrontProxy {

@@ -69,12 +69,12 @@ pub(super) fn list_of<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -
 }
 
 /// Values of a list flag, as one list.
-pub(crate) trait Joined<T> {
+pub(crate) trait ListValues<T> {
     /// All items in their order.
     fn joined(self) -> Vec<T>;
 }
 
-impl<T> Joined<T> for Vec<List<T>> {
+impl<T> ListValues<T> for Vec<List<T>> {
     fn joined(self) -> Vec<T> {
         self.into_iter().flat_map(|list| list.0).collect()
     }
@@ -129,11 +129,11 @@ pub(super) fn some_duration(text: &str) -> Result<Duration, String> {
 
 /// A duration, or none where it is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OrNever(pub(crate) Option<Duration>);
+pub(crate) struct OptionalDuration(pub(crate) Option<Duration>);
 
 /// A duration of which zero means never.
-pub(super) fn duration_or_never(text: &str) -> Result<OrNever, String> {
-    duration(text).map(|duration| OrNever(Some(duration).filter(|duration| !duration.is_zero())))
+pub(super) fn duration_or_never(text: &str) -> Result<OptionalDuration, String> {
+    duration(text).map(|duration| OptionalDuration(Some(duration).filter(|duration| !duration.is_zero())))
 }
 
 #[cfg(test)]
@@ -152,13 +152,13 @@ mod tests {
         check("2us3ns", Duration::from_nanos(2003));
         for zero in ["0", "0s", "0h0m0s"] {
             check(zero, Duration::ZERO);
-            assert_eq!(duration_or_never(zero), Ok(OrNever(None)));
+            assert_eq!(duration_or_never(zero), Ok(OptionalDuration(None)));
             assert!(some_duration(zero).is_err(), "{zero}");
         }
         for bad in ["", "5", "m", "5 m", "-5s", "5d", "1.2.3s", ".s", "99999999999999999999s", "9999999999h"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
-        assert_eq!(duration_or_never("10m"), Ok(OrNever(Some(Duration::from_mins(10)))));
+        assert_eq!(duration_or_never("10m"), Ok(OptionalDuration(Some(Duration::from_mins(10)))));
         assert!(duration_or_never("often").is_err());
     }
 

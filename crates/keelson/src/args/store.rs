@@ -3,7 +3,7 @@
 //! A database or etcd has limits of its own.
 
 use clap::Args as ClapArgs;
-use keelson_server::StoreRoom;
+use keelson_server::StoreLimits;
 
 /// The smallest quota: what every cluster has, and some room.
 const SMALLEST_QUOTA: u64 = 16 * 1024 * 1024;
@@ -26,13 +26,13 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    pub(crate) fn into_room(self, unsafe_no_fsync: bool) -> StoreRoom {
-        StoreRoom {
+    pub(crate) fn into_room(self, unsafe_no_fsync: bool) -> StoreLimits {
+        StoreLimits {
             unsafe_no_fsync,
             quota: self.store_quota,
             history_bytes: self.store_history_bytes,
             reserve: self.store_reserve,
-            ..StoreRoom::default()
+            ..StoreLimits::default()
         }
     }
 }

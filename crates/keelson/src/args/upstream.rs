@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use clap::{ArgAction, Args as ClapArgs};
 use keelson_server::{Config, HeaderValue, TokenTimes};
 
-use super::kinds::{Joined as _, List, OrNever, duration, duration_or_never, list, switch};
+use super::kinds::{List, ListValues as _, OptionalDuration, duration, duration_or_never, list, switch};
 
 /// The shortest and the longest accepted maximum for lifetimes of tokens, in seconds.
 const TOKEN_SECONDS: [u64; 2] = [60 * 60, 1 << 32];
@@ -28,7 +28,7 @@ pub(crate) struct Upstream {
     endpoint_reconciler_type: String,
     /// The time after its last write at which an event is deleted (such as 1h). 0 keeps events.
     #[arg(long, env = "KEELSON_EVENT_TTL", default_value = "0", value_parser = duration_or_never)]
-    event_ttl: OrNever,
+    event_ttl: OptionalDuration,
     /// The shortest time of a watch without a timeout of its own, in seconds. The longest is twice that.
     #[arg(long, env = "KEELSON_MIN_REQUEST_TIMEOUT", default_value_t = 1800)]
     min_request_timeout: u64,

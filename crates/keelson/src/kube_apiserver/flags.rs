@@ -3,7 +3,7 @@
 //! The parser follows pflag: `--name=value`, `--name value`, and a switch without a value. It rejects unknown flags, as
 //! kube-apiserver does.
 
-use super::own::Own;
+use super::own::TranslatedFlag;
 
 /// A flag of kube-apiserver.
 pub(super) struct Flag {
@@ -31,7 +31,7 @@ pub(super) enum Class {
     /// `keelson serve` has the flag under the same name.
     Same,
     /// The flag is translated into flags of `keelson serve`.
-    Own(Own),
+    Own(TranslatedFlag),
     /// The flag is accepted without effect. The reason is logged.
     Idle(&'static str),
     /// These values change nothing. Others are rejected with this reason, since the server would be less strict than
@@ -56,7 +56,7 @@ const fn row(name: &'static str, form: Form, class: Class) -> Flag {
     Flag { name, form, class }
 }
 
-const fn own(name: &'static str, form: Form, own: Own) -> Flag {
+const fn own(name: &'static str, form: Form, own: TranslatedFlag) -> Flag {
     Flag { name, form, class: Class::Own(own) }
 }
 
@@ -107,18 +107,18 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("authentication-token-webhook-config-file", File, Same),
     row("authentication-token-webhook-version", Text, Same),
     row("authorization-config", File, Same),
-    own("authorization-mode", List, Own::AuthorizationMode),
+    own("authorization-mode", List, TranslatedFlag::AuthorizationMode),
     row("authorization-policy-file", File, Same),
     row("authorization-webhook-cache-authorized-ttl", Duration, Same),
     row("authorization-webhook-cache-unauthorized-ttl", Duration, Same),
     row("authorization-webhook-config-file", File, Same),
     row("authorization-webhook-version", Text, Same),
-    own("bind-address", Text, Own::BindAddress),
-    own("cert-dir", Text, Own::CertDir),
+    own("bind-address", Text, TranslatedFlag::BindAddress),
+    own("cert-dir", Text, TranslatedFlag::CertDir),
     row("client-ca-file", File, Same),
     row("contention-profiling", Switch, Idle(PROFILING)),
     // Not a flag of kube-apiserver, whose controllers are separate programs.
-    own("controllers", List, Own::Controllers),
+    own("controllers", List, TranslatedFlag::Controllers),
     row("coordinated-leadership-lease-duration", Duration, Idle("leaders are not elected by the server")),
     row("coordinated-leadership-renew-deadline", Duration, Idle("leaders are not elected by the server")),
     row("coordinated-leadership-retry-period", Duration, Idle("leaders are not elected by the server")),
@@ -142,22 +142,22 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("encryption-provider-config", File, Same),
     row("encryption-provider-config-automatic-reload", Switch, Same),
     row("endpoint-reconciler-type", Text, Same),
-    own("etcd-cafile", Text, Own::EtcdCaFile),
-    own("etcd-certfile", Text, Own::EtcdCertFile),
+    own("etcd-cafile", Text, TranslatedFlag::EtcdCaFile),
+    own("etcd-certfile", Text, TranslatedFlag::EtcdCertFile),
     row("etcd-compaction-interval", Duration, Idle(ETCD)),
     row("etcd-count-metric-poll-period", Duration, Idle(ETCD)),
     row("etcd-db-metric-poll-interval", Duration, Idle(ETCD)),
     row("etcd-healthcheck-timeout", Duration, Idle(ETCD)),
-    own("etcd-keyfile", Text, Own::EtcdKeyFile),
-    own("etcd-prefix", Text, Own::EtcdPrefix),
+    own("etcd-keyfile", Text, TranslatedFlag::EtcdKeyFile),
+    own("etcd-prefix", Text, TranslatedFlag::EtcdPrefix),
     row("etcd-readycheck-timeout", Duration, Idle(ETCD)),
-    own("etcd-servers", List, Own::EtcdServers),
+    own("etcd-servers", List, TranslatedFlag::EtcdServers),
     row("etcd-servers-overrides", List, Only(&[""], "all resources are in one store")),
     row("event-ttl", Duration, Same),
     row("external-hostname", Text, Idle("documents name the address of the server")),
-    own("feature-gates", List, Own::FeatureGates),
+    own("feature-gates", List, TranslatedFlag::FeatureGates),
     row("goaway-chance", Number, Idle(LIMITS)),
-    own("help", Switch, Own::Help),
+    own("help", Switch, TranslatedFlag::Help),
     row("http2-max-streams-per-connection", Number, Idle(LIMITS)),
     row("kubelet-certificate-authority", File, Same),
     row("kubelet-client-certificate", File, Same),
@@ -172,7 +172,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("log-json-split-stream", Switch, Idle(LOG)),
     row("log-text-info-buffer-size", Text, Idle(LOG)),
     row("log-text-split-stream", Switch, Idle(LOG)),
-    own("logging-format", Text, Own::LoggingFormat),
+    own("logging-format", Text, TranslatedFlag::LoggingFormat),
     row("max-connection-bytes-per-sec", Number, Idle(LIMITS)),
     row("max-mutating-requests-inflight", Number, Same),
     row("max-requests-inflight", Number, Same),
@@ -204,10 +204,10 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("requestheader-username-headers", List, Same),
     row("runtime-config", List, Same),
     row("runtime-config-emulation-forward-compatible", Switch, Idle(VERSIONS)),
-    own("secure-port", Number, Own::SecurePort),
+    own("secure-port", Number, TranslatedFlag::SecurePort),
     row("send-retry-after-while-not-ready-once", Switch, Idle("the server listens when it can answer")),
     row("service-account-extend-token-expiration", Switch, Same),
-    own("service-account-issuer", List, Own::Issuer),
+    own("service-account-issuer", List, TranslatedFlag::Issuer),
     row("service-account-jwks-uri", Text, Idle("the keys of tokens are served at /openid/v1/jwks")),
     row("service-account-key-file", List, Same),
     row("service-account-lookup", Switch, Only(&["true"], "deleted accounts have no valid tokens")),
@@ -218,7 +218,7 @@ pub(super) static FLAGS: [Flag; 174] = [
         Only(&[""], "tokens are signed with --service-account-signing-key-file"),
     ),
     row("service-account-signing-key-file", File, Same),
-    own("service-cluster-ip-range", List, Own::ServiceRange),
+    own("service-cluster-ip-range", List, TranslatedFlag::ServiceRange),
     row("service-node-port-range", Text, Same),
     row("show-hidden-metrics-for-version", Text, Idle(METRICS)),
     row("shutdown-delay-duration", Duration, Idle(SHUTDOWN)),
@@ -228,7 +228,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("storage-initialization-timeout", Duration, Idle(ETCD)),
     row("storage-media-type", Text, Idle("the server chooses the encoding of stored objects")),
     row("strict-transport-security-directives", List, Same),
-    own("tls-cert-file", Text, Own::TlsCertFile),
+    own("tls-cert-file", Text, TranslatedFlag::TlsCertFile),
     row("tls-cipher-suites", List, Idle("only suites without known weaknesses are served")),
     row("tls-curve-preferences", List, Idle("only curves without known weaknesses are served")),
     row(
@@ -236,12 +236,12 @@ pub(super) static FLAGS: [Flag; 174] = [
         Text,
         Only(&["", "VersionTLS10", "VersionTLS11", "VersionTLS12"], "TLS 1.2 is served beside 1.3"),
     ),
-    own("tls-private-key-file", Text, Own::TlsPrivateKeyFile),
+    own("tls-private-key-file", Text, TranslatedFlag::TlsPrivateKeyFile),
     row("tls-sni-cert-key", List, Only(&[""], "there is one serving certificate")),
     row("token-auth-file", File, Same),
     row("tracing-config-file", File, Same),
-    own("v", Number, Own::Verbosity),
-    own("version", Switch, Own::Version),
+    own("v", Number, TranslatedFlag::Verbosity),
+    own("version", Switch, TranslatedFlag::Version),
     row("vmodule", List, Idle(LOG)),
     row("watch-cache", Switch, Idle(CACHE)),
     row("watch-cache-sizes", List, Idle(CACHE)),
@@ -249,7 +249,7 @@ pub(super) static FLAGS: [Flag; 174] = [
 
 /// A flag of the command line with its value.
 #[derive(Clone)]
-pub(super) struct Given {
+pub(super) struct FlagValue {
     pub(super) flag: &'static Flag,
     pub(super) value: String,
 }
@@ -258,7 +258,7 @@ pub(super) struct Given {
 ///
 /// # Errors
 /// The error texts are pflag's.
-pub(super) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Vec<Given>, String> {
+pub(super) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Vec<FlagValue>, String> {
     let mut arguments = arguments.into_iter();
     let mut given = Vec::new();
     while let Some(argument) = arguments.next() {
@@ -282,7 +282,7 @@ pub(super) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Vec<Gi
                 arguments.next().ok_or_else(|| format!("flag needs an argument: --{name}"))?
             }
         };
-        given.push(Given { flag, value });
+        given.push(FlagValue { flag, value });
     }
     Ok(given)
 }

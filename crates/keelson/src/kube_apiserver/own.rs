@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use keelson_meta::features;
 
 use super::etcd::Stores;
-use super::flags::{Class, FLAGS, Form, Given};
+use super::flags::{Class, FLAGS, FlagValue, Form};
 use crate::args::{Args, Command, Output, Serve, WatchedProcess};
 
 /// Flags that are translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
+pub(super) enum TranslatedFlag {
     AuthorizationMode,
     BindAddress,
     CertDir,
@@ -47,10 +47,10 @@ const ETCD_PREFIX: &str = "/registry";
 const OWN_DIRECTORY: &str = "keelson";
 
 /// A parsed command line.
-pub(super) struct Line(Vec<Given>);
+pub(super) struct Line(Vec<FlagValue>);
 
 /// The settings of a server.
-pub(super) struct Translated {
+pub(super) struct TranslatedCommand {
     pub(super) serve: Box<Serve>,
     /// Flags that have no effect, each with its reason.
     pub(super) notes: Vec<String>,
@@ -70,8 +70,8 @@ impl Line {
     ///
     /// # Errors
     /// When a flag has a value that would make kube-apiserver stricter than this server is.
-    pub(super) fn new(given: Vec<Given>) -> Result<Self, String> {
-        for Given { flag, value } in &given {
+    pub(super) fn new(given: Vec<FlagValue>) -> Result<Self, String> {
+        for FlagValue { flag, value } in &given {
             if let Class::Only(known, why) = flag.class
                 && !known.contains(&value.as_str())
             {
@@ -84,27 +84,27 @@ impl Line {
         Ok(Self(given))
     }
 
-    pub(super) fn has(&self, own: Own) -> bool {
+    pub(super) fn has(&self, own: TranslatedFlag) -> bool {
         self.values(own).next().is_some()
     }
 
     /// The last value of a flag.
-    pub(super) fn value(&self, own: Own) -> Option<&str> {
+    pub(super) fn value(&self, own: TranslatedFlag) -> Option<&str> {
         self.values(own).last()
     }
 
     /// The items of a list flag, from all its occurrences.
-    pub(super) fn items(&self, own: Own) -> Vec<&str> {
+    pub(super) fn items(&self, own: TranslatedFlag) -> Vec<&str> {
         self.values(own).flat_map(|value| value.split(',')).filter(|item| !item.is_empty()).collect()
     }
 
     pub(super) fn cert_dir(&self) -> PathBuf {
-        PathBuf::from(self.value(Own::CertDir).unwrap_or(CERT_DIR))
+        PathBuf::from(self.value(TranslatedFlag::CertDir).unwrap_or(CERT_DIR))
     }
 
     /// The serving certificate and its key: the files of the flags, or those in `--cert-dir`.
     pub(super) fn serving_pair(&self) -> (PathBuf, PathBuf) {
-        match (self.value(Own::TlsCertFile), self.value(Own::TlsPrivateKeyFile)) {
+        match (self.value(TranslatedFlag::TlsCertFile), self.value(TranslatedFlag::TlsPrivateKeyFile)) {
             (Some(certificate), Some(key)) if !certificate.is_empty() => (certificate.into(), key.into()),
             _ => ["apiserver.crt", "apiserver.key"].map(|name| self.cert_dir().join(name)).into(),
         }
@@ -120,8 +120,12 @@ impl Line {
             return Ok(Place { data_dir: directory.clone(), store, is_lent: true });
         }
         let mut store = format!("etcd://{}{}", self.etcd_hosts()?.join(","), self.etcd_prefix());
-        let files = [("ca", Own::EtcdCaFile), ("cert", Own::EtcdCertFile), ("key", Own::EtcdKeyFile)];
-        let is_tls = self.items(Own::EtcdServers).iter().any(|url| url.starts_with("https://"));
+        let files = [
+            ("ca", TranslatedFlag::EtcdCaFile),
+            ("cert", TranslatedFlag::EtcdCertFile),
+            ("key", TranslatedFlag::EtcdKeyFile),
+        ];
+        let is_tls = self.items(TranslatedFlag::EtcdServers).iter().any(|url| url.starts_with("https://"));
         let settings = files.into_iter().filter_map(|(name, own)| Some((name, self.value(own)?)));
         let settings = settings.filter(|(_, value)| !value.is_empty());
         for (number, (name, value)) in settings.chain(is_tls.then_some(("tls", "true"))).enumerate() {
@@ -136,7 +140,7 @@ impl Line {
     ///
     /// # Errors
     /// When a value is invalid.
-    pub(super) fn translated(&self, place: &Place, ends_with_parent: bool) -> Result<Translated, String> {
+    pub(super) fn translated(&self, place: &Place, ends_with_parent: bool) -> Result<TranslatedCommand, String> {
         let line = self.serve_line(place)?;
         let args = Args::read_without_environment(line).map_err(|error| {
             let text = error.to_string();
@@ -146,7 +150,7 @@ impl Line {
         let Command::Serve(mut serve) = args.command else { return Err("the line is one of serve".to_owned()) };
         serve.startup.output = Output::Silent;
         serve.startup.exit_with_parent = ends_with_parent.then_some(WatchedProcess::Parent);
-        Ok(Translated { serve, notes: self.notes() })
+        Ok(TranslatedCommand { serve, notes: self.notes() })
     }
 
     fn serve_line(&self, place: &Place) -> Result<Vec<String>, String> {
@@ -162,10 +166,10 @@ impl Line {
         let (certificate, key) = self.serving_pair();
         add("tls-cert-file", &certificate.to_string_lossy());
         add("tls-private-key-file", &key.to_string_lossy());
-        let modes = self.items(Own::AuthorizationMode).join(",");
+        let modes = self.items(TranslatedFlag::AuthorizationMode).join(",");
         let has_config = self.0.iter().any(|given| given.flag.name == "authorization-config");
         let modes = if modes.is_empty() { AUTHORIZATION_MODE } else { &modes };
-        if !has_config || self.has(Own::AuthorizationMode) {
+        if !has_config || self.has(TranslatedFlag::AuthorizationMode) {
             add("authorization-mode", modes);
         }
         // kube-apiserver's default. keelson serve keeps events.
@@ -176,16 +180,16 @@ impl Line {
         if modes.contains(AUTHORIZATION_MODE) && !has_config {
             add("anonymous-auth", "false");
         }
-        let ranges = self.items(Own::ServiceRange).join(",");
+        let ranges = self.items(TranslatedFlag::ServiceRange).join(",");
         add("service-cluster-ip-range", if ranges.is_empty() { SERVICE_RANGE } else { &ranges });
-        add("controllers", &self.items(Own::Controllers).join(","));
-        if let Some(issuer) = self.items(Own::Issuer).first() {
+        add("controllers", &self.items(TranslatedFlag::Controllers).join(","));
+        if let Some(issuer) = self.items(TranslatedFlag::Issuer).first() {
             add("service-account-issuer", issuer);
         }
-        if let Some(level) = self.value(Own::Verbosity) {
+        if let Some(level) = self.value(TranslatedFlag::Verbosity) {
             add("v", level);
         }
-        match self.value(Own::LoggingFormat) {
+        match self.value(TranslatedFlag::LoggingFormat) {
             None | Some("text") => {}
             Some("json") => add("log-format", "json"),
             Some(other) => {
@@ -194,13 +198,13 @@ impl Line {
         }
         // The default of kube-apiserver. A later gate on the line has precedence.
         add("feature-gates", "StorageVersionAPI=false");
-        for gate in self.items(Own::FeatureGates) {
+        for gate in self.items(TranslatedFlag::FeatureGates) {
             if let Err(error) = features::setting(gate) {
                 return Err(format!("invalid argument {gate:?} for \"--feature-gates\" flag: {error}"));
             }
             add("feature-gates", gate);
         }
-        for Given { flag, value } in self.0.iter().filter(|given| matches!(given.flag.class, Class::Same)) {
+        for FlagValue { flag, value } in self.0.iter().filter(|given| matches!(given.flag.class, Class::Same)) {
             let last = self.0.iter().rfind(|given| given.flag.name == flag.name);
             if flag.form != Form::File || last.is_some_and(|last| !last.value.is_empty()) {
                 add(flag.name, value);
@@ -210,8 +214,9 @@ impl Line {
     }
 
     fn bind(&self) -> String {
-        let address = self.value(Own::BindAddress).filter(|address| !address.is_empty()).unwrap_or(BIND_ADDRESS);
-        let port = self.value(Own::SecurePort).unwrap_or(SECURE_PORT);
+        let address =
+            self.value(TranslatedFlag::BindAddress).filter(|address| !address.is_empty()).unwrap_or(BIND_ADDRESS);
+        let port = self.value(TranslatedFlag::SecurePort).unwrap_or(SECURE_PORT);
         if address.contains(':') {
             format!("[{}]:{port}", address.trim_matches(['[', ']']))
         } else {
@@ -223,7 +228,7 @@ impl Line {
         let host = |url: &'_ str| -> Option<usize> {
             ["http://", "https://"].iter().find(|scheme| url.starts_with(**scheme)).map(|scheme| scheme.len())
         };
-        let servers = self.items(Own::EtcdServers);
+        let servers = self.items(TranslatedFlag::EtcdServers);
         if servers.is_empty() {
             return Err("--etcd-servers must be specified".to_owned());
         }
@@ -236,7 +241,7 @@ impl Line {
     }
 
     fn etcd_prefix(&self) -> String {
-        let prefix = self.value(Own::EtcdPrefix).unwrap_or(ETCD_PREFIX).trim_matches('/');
+        let prefix = self.value(TranslatedFlag::EtcdPrefix).unwrap_or(ETCD_PREFIX).trim_matches('/');
         format!("/{prefix}")
     }
 
@@ -248,12 +253,12 @@ impl Line {
                 notes.push(note);
             }
         };
-        for Given { flag, .. } in &self.0 {
+        for FlagValue { flag, .. } in &self.0 {
             if let Class::Idle(why) = flag.class {
                 add(format!("--{} has no effect: {why}", flag.name));
             }
         }
-        for issuer in self.items(Own::Issuer).iter().skip(1) {
+        for issuer in self.items(TranslatedFlag::Issuer).iter().skip(1) {
             add(format!(
                 "--service-account-issuer={issuer} has no effect: only tokens of the first issuer are accepted"
             ));
@@ -261,8 +266,8 @@ impl Line {
         notes
     }
 
-    fn values(&self, own: Own) -> impl Iterator<Item = &str> {
-        let is_it = move |given: &&Given| matches!(given.flag.class, Class::Own(it) if it == own);
+    fn values(&self, own: TranslatedFlag) -> impl Iterator<Item = &str> {
+        let is_it = move |given: &&FlagValue| matches!(given.flag.class, Class::Own(it) if it == own);
         self.0.iter().filter(is_it).map(|given| given.value.as_str())
     }
 }
@@ -299,7 +304,7 @@ pub(super) fn help() -> String {
     text
 }
 
-impl Own {
+impl TranslatedFlag {
     fn help(self) -> &'static str {
         match self {
             Self::AuthorizationMode => "The authorizers, in their order. AlwaysAllow unless given.",
@@ -351,7 +356,7 @@ fn escaped(value: &str) -> String {
 mod tests {
     use super::super::flags::read;
     use super::*;
-    use crate::args::Joined as _;
+    use crate::args::ListValues as _;
 
     const ENVTEST: &str = "--allow-privileged=true --authorization-mode=RBAC --bind-address=127.0.0.1 --cert-dir=/t/k8s_test_framework_2 \
                            --client-ca-file=/t/ca.crt --disable-admission-plugins=ServiceAccount --etcd-servers=http://127.0.0.1:2000 \
@@ -362,7 +367,7 @@ mod tests {
         Line::new(read(text.split_whitespace().map(str::to_owned))?)
     }
 
-    fn translated(text: &str) -> Result<Translated, String> {
+    fn translated(text: &str) -> Result<TranslatedCommand, String> {
         let line = line(text)?;
         let place = line.place(&Stores::Lent("/e/keelson".into()))?;
         line.translated(&place, false)
@@ -370,7 +375,7 @@ mod tests {
 
     #[test]
     fn the_flags_of_envtest_make_a_bare_server_on_the_lent_store() {
-        let Translated { serve, notes } = translated(ENVTEST).unwrap();
+        let TranslatedCommand { serve, notes } = translated(ENVTEST).unwrap();
         assert_eq!(serve.bind.to_string(), "127.0.0.1:2001");
         assert_eq!(serve.store.as_deref(), Some("sqlite:/e/keelson"));
         assert_eq!(serve.tls_cert_file, Some("/t/k8s_test_framework_2/apiserver.crt".into()));
@@ -404,7 +409,7 @@ mod tests {
         let files = FLAGS.iter().filter(|flag| flag.form == Form::File);
         let empty: Vec<String> = files.map(|flag| format!("--{}=", flag.name)).collect();
         assert!(empty.len() > 10);
-        let Translated { serve, .. } = translated(&format!("{ENVTEST} {}", empty.join(" "))).unwrap();
+        let TranslatedCommand { serve, .. } = translated(&format!("{ENVTEST} {}", empty.join(" "))).unwrap();
         assert_eq!(serve.tls_cert_file, Some("/t/k8s_test_framework_2/apiserver.crt".into()));
         assert!(translated(&format!("{ENVTEST} --audit-log-mode=")).is_err());
     }

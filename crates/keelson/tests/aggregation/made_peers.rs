@@ -270,7 +270,7 @@ async fn what_refers_to_an_object_that_only_a_peer_could_know_is_collected_when_
 
 /// A wrong discovery response of a peer.
 #[derive(Clone, Copy, Debug)]
-enum Lie {
+enum WrongResponse {
     Hangs,
     Garbage,
     Endless,
@@ -280,19 +280,21 @@ enum Lie {
     TooMany,
 }
 
-fn lie(lie: Lie) -> Response<UpstreamBody> {
+fn lie(lie: WrongResponse) -> Response<UpstreamBody> {
     let list = |items: Value| {
         let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": items});
         upstream_answer(200, AGGREGATED, list.to_string())
     };
     match lie {
-        Lie::Garbage => upstream_answer(200, AGGREGATED, "{\"kind\": \u{0}"),
-        Lie::WrongKind => upstream_answer(200, AGGREGATED, json!({"kind": "PodList", "items": []}).to_string()),
-        Lie::Refuses => upstream_answer(403, "application/json", "{}"),
-        Lie::PlainList => {
+        WrongResponse::Garbage => upstream_answer(200, AGGREGATED, "{\"kind\": \u{0}"),
+        WrongResponse::WrongKind => {
+            upstream_answer(200, AGGREGATED, json!({"kind": "PodList", "items": []}).to_string())
+        }
+        WrongResponse::Refuses => upstream_answer(403, "application/json", "{}"),
+        WrongResponse::PlainList => {
             upstream_answer(200, "application/json", json!({"kind": "APIGroupList", "groups": []}).to_string())
         }
-        Lie::TooMany => {
+        WrongResponse::TooMany => {
             let resource = |number: i32| {
                 json!({"resource": format!("r{number}"), "singularResource": "r", "scope": "Cluster", "verbs": ["get"],
                     "responseKind": {"group": "", "version": "", "kind": "R"}})
@@ -301,10 +303,11 @@ fn lie(lie: Lie) -> Response<UpstreamBody> {
             let version = json!({"version": "v1", "freshness": "Current", "resources": resources});
             list(json!([{"metadata": {"name": "many.k8s.io"}, "versions": [version]}]))
         }
-        Lie::Hangs | Lie::Endless => {
-            let piece = if let Lie::Hangs = lie { Bytes::from("{") } else { Bytes::from(" ".repeat(64 << 10)) };
+        WrongResponse::Hangs | WrongResponse::Endless => {
+            let piece =
+                if let WrongResponse::Hangs = lie { Bytes::from("{") } else { Bytes::from(" ".repeat(64 << 10)) };
             let pieces = stream::repeat_with(move || Ok(Frame::data(piece.clone())));
-            let most = if let Lie::Hangs = lie { 1 } else { usize::MAX };
+            let most = if let WrongResponse::Hangs = lie { 1 } else { usize::MAX };
             let body =
                 StreamBody::new(futures::StreamExt::chain(futures::StreamExt::take(pieces, most), stream::pending()));
             Response::builder().header("content-type", AGGREGATED).body(body.boxed()).unwrap()
@@ -315,7 +318,15 @@ fn lie(lie: Lie) -> Response<UpstreamBody> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn peers_that_lie_hang_or_say_too_much_add_nothing_and_hold_nobody_up() {
     let (keys, front_proxies) = keys().await;
-    let lies = [Lie::Hangs, Lie::Garbage, Lie::Endless, Lie::WrongKind, Lie::Refuses, Lie::PlainList, Lie::TooMany];
+    let lies = [
+        WrongResponse::Hangs,
+        WrongResponse::Garbage,
+        WrongResponse::Endless,
+        WrongResponse::WrongKind,
+        WrongResponse::Refuses,
+        WrongResponse::PlainList,
+        WrongResponse::TooMany,
+    ];
     let mut peers = Vec::new();
     for told in lies {
         let asked = Arc::<AtomicUsize>::default();

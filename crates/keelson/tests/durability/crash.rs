@@ -10,7 +10,7 @@ use keelson_meta::random::SystemRandom;
 use keelson_testkit::ProcessServer;
 use serde_json::Value;
 
-use crate::writers::{Knowledge, Writers, Written, read};
+use crate::writers::{Knowledge, WriterState, Writers, read};
 use crate::{CONFIG_MAPS, CUSTOM_MAPS, define_maps, list, name, revision, start};
 
 const KILLS: u64 = 4;
@@ -92,9 +92,9 @@ async fn watch_resumes(mut server: ProcessServer, path: &'static str) {
     assert_eq!(exact, before, "the past is as it was");
 }
 
-fn apply(copy: &mut BTreeMap<String, Written>, kind: &str, object: &Value) {
+fn apply(copy: &mut BTreeMap<String, WriterState>, kind: &str, object: &Value) {
     let number = object["data"]["number"].as_str().unwrap().parse().unwrap();
-    let written = Written { revision: Some(revision(object)), number };
+    let written = WriterState { revision: Some(revision(object)), number };
     let known = match kind {
         "DELETED" => copy.remove(name(object)),
         "ADDED" | "MODIFIED" => copy.insert(name(object).to_owned(), written),

@@ -26,20 +26,20 @@ const ACCEPTED: u64 = 1_000_000_000;
 
 /// The expected outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expected {
+enum ExpectedStart {
     /// It is refused with this text; a bar separates alternatives.
     Refused(&'static str),
     /// It serves all objects, and accepts the earlier kubeconfig and token.
     Whole,
 }
-use Expected::{Refused, Whole};
+use ExpectedStart::{Refused, Whole};
 
 /// A file, with the outcomes when it is missing, empty, truncated, outdated, or from another server.
-type Row = (&'static str, [Expected; 5]);
+type Row = (&'static str, [ExpectedStart; 5]);
 
-const LOST: Expected = Refused("has lost something: ");
-const GONE: Expected = Refused("its store ");
-const ALL: [Expected; 5] = [Whole; 5];
+const LOST: ExpectedStart = Refused("has lost something: ");
+const GONE: ExpectedStart = Refused("its store ");
+const ALL: [ExpectedStart; 5] = [Whole; 5];
 
 #[rustfmt::skip]
 const TABLE: [Row; 20] = [
@@ -184,7 +184,7 @@ impl Lab {
     }
 
     /// Checks that earlier clients find everything that they had.
-    async fn check_whole(&self, what: &str, served: &Served) {
+    async fn check_whole(&self, what: &str, served: &StartedCopy) {
         let log = || format!("{what}; the log:\n{}", served.log());
         let old = served.data.join("kubeconfig-of-before");
         let address = served.url();
@@ -198,7 +198,7 @@ impl Lab {
         assert_eq!(review["status"]["authenticated"], true, "{}", log());
     }
 
-    async fn check_cell(&self, file: &str, damage: &str, expected: Expected) {
+    async fn check_cell(&self, file: &str, damage: &str, expected: ExpectedStart) {
         let what = format!("{file} {damage}");
         let (_directory, data) = self.copy();
         self.damage(&data, file, damage);
@@ -218,7 +218,7 @@ impl Lab {
 }
 
 /// A server that has started on a copy. Killed when dropped.
-struct Served {
+struct StartedCopy {
     child: Child,
     data: PathBuf,
 }
@@ -227,7 +227,7 @@ fn log_of(data: &Path) -> String {
     fs::read_to_string(data.with_extension("log")).unwrap_or_default()
 }
 
-impl Served {
+impl StartedCopy {
     fn log(&self) -> String {
         log_of(&self.data)
     }
@@ -253,7 +253,7 @@ fn ready_at(log: &str) -> Option<String> {
 ///
 /// # Errors
 /// Its output when it does not start.
-async fn start(data: &Path, args: &[&str]) -> Result<Served, String> {
+async fn start(data: &Path, args: &[&str]) -> Result<StartedCopy, String> {
     let log = fs::File::create(data.with_extension("log")).unwrap();
     let mut command = Command::new(KEELSON);
     command.env("KEELSON_CONTROLLERS", keelson_testkit::CONTROLLERS).kill_on_drop(true);
@@ -273,7 +273,7 @@ async fn start(data: &Path, args: &[&str]) -> Result<Served, String> {
     };
     let ended = tokio::time::timeout(PATIENCE, started).await.expect("it starts or is refused");
     match ended {
-        None => Ok(Served { child, data: data.to_owned() }),
+        None => Ok(StartedCopy { child, data: data.to_owned() }),
         Some(status) if status.success() => panic!("it ends well: {}", log_of(data)),
         Some(_) => Err(log_of(data)),
     }

@@ -20,7 +20,7 @@ const CLIENTS: usize = 12;
 
 /// The state of an object, as far as writers care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct WriterState {
     /// Its resourceVersion; `None` when the server ended before it answered.
     pub(crate) revision: Option<u64>,
     pub(crate) number: u64,
@@ -30,9 +30,9 @@ pub(crate) struct Written {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knowledge {
     /// The last acknowledged state, without deleted objects.
-    pub(crate) acknowledged: BTreeMap<String, Written>,
+    pub(crate) acknowledged: BTreeMap<String, WriterState>,
     /// Writes without an answer, which may have happened or not. `None` is a deletion.
-    pub(crate) asked: BTreeMap<String, Option<Written>>,
+    pub(crate) asked: BTreeMap<String, Option<WriterState>>,
     /// The greatest acknowledged revision.
     pub(crate) newest: u64,
 }
@@ -127,7 +127,7 @@ impl Client {
             (true, 0) => (self.raw.delete(path), None),
             (true, _) => (self.raw.put(path, &body), Some(number)),
         };
-        let asked = asked.map(|number| Written { revision: None, number });
+        let asked = asked.map(|number| WriterState { revision: None, number });
         match call.try_send().await {
             Ok(answer) => self.note(name, asked, &answer),
             Err(_) => {
@@ -138,7 +138,7 @@ impl Client {
         true
     }
 
-    fn note(&mut self, name: String, asked: Option<Written>, answer: &Answer) {
+    fn note(&mut self, name: String, asked: Option<WriterState>, answer: &Answer) {
         assert!(answer.status < 300, "{name}: {}", answer.text());
         let Some(asked) = asked else {
             self.knowledge.acknowledged.remove(&name);
@@ -146,7 +146,7 @@ impl Client {
         };
         let revision = revision(&answer.json());
         self.knowledge.newest = self.knowledge.newest.max(revision);
-        self.knowledge.acknowledged.insert(name, Written { revision: Some(revision), ..asked });
+        self.knowledge.acknowledged.insert(name, WriterState { revision: Some(revision), ..asked });
     }
 }
 
@@ -154,7 +154,7 @@ impl Knowledge {
     /// Checks that the server has the acknowledged objects with their resourceVersions, and unanswered writes
     /// completely or not at all. Returns the state found.
     pub(crate) fn check(&self, list: &Value) -> Self {
-        let found: BTreeMap<String, Written> = read(list);
+        let found: BTreeMap<String, WriterState> = read(list);
         let names = found.keys().chain(self.acknowledged.keys()).chain(self.asked.keys());
         for name in names {
             let (found, before) = (found.get(name), self.acknowledged.get(name));
@@ -169,12 +169,12 @@ impl Knowledge {
 }
 
 /// The writers' objects in a list. Each must be complete.
-pub(crate) fn read(list: &Value) -> BTreeMap<String, Written> {
+pub(crate) fn read(list: &Value) -> BTreeMap<String, WriterState> {
     let own = items(list).iter().filter(|object| name(object).starts_with('c'));
     own.map(|object| {
         let number: u64 = object["data"]["number"].as_str().unwrap().parse().unwrap();
         assert_eq!(object["data"]["ballast"].as_str().unwrap().len() as u64, number % 5000, "an object is whole");
-        (name(object).to_owned(), Written { revision: Some(revision(object)), number })
+        (name(object).to_owned(), WriterState { revision: Some(revision(object)), number })
     })
     .collect()
 }

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::custom_migrations::{DEFINITION, MERGE, converted, define, definition, stored, versions};
 use crate::engines::{Engine, on_engine, on_every_engine};
-use crate::migrations::{Writers, Written, contents, has_ended, holds, migrations, with_migrator};
+use crate::migrations::{RunningWriters, Writers, contents, has_ended, holds, migrations, with_migrator};
 use crate::{items, until};
 
 on_every_engine!(what_several_servers_store_follows_its_definition_there_and_back);
@@ -41,7 +41,7 @@ const OBJECTS: usize = 120;
 const MANY: usize = 3000;
 const HOSTS: &str = "/apis/move.example.com/v1/namespaces/default/hosts";
 
-static WRITTEN: Written = Written {
+static WRITTEN: RunningWriters = RunningWriters {
     path: HOSTS,
     object: |name, number| json!({ "metadata": { "name": name }, "spec": { "host": number.to_string() } }),
     change: |number| json!({ "spec": { "host": number.to_string() } }),

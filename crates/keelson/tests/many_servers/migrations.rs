@@ -180,14 +180,14 @@ pub(crate) async fn contents(raw: &Raw, path: &str) -> BTreeMap<String, Value> {
 }
 
 /// Running writers. Each write sets a number in an object.
-pub(crate) struct Written {
+pub(crate) struct RunningWriters {
     pub(crate) path: &'static str,
     pub(crate) object: fn(&str, u64) -> Value,
     pub(crate) change: fn(u64) -> Value,
     pub(crate) number: fn(&Value) -> Option<u64>,
 }
 
-static SCALERS_WRITTEN: Written = Written {
+static SCALERS_WRITTEN: RunningWriters = RunningWriters {
     path: SCALERS,
     object: |name, number| {
         let of = json!({ "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" });
@@ -200,7 +200,7 @@ static SCALERS_WRITTEN: Written = Written {
 /// Changes its own objects on any server that answers, and records the last acknowledged write of each.
 async fn write(
     clients: Vec<Raw>,
-    written: &Written,
+    written: &RunningWriters,
     writer: usize,
     enough: Arc<AtomicBool>,
 ) -> BTreeMap<String, (u64, u64)> {
@@ -244,13 +244,13 @@ async fn write(
 }
 
 pub(crate) struct Writers {
-    written: &'static Written,
+    written: &'static RunningWriters,
     enough: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<BTreeMap<String, (u64, u64)>>>,
 }
 
 impl Writers {
-    pub(crate) fn start(clients: &[Raw], written: &'static Written) -> Self {
+    pub(crate) fn start(clients: &[Raw], written: &'static RunningWriters) -> Self {
         let enough = Arc::new(AtomicBool::new(false));
         let write = |writer| tokio::spawn(write(clients.to_vec(), written, writer, enough.clone()));
         Self { tasks: (0..WRITERS).map(write).collect(), enough, written }

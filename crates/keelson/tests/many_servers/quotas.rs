@@ -52,14 +52,14 @@ fn server(data: &Path) -> ProcessServerBuilder {
 
 /// The results of the writers since the last read of this value.
 #[derive(Default)]
-struct Told {
+struct WriterResults {
     done: AtomicBool,
     made: AtomicU64,
     answers: Mutex<BTreeMap<String, usize>>,
 }
 
 /// Creates, resizes and deletes pods on any server that answers.
-async fn write(clients: Vec<Raw>, writer: usize, told: Arc<Told>) {
+async fn write(clients: Vec<Raw>, writer: usize, told: Arc<WriterResults>) {
     let mut number = writer;
     while !told.done.load(Ordering::SeqCst) {
         number += 1;
@@ -135,7 +135,7 @@ async fn most(store: &dyn Store, after: Revision) -> Amount {
 struct Servers {
     processes: Vec<ProcessServer>,
     clients: Vec<Raw>,
-    told: Arc<Told>,
+    told: Arc<WriterResults>,
 }
 
 impl Servers {

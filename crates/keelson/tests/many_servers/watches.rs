@@ -22,7 +22,7 @@ on_every_engine!(
 );
 
 /// An event: its revision, type and object name.
-pub(crate) type Told = (u64, String, String);
+pub(crate) type WriterResults = (u64, String, String);
 
 /// A client that copies the list: it lists, and then watches on one server after the other.
 pub(crate) struct Watcher {
@@ -30,7 +30,7 @@ pub(crate) struct Watcher {
     pub(crate) begun: u64,
     seen: u64,
     pub(crate) copy: BTreeMap<String, u64>,
-    pub(crate) told: Vec<Told>,
+    pub(crate) told: Vec<WriterResults>,
     moves: usize,
 }
 
@@ -89,7 +89,7 @@ impl Watcher {
 }
 
 /// The events after a revision, from the store's own history.
-pub(crate) async fn history(store: &dyn Store, after: u64) -> Vec<Told> {
+pub(crate) async fn history(store: &dyn Store, after: u64) -> Vec<WriterResults> {
     let newest = store.current_revision().await.unwrap();
     let mut known: BTreeMap<String, u64> = stored_at(store, after).await.into_iter().collect();
     let mut tail = store.tail(Revision::new(after)).await.unwrap();

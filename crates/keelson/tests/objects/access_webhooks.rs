@@ -46,9 +46,9 @@ fn decision(spec: &Value) -> HookReply {
 
 /// The requests to a hook since the last read of this value.
 #[derive(Clone, Default)]
-struct Asked(Arc<Mutex<VecDeque<HookRequest>>>);
+struct RecordedRequests(Arc<Mutex<VecDeque<HookRequest>>>);
 
-impl Asked {
+impl RecordedRequests {
     /// Records a request, except for those about the server's own controllers, which come at any time.
     fn note(&self, request: &HookRequest) {
         if !request.body["spec"]["user"].as_str().unwrap_or_default().starts_with("system:") {
@@ -128,7 +128,7 @@ fn identity(token: &str) -> HookReply {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_is_asked_whom_a_token_names_that_nobody_else_knows() {
-    let asked = Asked::default();
+    let asked = RecordedRequests::default();
     let hook = asked.hook(|spec| identity(spec["token"].as_str().unwrap())).await;
     let files = TempDir::new().unwrap();
     let file = kubeconfig(files.path(), "tokens", &hook.url("/authn"), &hook.ca_bundle());
@@ -271,7 +271,7 @@ pub(super) const KEPT: &str =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_decides_before_others_and_is_told_what_is_selected() {
-    let asked = Asked::default();
+    let asked = RecordedRequests::default();
     let hook = asked.hook(decision).await;
     let conditions = "    matchConditions:\n    - expression: has(request.resourceAttributes)\n    - expression: \
                       request.resourceAttributes.namespace != 'private'\n";
@@ -408,7 +408,7 @@ async fn a_configuration_that_changes_counts_and_a_wrong_one_does_not() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flags_name_one_webhook() {
-    let asked = Asked::default();
+    let asked = RecordedRequests::default();
     let hook = asked.hook(decision).await;
     let files = TempDir::new().unwrap();
     let file = kubeconfig(files.path(), "hook", &hook.url("/a"), &hook.ca_bundle());

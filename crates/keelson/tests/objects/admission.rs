@@ -29,7 +29,7 @@ pub(crate) const MAPS: &str = "/api/v1/namespaces/hooked/configmaps";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 
 /// A server with a webhook.
-pub(crate) struct Hooked {
+pub(crate) struct WebhookServer {
     pub(crate) raw: Raw,
     pub(crate) hook: HookServer,
     calls: Arc<Mutex<Vec<(String, Value)>>>,
@@ -37,7 +37,7 @@ pub(crate) struct Hooked {
     server: TestServer,
 }
 
-impl Hooked {
+impl WebhookServer {
     /// Starts a server with the namespace `hooked`, and a webhook whose response depends on its path.
     pub(crate) async fn open(answer: fn(&HookRequest) -> HookReply) -> Self {
         let calls: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();

@@ -9,14 +9,14 @@ use keelson_testkit::{Endpoint, TestServer};
 const PARALLEL: usize = 4;
 
 /// A resource in one of its versions.
-struct Served {
+struct DiscoveredResource {
     api_version: String,
     plural: String,
     kind: String,
 }
 
 /// Every resource in every version, from discovery.
-async fn everything(server: &Endpoint) -> Vec<Served> {
+async fn everything(server: &Endpoint) -> Vec<DiscoveredResource> {
     let groups = server.raw().get("/apis").await.json();
     let groups = groups["groups"].as_array().expect("a list of groups");
     let versions = groups.iter().flat_map(|group| group["versions"].as_array().expect("a group has versions"));
@@ -29,7 +29,7 @@ async fn everything(server: &Endpoint) -> Vec<Served> {
             // A name with a slash is a subresource, which kubectl does not explain.
             if !text("name").contains('/') {
                 let api_version = list["groupVersion"].as_str().expect("the list's group version").to_owned();
-                found.push(Served { api_version, plural: text("name"), kind: text("kind") });
+                found.push(DiscoveredResource { api_version, plural: text("name"), kind: text("kind") });
             }
         }
     }
@@ -61,7 +61,7 @@ async fn every_resource_is_explained_in_every_version() {
         (served, text)
     });
     let mut explained = explained.buffer_unordered(PARALLEL);
-    while let Some((Served { api_version, plural, kind }, text)) = explained.next().await {
+    while let Some((DiscoveredResource { api_version, plural, kind }, text)) = explained.next().await {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
         let expected = (kind.as_str(), version, group);
         assert_eq!((stated(&text, "KIND:"), stated(&text, "VERSION:"), stated(&text, "GROUP:")), expected);

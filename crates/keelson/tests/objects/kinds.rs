@@ -35,7 +35,7 @@ struct Refusal {
 }
 
 /// A resource according to discovery.
-struct Served {
+struct DiscoveredResource {
     /// The plural name, and the group after a dot.
     name: String,
     namespaced: bool,
@@ -50,8 +50,8 @@ pub(crate) fn samples() -> BTreeMap<String, Sample> {
 }
 
 /// All resources whose objects can be created and listed.
-async fn served(raw: &Raw) -> Vec<Served> {
-    let mut found: BTreeMap<String, Served> = BTreeMap::new();
+async fn served(raw: &Raw) -> Vec<DiscoveredResource> {
+    let mut found: BTreeMap<String, DiscoveredResource> = BTreeMap::new();
     for root in ["/api", "/apis"] {
         let answer = raw.get(root).header("accept", AGGREGATED).await.expect(200).json();
         for group in list(&answer["items"]) {
@@ -73,7 +73,7 @@ async fn served(raw: &Raw) -> Vec<Served> {
                     let path = format!("{root}/{api_version}{place}/{plural}");
                     let has_status =
                         list(&resource["subresources"]).iter().any(|below| below["subresource"] == "status");
-                    let entry = Served { name: name.clone(), namespaced, has_status, versions: Vec::new() };
+                    let entry = DiscoveredResource { name: name.clone(), namespaced, has_status, versions: Vec::new() };
                     found.entry(name).or_insert(entry).versions.push((api_version, path));
                 }
             }
@@ -88,7 +88,7 @@ fn list(value: &Value) -> &[Value] {
 
 /// Creates the object of a sample. Returns its path and the response. The server later writes conditions of definitions
 /// and flow schemas, so this waits for them.
-async fn create(raw: &Raw, resource: &Served, sample: &Sample) -> (String, Value) {
+async fn create(raw: &Raw, resource: &DiscoveredResource, sample: &Sample) -> (String, Value) {
     let mut body = sample.body.clone();
     if body["metadata"]["name"].is_null() {
         body["metadata"] = json!({"name": "minimal"});

@@ -64,7 +64,7 @@ const OWN_QUESTIONS: [(&str, &str); 3] = [
 
 /// A served resource or subresource.
 #[derive(Clone, Debug)]
-struct Served {
+struct ServedPath {
     group: String,
     version: String,
     /// With its subresource.
@@ -73,7 +73,7 @@ struct Served {
     verbs: Vec<String>,
 }
 
-impl Served {
+impl ServedPath {
     fn path(&self, is_named: bool) -> String {
         let root = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
         let place = if self.namespaced { "/namespaces/a" } else { "" };
@@ -118,7 +118,7 @@ impl Served {
 }
 
 /// All served resources according to discovery.
-async fn served(server: &TestServer) -> Vec<Served> {
+async fn served(server: &TestServer) -> Vec<ServedPath> {
     let raw = server.raw();
     let mut versions = vec![(String::new(), "v1".to_owned())];
     for group in raw.get("/apis").await.expect(200).json()["groups"].as_array().unwrap() {
@@ -132,7 +132,7 @@ async fn served(server: &TestServer) -> Vec<Served> {
         let list = raw.get(path).await.expect(200).json();
         for resource in list["resources"].as_array().unwrap() {
             let verbs = resource["verbs"].as_array().unwrap().iter().map(|verb| verb.as_str().unwrap().to_owned());
-            all.push(Served {
+            all.push(ServedPath {
                 group: group.clone(),
                 version: version.clone(),
                 resource: resource["name"].as_str().unwrap().to_owned(),
@@ -144,7 +144,7 @@ async fn served(server: &TestServer) -> Vec<Served> {
     // The resources of an unavailable aggregated server are not in discovery, but requests for them are still
     // authorized.
     let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
-    all.push(Served {
+    all.push(ServedPath {
         group: AGGREGATED_GROUP.to_owned(),
         version: "v1".to_owned(),
         resource: "things".to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! `custom_resources/columns.rs` tests the columns of definitions.
 
-use keelson_registry::Contribution;
+use keelson_registry::ResourceRegistration;
 use keelson_tables::{CellType, CustomColumn, Printer};
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ async fn each_version_is_shown_by_the_columns_that_its_contributor_brings() {
         column("Depth", CellType::Number, ".spec.depth"),
         column("Due", CellType::Date, ".spec.due"),
     ];
-    let berths = Contribution::new(resource("berths", "Berth", &["v1", "v2"]))
+    let berths = ResourceRegistration::new(resource("berths", "Berth", &["v1", "v2"]))
         .with_printer("v1", &Printer::custom(first).unwrap())
         .with_printer("v2", &Printer::custom(second).unwrap());
     server.running().registry().surfaces().put(vec![berths]).await.expect("it can be served");

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use keelson_meta::{GroupResource, GroupVersionKind, Revision};
-use keelson_registry::Contribution;
+use keelson_registry::ResourceRegistration;
 use keelson_resources::{Resource, SelectableField, ServedVersion, Subresource};
 use keelson_schema::Schema;
 use keelson_storage::Store;
@@ -70,7 +70,7 @@ fn objects(number: usize, version: &str) -> String {
 
 /// A resource with these versions and selectable fields. The first version is the storage version. Each version has a
 /// column.
-fn contribution(number: usize, versions: &[&str], fields: &[&str]) -> Contribution {
+fn contribution(number: usize, versions: &[&str], fields: &[&str]) -> ResourceRegistration {
     let field = |path: &&str| SelectableField {
         name: (*path).to_owned().into(),
         paths: vec![(*path).to_owned().into()],
@@ -83,7 +83,7 @@ fn contribution(number: usize, versions: &[&str], fields: &[&str]) -> Contributi
         create_on_update: makes_on_update(number),
         ..Resource::custom(&group(number), plural(number), "Thing", served.collect())
     };
-    let mut contribution = Contribution::new(resource);
+    let mut contribution = ResourceRegistration::new(resource);
     for version in versions {
         let (name, path) = if *version == "v1" { ("Colour", ".spec.colour") } else { ("Phase", ".status.phase") };
         contribution =
@@ -398,7 +398,8 @@ async fn come_change_and_go() {
     let writer = tokio::spawn(write_and_list(raw.clone(), stop.clone()));
 
     let put = async |what: &str, versions: &[&str], fields: &[&str]| {
-        let all: Vec<Contribution> = (0..RESOURCES).map(|number| contribution(number, versions, fields)).collect();
+        let all: Vec<ResourceRegistration> =
+            (0..RESOURCES).map(|number| contribution(number, versions, fields)).collect();
         let began = Instant::now();
         surfaces.put(all).await.expect("they can be served");
         let served = began.elapsed();

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use keelson_meta::{GroupVersionKind, Object};
-use keelson_registry::{Contribution, ConversionBatch, Converter, ConverterError};
+use keelson_registry::{ConversionBatch, Converter, ConverterError, ResourceRegistration};
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -102,7 +102,7 @@ async fn harbour() -> (TestServer, Raw, Arc<Pilot>) {
     let server = TestServer::start().await;
     let pilot = Arc::new(Pilot::default());
     let converter: Arc<dyn Converter> = pilot.clone();
-    let berths = Contribution::new(resource("berths", "Berth", &["v1", "v2"])).converted_by(&converter);
+    let berths = ResourceRegistration::new(resource("berths", "Berth", &["v1", "v2"])).converted_by(&converter);
     server.running().registry().surfaces().put(vec![berths]).await.expect("it can be served");
     let raw = server.raw().http2();
     (server, raw, pilot)
@@ -134,7 +134,7 @@ async fn what_was_judged_by_an_older_schema_has_the_defaults_of_the_newer_one_wh
         "kind": { "type": "string", "default": "dry" },
     });
     let converter: Arc<dyn Converter> = pilot.clone();
-    let defaulted = Contribution::new(resource("berths", "Berth", &["v1", "v2"]))
+    let defaulted = ResourceRegistration::new(resource("berths", "Berth", &["v1", "v2"]))
         .with_schema("v1", &schema("v1", fields))
         .converted_by(&converter);
     server.running().registry().surfaces().put(vec![defaulted]).await.expect("it can be served");
@@ -352,7 +352,7 @@ async fn nobody_is_asked_again_for_what_was_told() {
 
     // A new converter is called again for all objects.
     let converter: Arc<dyn Converter> = pilot.clone();
-    let berths = Contribution::new(resource("berths", "Berth", &["v1", "v2"])).converted_by(&converter);
+    let berths = ResourceRegistration::new(resource("berths", "Berth", &["v1", "v2"])).converted_by(&converter);
     server.running().registry().surfaces().put(vec![berths]).await.unwrap();
     raw.get(format!("{OTHER}/b0007")).await.expect(200);
     assert_eq!(pilot.take_calls(), [1]);
@@ -426,7 +426,7 @@ async fn who_does_not_answer_delays_only_those_who_need_it() {
 async fn nothing_is_shown_under_the_name_of_a_version_that_it_is_not_in() {
     let server = TestServer::start().await;
     let (raw, surfaces) = (server.raw(), server.running().registry().surfaces());
-    let berths = |versions: &[&str]| vec![Contribution::new(resource("berths", "Berth", versions))];
+    let berths = |versions: &[&str]| vec![ResourceRegistration::new(resource("berths", "Berth", versions))];
     surfaces.put(berths(&["v1"])).await.unwrap();
     fill(&raw, 0, 1).await;
     // A kind with one version may still have stored objects of another version.

@@ -93,12 +93,12 @@ impl Dice {
 }
 
 /// Generates values for the schemas of a document.
-pub(crate) struct Maker<'d> {
+pub(crate) struct ValueGenerator<'d> {
     pub(crate) document: &'d Value,
     pub(crate) dice: Dice,
 }
 
-impl<'d> Maker<'d> {
+impl<'d> ValueGenerator<'d> {
     fn resolved(&self, schema: &'d Value) -> &'d Value {
         let first = &schema["allOf"][0];
         resolved(self.document, if first["$ref"].is_string() { first } else { schema })
@@ -289,7 +289,7 @@ impl<'s> Subject<'s> {
     }
 
     /// Sends a create, an update and patches of each type.
-    async fn write(&self, maker: &mut Maker<'s>, report: &mut Report) {
+    async fn write(&self, maker: &mut ValueGenerator<'s>, report: &mut Report) {
         let validation = ["", "&fieldValidation=Strict", "&fieldValidation=Ignore"][maker.dice.below(3)];
         let mut object = renamed(self.stored, "generated");
         maker.change(&mut object, self.schema);
@@ -317,7 +317,7 @@ impl<'s> Subject<'s> {
     }
 
     /// Sends an apply, and repeats it, which changes nothing.
-    async fn apply(&self, maker: &mut Maker<'s>, report: &mut Report, is_dry: bool) {
+    async fn apply(&self, maker: &mut ValueGenerator<'s>, report: &mut Report, is_dry: bool) {
         let mut applied = renamed(self.stored, self.name);
         maker.change(&mut applied, self.schema);
         // An apply needs the name of the path.
@@ -342,7 +342,7 @@ impl<'s> Subject<'s> {
     }
 
     /// Sends a delete and a list with any options.
-    async fn delete_and_list(&self, maker: &mut Maker<'s>, report: &mut Report) {
+    async fn delete_and_list(&self, maker: &mut ValueGenerator<'s>, report: &mut Report) {
         let options = json!({
             "kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"],
             "gracePeriodSeconds": maker.dice.one_of(&NUMBERS), "propagationPolicy": maker.dice.one_of(&TEXTS),
@@ -402,7 +402,7 @@ async fn generated_requests_get_well_formed_answers() {
     for (api_version, plural, object) in stored.all() {
         let Some((document, path)) = place(&documents, api_version, plural, object) else { continue };
         let Some(subject) = Subject::new(&raw, document, object, &path) else { continue };
-        let mut maker = Maker { document, dice: Dice::of(seed, plural) };
+        let mut maker = ValueGenerator { document, dice: Dice::of(seed, plural) };
         for round in 0..rounds {
             subject.write(&mut maker, &mut report).await;
             subject.apply(&mut maker, &mut report, round % 2 == 0).await;

@@ -11,7 +11,7 @@ use keelson_testkit::{Answer, Raw};
 use serde_json::{Value, json};
 
 use crate::documented::{Stored, documents, renamed};
-use crate::generated::{Dice, MERGE, Maker, SEED, Subject, form_urlencoded, place, quiet_server, setting};
+use crate::generated::{Dice, MERGE, SEED, Subject, ValueGenerator, form_urlencoded, place, quiet_server, setting};
 
 /// The number of objects of each kind.
 const ROUNDS: u64 = 3;
@@ -134,7 +134,7 @@ fn shown(answer: &Answer) -> (u16, Value) {
 }
 
 /// A kind with a generator for its objects.
-struct Checked<'s> {
+struct GeneratedKind<'s> {
     raw: &'s Raw,
     subject: Subject<'s>,
     plural: &'s str,
@@ -142,7 +142,7 @@ struct Checked<'s> {
     findings: Vec<String>,
 }
 
-impl<'s> Checked<'s> {
+impl<'s> GeneratedKind<'s> {
     async fn send(&mut self, form: &str, body: Vec<u8>, query: &str) -> Answer {
         self.sent += 1;
         let call = self.raw.call(Method::POST, format!("{}{query}", self.subject.path)).header("content-type", form);
@@ -213,7 +213,7 @@ impl<'s> Checked<'s> {
     }
 
     /// Updates the object, and checks that the result equals that of the dry run.
-    async fn changed(&mut self, path: &str, maker: &mut Maker<'s>) {
+    async fn changed(&mut self, path: &str, maker: &mut ValueGenerator<'s>) {
         let mut whole = self.raw.get(path).await.expect(200).json();
         maker.change(&mut whole, self.subject.schema);
         let dry = self.raw.put(format!("{path}?dryRun=All"), &whole).await;
@@ -224,7 +224,7 @@ impl<'s> Checked<'s> {
         self.sent += 3;
     }
 
-    async fn round(&mut self, maker: &mut Maker<'s>, round: u64) {
+    async fn round(&mut self, maker: &mut ValueGenerator<'s>, round: u64) {
         let validation = ["", "&fieldValidation=Strict", "&fieldValidation=Ignore"][maker.dice.below(3)];
         let mut object = renamed(self.subject.stored, "formed");
         maker.change(&mut object, self.subject.schema);
@@ -264,8 +264,8 @@ async fn generated_objects_get_one_answer_in_every_form() {
     for (api_version, plural, object) in stored.all() {
         let Some((document, path)) = place(&documents, api_version, plural, object) else { continue };
         let Some(subject) = Subject::new(&raw, document, object, &path) else { continue };
-        let mut maker = Maker { document, dice: Dice::of(seed.wrapping_add(1), plural) };
-        let mut checked = Checked { raw: &raw, subject, plural, sent: 0, findings: Vec::new() };
+        let mut maker = ValueGenerator { document, dice: Dice::of(seed.wrapping_add(1), plural) };
+        let mut checked = GeneratedKind { raw: &raw, subject, plural, sent: 0, findings: Vec::new() };
         for round in 0..rounds {
             checked.round(&mut maker, round).await;
         }

@@ -20,7 +20,7 @@ mod rules;
 mod schemas;
 mod webhooks;
 
-use keelson_registry::{Contribution, Surfaces};
+use keelson_registry::{ApiRegistrations, ResourceRegistration};
 use keelson_resources::{Resource, ServedVersion, Subresource};
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};
@@ -38,8 +38,8 @@ fn resource(plural: &str, kind: &str, versions: &[&str]) -> Resource {
     Resource { short_names: vec!["hb".into()], ..Resource::custom(GROUP, plural, kind, versions.collect()) }
 }
 
-async fn put(surfaces: &Surfaces, resources: Vec<Resource>) {
-    surfaces.put(resources.into_iter().map(Contribution::new).collect()).await.expect("they can be served");
+async fn put(surfaces: &ApiRegistrations, resources: Vec<Resource>) {
+    surfaces.put(resources.into_iter().map(ResourceRegistration::new).collect()).await.expect("they can be served");
 }
 
 /// The group in the aggregated document, and the tag of the document.

@@ -2,7 +2,7 @@
 //! objects that violated a rule before it existed.
 
 use keelson_meta::GroupVersionKind;
-use keelson_registry::Contribution;
+use keelson_registry::ResourceRegistration;
 use keelson_schema::Schema;
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
@@ -14,17 +14,17 @@ const MERGE: &str = "application/merge-patch+json";
 
 /// A contribution of berths with this schema of `spec` and these rules on the whole object.
 #[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
-fn berths(spec: Value, rules: Value) -> Contribution {
+fn berths(spec: Value, rules: Value) -> ResourceRegistration {
     let kind = GroupVersionKind { group: GROUP.into(), version: "v1".into(), kind: "Berth".into() };
     let document = json!({ "type": "object", "x-kubernetes-validations": rules, "properties": {
         "spec": { "type": "object", "properties": spec },
         "status": { "type": "object", "properties": { "full": { "type": "boolean" } } },
     } });
     let schema = Schema::structural(&kind, &serde_json::from_value(document).unwrap()).unwrap();
-    Contribution::new(resource("berths", "Berth", &["v1"])).with_schema("v1", &schema)
+    ResourceRegistration::new(resource("berths", "Berth", &["v1"])).with_schema("v1", &schema)
 }
 
-async fn harbour(contribution: Contribution) -> (TestServer, Raw) {
+async fn harbour(contribution: ResourceRegistration) -> (TestServer, Raw) {
     let server = TestServer::start().await;
     server.running().registry().surfaces().put(vec![contribution]).await.expect("it can be served");
     let raw = server.raw();

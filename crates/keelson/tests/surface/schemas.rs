@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use keelson_meta::GroupVersionKind;
-use keelson_registry::{Contribution, Converter};
+use keelson_registry::{Converter, ResourceRegistration};
 use keelson_schema::Schema;
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
@@ -47,9 +47,9 @@ fn first() -> Schema {
     )
 }
 
-async fn harbour(contribution: impl FnOnce(Contribution) -> Contribution) -> (TestServer, Raw) {
+async fn harbour(contribution: impl FnOnce(ResourceRegistration) -> ResourceRegistration) -> (TestServer, Raw) {
     let server = TestServer::start().await;
-    let berths = contribution(Contribution::new(resource("berths", "Berth", &["v1", "v2"])));
+    let berths = contribution(ResourceRegistration::new(resource("berths", "Berth", &["v1", "v2"])));
     server.running().registry().surfaces().put(vec![berths]).await.expect("it can be served");
     let raw = server.raw();
     (server, raw)
@@ -138,7 +138,7 @@ async fn a_schema_that_became_stricter_leaves_alone_what_does_not_change() {
     let (server, raw) =
         harbour(|berths| berths.with_schema("v1", &schema("v1", json!({ "host": { "type": "string" } })))).await;
     raw.post(BERTHS, &berth("a", json!({ "host": "LONG-HOST-NAME" }))).await.expect(201);
-    let stricter = Contribution::new(resource("berths", "Berth", &["v1", "v2"])).with_schema("v1", &first());
+    let stricter = ResourceRegistration::new(resource("berths", "Berth", &["v1", "v2"])).with_schema("v1", &first());
     server.running().registry().surfaces().put(vec![stricter]).await.unwrap();
     let one = format!("{BERTHS}/a");
     raw.patch(&*one, MERGE, &json!({ "spec": { "kind": "wet" } })).await.expect(200);

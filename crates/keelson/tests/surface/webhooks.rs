@@ -8,7 +8,7 @@ use std::time::Duration;
 use keelson_meta::json::to_value;
 use keelson_meta::random::SystemRandom;
 use keelson_outbound::{ClusterServices, ConversionWebhook, Proxy, ServiceRoutes, Services as _};
-use keelson_registry::Contribution;
+use keelson_registry::ResourceRegistration;
 use keelson_testkit::{HookReply, HookRequest, HookServer, Raw, TestServer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -27,11 +27,11 @@ enum Mood {
     /// Sends this response to every request.
     Answers(HookReply),
     /// Changes the correct response before it sends it.
-    Lies(Lie),
+    Lies(ResponseChange),
 }
 
 /// A change of a correct response.
-type Lie = fn(&mut Value);
+type ResponseChange = fn(&mut Value);
 
 #[derive(Default)]
 struct Pilot {
@@ -118,7 +118,7 @@ impl Harbour {
         let conversion = to_value(&conversion).unwrap();
         let outbound = self.server.running().outbound();
         let webhook = ConversionWebhook::of(outbound, DEFINITION, &conversion).unwrap();
-        let berths = Contribution::new(resource("berths", "Berth", &["v1", "v2"])).converted_by(&webhook);
+        let berths = ResourceRegistration::new(resource("berths", "Berth", &["v1", "v2"])).converted_by(&webhook);
         self.server.running().registry().surfaces().put(vec![berths]).await.expect("it can be served");
     }
 
@@ -251,7 +251,7 @@ async fn objects_that_are_not_those_asked_for_are_told_of_as_upstream_does() {
                  'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
     let group = format!("invalid object at index 0: invalid groupVersion (expected {GROUP}/v2, received {GROUP}/v1)");
     let same_uid = format!("invalid object: must have the same UID: {uid} != other");
-    let cases: [(Lie, &str); 10] = [
+    let cases: [(ResponseChange, &str); 10] = [
         (|review| converted(review).clear(), "0 objects, expected 1"),
         (
             |review| {

@@ -9,7 +9,7 @@ fn protobuf_holds_what_the_json_of_version_3_holds() {
     let openapi = assembled("v1.36.2", &[custom("apps.example.org", "widgets")]);
     for path in ["api", "api/v1", "apis/apps/v1", "apis/apps.example.org/v1", "version"] {
         let json = document(&openapi, path).expect("a document");
-        let wanted = Wanted::V3(path.to_owned(), DocumentEncoding::Protobuf);
+        let wanted = DocumentId::V3(path.to_owned(), DocumentEncoding::Protobuf);
         let protobuf = openapi.document(&wanted).expect("it is there in both encodings");
         assert_eq!(json.hash, protobuf.hash, "one tag names both");
         let (json, protobuf) = (parsed(&json), &protobuf.bytes());

@@ -14,11 +14,11 @@ use super::compare::{Comparison, compare_shown, new_text};
 use super::conflict::{Conflict, Conflicts};
 use super::element::PathElement;
 use super::extract::{extract, extract_text};
-use super::listing::Hidden;
+use super::listing::OmittedFields;
 use super::merge::{lay_again, merge};
 use super::named::with_named_fields;
 use super::owned::Fields;
-use super::owners::{Manager, Owned, Owners};
+use super::owners::{Manager, ManagerFields, Owners};
 use super::remove::remove;
 use super::schema::FieldSchema;
 use super::set::FieldSet;
@@ -108,7 +108,7 @@ pub fn update<'a>(
             owned => {
                 let mut fields = owned.map(|owned| std::mem::take(&mut owned.fields)).unwrap_or_default();
                 fields.extend(&taken);
-                let owned = Owned { fields, version: writer.version.to_owned(), time };
+                let owned = ManagerFields { fields, version: writer.version.to_owned(), time };
                 owners.0.insert(writer.manager.clone(), owned);
             }
         }
@@ -120,7 +120,7 @@ pub fn update<'a>(
 /// The writer's fields for a write that needs no comparison, such as a create. `None` if owners or objects require one.
 fn first_fields<'a>(versions: &impl Versions<'a>, writer: Writer<'_>, before: &Value, after: &Value) -> Option<Fields> {
     let kept = versions.reset_fields(writer.version);
-    let hidden = Hidden { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
+    let hidden = OmittedFields { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
     new_text(versions.schema(writer.version)?, before, after, hidden, TEXT_SIZE).map(Fields::of_text)
 }
 
@@ -145,15 +145,15 @@ pub fn apply<'a>(
     };
     let merged = merge(schema, live, applied);
     let kept = versions.reset_fields(writer.version);
-    let hidden = Hidden { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
+    let hidden = OmittedFields { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
     let mut fields = Fields::of_text(extract_text(schema, applied, hidden, TEXT_SIZE));
     let last = owners.0.remove(writer.manager);
-    let gives_up_nothing = |last: &Owned| last.version == writer.version && last.fields.are_shown_by(&fields);
+    let gives_up_nothing = |last: &ManagerFields| last.version == writer.version && last.fields.are_shown_by(&fields);
     let object = match last.as_ref().filter(|last| !last.fields.has_none()) {
         Some(last) if !gives_up_nothing(last) => {
             let mut all = extract(schema, applied);
             all.subtract_with_below(&kept);
-            let now = Owned { fields: all.into(), version: writer.version.to_owned(), time: None };
+            let now = ManagerFields { fields: all.into(), version: writer.version.to_owned(), time: None };
             owners.0.insert(writer.manager.clone(), now);
             let mut pruned = prune(versions, &owners, writer, merged, last);
             // An empty list has no fields, so it was removed with its items. An emptied object may be applied as null.
@@ -182,7 +182,7 @@ pub fn apply<'a>(
         fields = if last.fields == fields { last.fields } else { fields };
     }
     if !fields.has_none() {
-        let owned = Owned { fields, version: writer.version.to_owned(), time };
+        let owned = ManagerFields { fields, version: writer.version.to_owned(), time };
         owners.0.insert(writer.manager.clone(), owned);
     }
     Ok(Applied { object, owners, changed })
@@ -241,7 +241,7 @@ impl<'o, 'a, V: Versions<'a>> Comparisons<'o, 'a, V> {
         let kept = self.versions.reset_fields(version);
         // Fields without owners are hidden, since no manager can lose them. An update that omits one of them does not
         // change it.
-        let hidden = Hidden { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
+        let hidden = OmittedFields { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
         Some(compare_shown(schema, &before, &after, hidden))
     }
 
@@ -305,7 +305,8 @@ impl Owners {
     fn of(writer: Writer<'_>, fields: Fields) -> Self {
         let mut owners = Self::default();
         if !fields.has_none() {
-            let owned = Owned { fields, version: writer.version.to_owned(), time: writer.now.map(str::to_owned) };
+            let owned =
+                ManagerFields { fields, version: writer.version.to_owned(), time: writer.now.map(str::to_owned) };
             owners.0.insert(writer.manager.clone(), owned);
         }
         owners
@@ -350,7 +351,13 @@ impl Owners {
 
 /// Returns the merged object in the writer's version, without those fields of the last apply that have no owner any
 /// more.
-fn prune<'a>(versions: &impl Versions<'a>, owners: &Owners, writer: Writer<'_>, merged: Value, last: &Owned) -> Value {
+fn prune<'a>(
+    versions: &impl Versions<'a>,
+    owners: &Owners,
+    writer: Writer<'_>,
+    merged: Value,
+    last: &ManagerFields,
+) -> Value {
     // Most applies give up no field. Then the other owners need not be examined.
     let now = owners.get(writer.manager).filter(|now| now.version == last.version);
     if now.is_some_and(|now| last.fields.are_in(&now.fields)) {
@@ -372,7 +379,7 @@ fn pruned<'a>(
     owned: &[(&str, FieldSet)],
     version: &str,
     merged: &Value,
-    last: &Owned,
+    last: &ManagerFields,
 ) -> Option<Value> {
     let schema = versions.schema(&last.version)?;
     let merged = converted(versions, merged, version, &last.version)?;

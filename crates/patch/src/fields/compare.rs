@@ -9,7 +9,7 @@ use keelson_meta::json::{Map, Value};
 use super::element::same;
 use super::element_ref::PathElementRef;
 use super::identity::{Items, Keys, order_identities};
-use super::listing::{Hidden, Listing, Members};
+use super::listing::{Listing, Members, OmittedFields};
 use super::schema::FieldSchema;
 use super::set::{FieldSet, Node};
 use super::sink::{SetSink, TextSink};
@@ -46,7 +46,7 @@ impl Comparison {
 
 /// Compares two objects of one schema. Cost: proportional to both.
 pub fn compare<'a>(schema: impl FieldSchema<'a>, old: &Value, new: &Value) -> Comparison {
-    compare_shown(schema, old, new, Hidden::default())
+    compare_shown(schema, old, new, OmittedFields::default())
 }
 
 /// Compares all fields except hidden ones.
@@ -54,7 +54,7 @@ pub(super) fn compare_shown<'a>(
     schema: impl FieldSchema<'a>,
     old: &Value,
     new: &Value,
-    hidden: Hidden<'_>,
+    hidden: OmittedFields<'_>,
 ) -> Comparison {
     let changes = between(View::Known(schema), old, new, hidden);
     let set = |part: Subset| FieldSet::from_nodes(part.below);
@@ -69,7 +69,7 @@ pub(super) fn new_text<'a>(
     schema: impl FieldSchema<'a>,
     old: &Value,
     new: &Value,
-    hidden: Hidden<'_>,
+    hidden: OmittedFields<'_>,
     size: usize,
 ) -> Option<String> {
     let mut sink = TextSink::new(size);
@@ -94,7 +94,12 @@ struct Subset {
 
 impl Changes {
     /// Adds the differences one step below, unless they are hidden.
-    fn find(&mut self, step: PathElementRef<'_>, hidden: Hidden<'_>, find: impl FnOnce(Hidden<'_>) -> Self) {
+    fn find(
+        &mut self,
+        step: PathElementRef<'_>,
+        hidden: OmittedFields<'_>,
+        find: impl FnOnce(OmittedFields<'_>) -> Self,
+    ) {
         if let Some((is_hidden, hidden)) = hidden.below(step) {
             let found = find(hidden);
             self.take(step, if is_hidden { found.below() } else { found });
@@ -126,7 +131,7 @@ impl Subset {
     }
 
     /// All fields of an added or removed value.
-    fn all<'a>(view: View<impl FieldSchema<'a>>, value: &Value, hidden: Hidden<'_>) -> Self {
+    fn all<'a>(view: View<impl FieldSchema<'a>>, value: &Value, hidden: OmittedFields<'_>) -> Self {
         let mut sink = SetSink::default();
         Listing::new(Members::New, &mut sink).below(view, value, hidden);
         Self { member: true, below: sink.finish().into_nodes() }
@@ -137,7 +142,7 @@ fn walk<'a, S: FieldSchema<'a>>(
     view: View<S>,
     old: Option<&Value>,
     new: Option<&Value>,
-    hidden: Hidden<'_>,
+    hidden: OmittedFields<'_>,
 ) -> Changes {
     match (old, new) {
         (Some(old), Some(new)) => between(view, old, new, hidden),
@@ -147,7 +152,7 @@ fn walk<'a, S: FieldSchema<'a>>(
     }
 }
 
-fn between<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidden: Hidden<'_>) -> Changes {
+fn between<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidden: OmittedFields<'_>) -> Changes {
     let mut changes = Changes::default();
     let (first, second) = (view.walk(old), view.walk(new));
     // A value without a schema may change its JSON type. Then it is compared in both forms.
@@ -165,7 +170,13 @@ fn leaf(old: &Value, new: &Value, changes: &mut Changes) {
     changes.modified.member |= !same(old, new);
 }
 
-fn members<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidden: Hidden<'_>, changes: &mut Changes) {
+fn members<'a, S: FieldSchema<'a>>(
+    view: View<S>,
+    old: &Value,
+    new: &Value,
+    hidden: OmittedFields<'_>,
+    changes: &mut Changes,
+) {
     let empty = Map::new();
     let (old_members, new_members) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
     if old_members.is_empty() && new_members.is_empty() {
@@ -190,7 +201,13 @@ fn members<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidd
     }
 }
 
-fn items<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidden: Hidden<'_>, changes: &mut Changes) {
+fn items<'a, S: FieldSchema<'a>>(
+    view: View<S>,
+    old: &Value,
+    new: &Value,
+    hidden: OmittedFields<'_>,
+    changes: &mut Changes,
+) {
     if list(old).is_empty() && list(new).is_empty() {
         return leaf(old, new, changes);
     }
@@ -218,7 +235,7 @@ fn items<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidden
 }
 
 /// Compares items with the same identity. If an item is repeated, all its repetitions are compared as one value.
-fn item<'a, S: FieldSchema<'a>>(view: View<S>, old: &[&Value], new: &[&Value], hidden: Hidden<'_>) -> Changes {
+fn item<'a, S: FieldSchema<'a>>(view: View<S>, old: &[&Value], new: &[&Value], hidden: OmittedFields<'_>) -> Changes {
     match (old, new) {
         ([old], [new]) if equal(old, new) => Changes::default(),
         ([] | [_], [] | [_]) => walk(view, old.first().copied(), new.first().copied(), hidden),

@@ -4,7 +4,7 @@
 
 use keelson_meta::json::Value;
 
-use super::listing::{Hidden, Listing, Members};
+use super::listing::{Listing, Members, OmittedFields};
 use super::schema::FieldSchema;
 use super::set::FieldSet;
 use super::sink::{SetSink, TextSink};
@@ -16,7 +16,7 @@ use super::view::View;
 /// An object that is a declared field is not a member of the set, unless it is empty.
 pub fn extract<'a>(schema: impl FieldSchema<'a>, object: &Value) -> FieldSet {
     let mut sink = SetSink::default();
-    Listing::new(Members::Applied, &mut sink).below(View::Known(schema), object, Hidden::default());
+    Listing::new(Members::Applied, &mut sink).below(View::Known(schema), object, OmittedFields::default());
     sink.finish()
 }
 
@@ -24,7 +24,7 @@ pub fn extract<'a>(schema: impl FieldSchema<'a>, object: &Value) -> FieldSet {
 pub(super) fn extract_text<'a>(
     schema: impl FieldSchema<'a>,
     object: &Value,
-    hidden: Hidden<'_>,
+    hidden: OmittedFields<'_>,
     size: usize,
 ) -> String {
     let mut sink = TextSink::new(size);

@@ -31,14 +31,14 @@ impl Members {
 
 /// Fields that a walk omits.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Hidden<'h> {
+pub(super) struct OmittedFields<'h> {
     /// Fields that are omitted with everything below them.
     pub(super) whole: Option<&'h FieldSet>,
     /// Fields that are omitted themselves, but not the fields below them.
     pub(super) alone: Option<&'h FieldSet>,
 }
 
-impl<'h> Hidden<'h> {
+impl<'h> OmittedFields<'h> {
     /// Returns the omitted fields below a step, and true if the step itself is omitted. `None` if everything there is
     /// omitted.
     pub(super) fn below(self, step: PathElementRef<'_>) -> Option<(bool, Self)> {
@@ -81,7 +81,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
     }
 
     /// Visits the fields below a value.
-    pub(super) fn below<'a>(&mut self, view: View<S>, value: &'v Value, hidden: Hidden<'_>)
+    pub(super) fn below<'a>(&mut self, view: View<S>, value: &'v Value, hidden: OmittedFields<'_>)
     where
         S: FieldSchema<'a>,
     {
@@ -89,7 +89,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
     }
 
     /// Visits the fields below a value with a known walk.
-    fn parts<'a>(&mut self, view: View<S>, walk: Walk, value: &'v Value, hidden: Hidden<'_>)
+    fn parts<'a>(&mut self, view: View<S>, walk: Walk, value: &'v Value, hidden: OmittedFields<'_>)
     where
         S: FieldSchema<'a>,
     {
@@ -104,7 +104,13 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
     ///
     /// Returns false if a general comparison is needed: `before` has more than objects that contain objects, scalars
     /// and empty values.
-    pub(super) fn since<'a>(&mut self, view: View<S>, before: &Value, value: &'v Value, hidden: Hidden<'_>) -> bool
+    pub(super) fn since<'a>(
+        &mut self,
+        view: View<S>,
+        before: &Value,
+        value: &'v Value,
+        hidden: OmittedFields<'_>,
+    ) -> bool
     where
         S: FieldSchema<'a>,
     {
@@ -117,7 +123,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
         is_all
     }
 
-    fn field<'a>(&mut self, entry: Entry<'v, S>, hidden: Hidden<'_>)
+    fn field<'a>(&mut self, entry: Entry<'v, S>, hidden: OmittedFields<'_>)
     where
         S: FieldSchema<'a>,
     {
@@ -131,7 +137,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
     }
 
     /// [`since`](Self::since) for a field that exists in both values.
-    fn field_since<'a>(&mut self, entry: Entry<'v, S>, before: &Value, hidden: Hidden<'_>) -> bool
+    fn field_since<'a>(&mut self, entry: Entry<'v, S>, before: &Value, hidden: OmittedFields<'_>) -> bool
     where
         S: FieldSchema<'a>,
     {
@@ -180,7 +186,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
     }
 
     /// All repetitions of an item are owned together as one field, without the fields in them.
-    fn items<'a>(&mut self, view: View<S>, value: &'v Value, hidden: Hidden<'_>)
+    fn items<'a>(&mut self, view: View<S>, value: &'v Value, hidden: OmittedFields<'_>)
     where
         S: FieldSchema<'a>,
     {

@@ -58,7 +58,7 @@ mod tests {
 
     /// A schema of `spec` with an atomic list `l`, an atomic map `m`, a granular map `g`, and texts.
     #[derive(Clone, Copy)]
-    enum Today {
+    enum CurrentSchema {
         Root,
         Spec,
         Atomic(Granularity),
@@ -66,7 +66,7 @@ mod tests {
         Text,
     }
 
-    impl FieldSchema<'static> for Today {
+    impl FieldSchema<'static> for CurrentSchema {
         fn form(self) -> Granularity {
             match self {
                 Self::Root | Self::Spec | Self::Granular => Granularity::Map,
@@ -101,7 +101,7 @@ mod tests {
 
     fn check(noted: &str, today: Option<&str>) {
         let set = FieldSet::from_text(noted).unwrap();
-        let found = whole_where_atomic(&set, View::Known(Today::Root)).map(|set| {
+        let found = whole_where_atomic(&set, View::Known(CurrentSchema::Root)).map(|set| {
             let mut text = String::new();
             set.write_text(&mut text);
             text

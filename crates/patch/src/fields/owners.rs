@@ -75,7 +75,7 @@ impl Manager {
 
 /// The ownership of one manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owned {
+pub struct ManagerFields {
     /// The fields.
     pub fields: Fields,
     /// The version of the fields, such as `apps/v1`.
@@ -86,7 +86,7 @@ pub struct Owned {
 
 /// All owners of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Owners(pub(super) BTreeMap<Manager, Owned>);
+pub struct Owners(pub(super) BTreeMap<Manager, ManagerFields>);
 
 /// The reason why `managedFields` cannot be read. Upstream then ignores them.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Owners {
 
     /// Returns true if the owners are the same as `before`. Equal fields with different texts count as changed.
     pub fn are_still(&self, before: &Self) -> bool {
-        let is_still = |(left, right): ((&Manager, &Owned), (&Manager, &Owned))| {
+        let is_still = |(left, right): ((&Manager, &ManagerFields), (&Manager, &ManagerFields))| {
             left.0 == right.0
                 && (&left.1.version, &left.1.time) == (&right.1.version, &right.1.time)
                 && left.1.fields.are_written_as(&right.1.fields)
@@ -164,7 +164,7 @@ impl Owners {
     }
 
     /// The ownership of a manager.
-    pub fn get(&self, manager: &Manager) -> Option<&Owned> {
+    pub fn get(&self, manager: &Manager) -> Option<&ManagerFields> {
         self.0.get(manager)
     }
 
@@ -176,7 +176,7 @@ impl Owners {
     }
 
     /// All owners.
-    pub fn iter(&self) -> impl Iterator<Item = (&Manager, &Owned)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Manager, &ManagerFields)> {
         self.0.iter()
     }
 
@@ -200,7 +200,7 @@ impl Owners {
         out
     }
 
-    fn in_order(&self) -> Vec<(&Manager, &Owned)> {
+    fn in_order(&self) -> Vec<(&Manager, &ManagerFields)> {
         let mut entries: Vec<_> = self.0.iter().collect();
         entries.sort_by(|left, right| left.0.operation.cmp(&right.0.operation).then_with(|| by_time(*left, *right)));
         entries
@@ -233,9 +233,9 @@ impl Owners {
                 parts.extend(others.map(|others| others.fields));
             }
             self.0.remove(&manager);
-            let Owned { fields, version, time } = owned;
+            let ManagerFields { fields, version, time } = owned;
             parts.push(fields);
-            self.0.insert(bucket, Owned { fields: Fields::default(), version, time });
+            self.0.insert(bucket, ManagerFields { fields: Fields::default(), version, time });
             count -= 1;
         }
         for (version, parts) in merged {
@@ -258,8 +258,8 @@ fn union_of(mut parts: Vec<Fields>) -> Fields {
     parts.pop().unwrap_or_default()
 }
 
-fn by_time(left: (&Manager, &Owned), right: (&Manager, &Owned)) -> Ordering {
-    let seconds = |owned: &Owned| owned.time.as_deref().and_then(parse_rfc3339);
+fn by_time(left: (&Manager, &ManagerFields), right: (&Manager, &ManagerFields)) -> Ordering {
+    let seconds = |owned: &ManagerFields| owned.time.as_deref().and_then(parse_rfc3339);
     let order = seconds(left.1).cmp(&seconds(right.1));
     order
         .then_with(|| left.0.name.cmp(&right.0.name))
@@ -310,7 +310,7 @@ impl EntryText<'_> {
     }
 }
 
-fn read_tree(place: usize, entry: &Value) -> Result<(Manager, Owned), OwnersError> {
+fn read_tree(place: usize, entry: &Value) -> Result<(Manager, ManagerFields), OwnersError> {
     let entry = entry.as_object().ok_or(OwnersError::NotAList)?;
     let stated = |name: &str| entry.get(name).and_then(Value::as_str);
     let text = |name: &str| stated(name).unwrap_or_default();
@@ -327,10 +327,10 @@ fn read_tree(place: usize, entry: &Value) -> Result<(Manager, Owned), OwnersErro
         None | Some(Value::Null) => FieldSet::new(),
         Some(fields) => FieldSet::from_fields_v1(fields)?,
     };
-    Ok((manager, Owned { fields: fields.into(), ..owned }))
+    Ok((manager, ManagerFields { fields: fields.into(), ..owned }))
 }
 
-fn read_entry(place: usize, entry: &Head<'_>, fields: Fields) -> Result<(Manager, Owned), OwnersError> {
+fn read_entry(place: usize, entry: &Head<'_>, fields: Fields) -> Result<(Manager, ManagerFields), OwnersError> {
     let operation = match entry.operation {
         "Apply" => Operation::Apply,
         "Update" => Operation::Update,
@@ -346,10 +346,10 @@ fn read_entry(place: usize, entry: &Head<'_>, fields: Fields) -> Result<(Manager
     }
     let of_identity = if operation == Operation::Update { entry.version } else { "" };
     let manager = Manager::new(entry.manager, operation, of_identity, entry.subresource);
-    Ok((manager, Owned { fields, version: entry.version.to_owned(), time: entry.time.map(str::to_owned) }))
+    Ok((manager, ManagerFields { fields, version: entry.version.to_owned(), time: entry.time.map(str::to_owned) }))
 }
 
-fn write_entry_text(manager: &Manager, owned: &Owned, out: &mut String) {
+fn write_entry_text(manager: &Manager, owned: &ManagerFields, out: &mut String) {
     let start = out.len();
     let set = |name: &str, value: &str, out: &mut String| {
         if !value.is_empty() {
@@ -369,7 +369,7 @@ fn write_entry_text(manager: &Manager, owned: &Owned, out: &mut String) {
     out.push('}');
 }
 
-fn write_entry(manager: &Manager, owned: &Owned) -> Value {
+fn write_entry(manager: &Manager, owned: &ManagerFields) -> Value {
     let mut entry = Map::new();
     let mut set = |name: &str, value: &str| {
         if !value.is_empty() {

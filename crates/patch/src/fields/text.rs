@@ -54,7 +54,8 @@ impl FieldSet {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         // Texts come from stored objects, whose depth is limited.
         deserializer.disable_recursion_limit();
-        let read = Below.deserialize(&mut deserializer).map_err(|error| FieldsError::BadElement(error.to_string()))?;
+        let read =
+            Members.deserialize(&mut deserializer).map_err(|error| FieldsError::BadElement(error.to_string()))?;
         Ok(read.0)
     }
 
@@ -65,9 +66,9 @@ impl FieldSet {
 }
 
 /// Reads the members below a field. The flag is true if the field itself is a member.
-struct Below;
+struct Members;
 
-impl<'de> DeserializeSeed<'de> for Below {
+impl<'de> DeserializeSeed<'de> for Members {
     type Value = (FieldSet, bool);
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -75,7 +76,7 @@ impl<'de> DeserializeSeed<'de> for Below {
     }
 }
 
-impl<'de> Visitor<'de> for Below {
+impl<'de> Visitor<'de> for Members {
     type Value = (FieldSet, bool);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,7 +90,7 @@ impl<'de> Visitor<'de> for Below {
             match name {
                 Name::Element(element) => {
                     has_members = true;
-                    let (below, member) = members.next_value_seed(Below)?;
+                    let (below, member) = members.next_value_seed(Members)?;
                     nodes.push(Node { element, member, below });
                 }
                 Name::Myself => {

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::Search;
-use super::part::{Part, SearchGathered};
+use super::part::{GatheredTexts, Part};
 
 /// The ratio of sizes at which upper layers are merged into the one below.
 const GROWN: usize = 4;
@@ -60,12 +60,12 @@ impl Layer {
 }
 
 /// The results of a search in one part of an index, by descending score and ascending key.
-pub struct Ranked<'i> {
+pub struct RankedResults<'i> {
     part: &'i Part,
     found: Vec<(u16, u32)>,
 }
 
-impl<'i> Ranked<'i> {
+impl<'i> RankedResults<'i> {
     /// The number of objects.
     pub const fn len(&self) -> usize {
         self.found.len()
@@ -84,9 +84,9 @@ impl<'i> Ranked<'i> {
 
 impl SearchIndex {
     /// The index of several gathered sets with distinct objects.
-    pub fn of(gathered: Vec<SearchGathered>) -> Self {
+    pub fn of(gathered: Vec<GatheredTexts>) -> Self {
         let mut parts: Vec<Part> =
-            gathered.into_iter().map(SearchGathered::finish).filter(|part| part.len() > 0).collect();
+            gathered.into_iter().map(GatheredTexts::finish).filter(|part| part.len() > 0).collect();
         if parts.len() > 1 {
             parts = vec![Part::merged(&parts.iter().collect::<Vec<_>>(), |_, _| true)];
         }
@@ -95,7 +95,7 @@ impl SearchIndex {
     }
 
     /// The index without the objects of the keys `gone`, and with the objects of `come`.
-    pub fn changed<'k>(&self, gone: impl Iterator<Item = &'k str>, come: SearchGathered) -> Self {
+    pub fn changed<'k>(&self, gone: impl Iterator<Item = &'k str>, come: GatheredTexts) -> Self {
         let mut layers = self.layers.clone();
         for key in gone {
             for Layer { part, dead } in layers.iter_mut().rev() {
@@ -133,10 +133,10 @@ impl SearchIndex {
     /// The objects in a range of keys in which all words occur, for each part.
     ///
     /// Cost: a pass over the distinct texts, and the objects found.
-    pub fn find(&self, search: &Search, from: &str, to: Option<&str>) -> Vec<Ranked<'_>> {
+    pub fn find(&self, search: &Search, from: &str, to: Option<&str>) -> Vec<RankedResults<'_>> {
         let ranked = self.layers.iter().map(|Layer { part, dead }| {
             let found = part.find(&search.words, part.range(from, to), |object| !dead.holds(object));
-            Ranked { part, found }
+            RankedResults { part, found }
         });
         ranked.filter(|ranked| !ranked.is_empty()).collect()
     }
@@ -187,14 +187,14 @@ mod tests {
         search.score(&Subject::new(json.as_bytes(), Revision::new(1)), [&*of.2].into_iter())
     }
 
-    fn add(gathered: &mut SearchGathered, key: &str, of: &(String, String, String)) {
+    fn add(gathered: &mut GatheredTexts, key: &str, of: &(String, String, String)) {
         let json = object(key, of);
         let subject = Subject::new(json.as_bytes(), Revision::new(1));
         gathered.add(key, &Search::texts(&subject, [&*of.2].into_iter()));
     }
 
-    fn gathered(model: &Model) -> SearchGathered {
-        let mut gathered = SearchGathered::default();
+    fn gathered(model: &Model) -> GatheredTexts {
+        let mut gathered = GatheredTexts::default();
         model.iter().for_each(|(key, of)| add(&mut gathered, key, of));
         gathered
     }
@@ -209,7 +209,7 @@ mod tests {
             .collect();
         expected.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
         let ranked = index.find(&search, from, to);
-        let mut found: Vec<(u16, &str)> = ranked.iter().flat_map(Ranked::iter).collect();
+        let mut found: Vec<(u16, &str)> = ranked.iter().flat_map(RankedResults::iter).collect();
         for part in &ranked {
             let part: Vec<_> = part.iter().collect();
             assert!(part.is_sorted_by_key(|(score, key)| (std::cmp::Reverse(*score), *key)), "{part:?}");
@@ -282,7 +282,7 @@ mod tests {
             let mut later = model.clone();
             let parts = {
                 let sooner: Model = std::iter::from_fn(|| (later.len() > cut).then(|| later.pop_first())?).collect();
-                vec![gathered(&sooner), SearchGathered::default(), gathered(&later)]
+                vec![gathered(&sooner), GatheredTexts::default(), gathered(&later)]
             };
             let mut index = SearchIndex::of(parts);
             let first_index = index.clone();
@@ -325,13 +325,13 @@ mod tests {
         for count in 28..36 {
             let json = object(count);
             let subject = Subject::new(json.as_bytes(), Revision::new(1));
-            let mut gathered = SearchGathered::default();
+            let mut gathered = GatheredTexts::default();
             gathered.add("a", &Search::texts(&subject, ["found"].into_iter()));
             let index = SearchIndex::of(vec![gathered]);
             let search = Search::parse("search", "found").unwrap();
             let score = search.score(&subject, ["found"].into_iter());
             let found: Vec<u16> =
-                index.find(&search, "", None).iter().flat_map(Ranked::iter).map(|one| one.0).collect();
+                index.find(&search, "", None).iter().flat_map(RankedResults::iter).map(|one| one.0).collect();
             assert_eq!(found.first().copied(), score, "{count}");
         }
     }
@@ -353,7 +353,7 @@ mod tests {
         check(&index, &model, "label-51", "", None);
         assert!(index.bytes() < bytes * 2, "{} of {bytes}", index.bytes());
         let all: Vec<String> = model.keys().cloned().collect();
-        index = index.changed(all.iter().map(|key| &**key), SearchGathered::default());
+        index = index.changed(all.iter().map(|key| &**key), GatheredTexts::default());
         assert_eq!((index.len(), index.bytes()), (0, 0));
     }
 }

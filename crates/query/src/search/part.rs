@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use memchr::memmem::Finder;
 
-use super::postings::{GONE, Noted, Postings, Texts, in_order, number};
+use super::postings::{GONE, Postings, TextCollector, Texts, in_order, number};
 use super::texts::{SearchedTexts, weight_of};
-use super::{Manner, Word, found_in, is_near, words_of};
+use super::{MatchKind, Word, found_in, is_near, words_of};
 
 /// The lengths of words that may match with typing errors, in bytes.
 const COMPARED: Range<usize> = super::ONE_ERROR_FROM - 1..super::MAX_NEAR * 4 + 1;
@@ -30,12 +30,12 @@ pub(super) struct Part {
 
 /// Objects to index, by ascending keys.
 #[derive(Default)]
-pub struct SearchGathered {
+pub struct GatheredTexts {
     keys: Texts,
-    texts: Noted,
+    texts: TextCollector,
 }
 
-impl SearchGathered {
+impl GatheredTexts {
     /// Adds an object. Its key must be greater than all earlier ones.
     pub fn add(&mut self, key: &str, texts: &SearchedTexts) {
         let object = number(self.keys.len());
@@ -55,7 +55,7 @@ impl SearchGathered {
 
     pub(super) fn finish(self) -> Part {
         let texts = self.texts.finish();
-        let mut words = Noted::default();
+        let mut words = TextCollector::default();
         for (place, text) in texts.texts.iter().enumerate() {
             let compared = words_of(&text[1..]).filter(|word| COMPARED.contains(&word.len()));
             compared.for_each(|word| words.note(word, number(place)));
@@ -136,7 +136,7 @@ impl Part {
 
     /// Raises the score of each object that contains the word.
     fn points(&self, word: &Word, best: &mut [u16]) {
-        let mut note = |text: usize, manner: Manner| {
+        let mut note = |text: usize, manner: MatchKind| {
             let points = manner.points() * weight_of(self.texts.texts.get(text));
             for object in self.texts.of(text) {
                 let best = &mut best[*object as usize];
@@ -159,7 +159,7 @@ impl Part {
         if word.errors > 0 {
             self.near(word, |text| {
                 if !is_part[text] {
-                    note(text, Manner::Error);
+                    note(text, MatchKind::Error);
                 }
             });
         }

@@ -170,7 +170,7 @@ pub(super) fn in_order<'t>(parts: &[&'t Texts], mut next: impl FnMut(usize, usiz
 
 /// Collects texts in any order.
 #[derive(Default)]
-pub(super) struct Noted {
+pub(super) struct TextCollector {
     texts: Texts,
     /// The indexes of the texts by hash.
     known: HashTable<u32>,
@@ -182,7 +182,7 @@ pub(super) struct Noted {
     pairs: Vec<(u32, u32)>,
 }
 
-impl Noted {
+impl TextCollector {
     /// Adds an owner of a text.
     pub(super) fn note(&mut self, text: &str, one: u32) {
         let Self { texts, known, hasher, last, pairs } = self;
@@ -249,7 +249,7 @@ mod tests {
     type Model = BTreeMap<String, BTreeSet<u32>>;
 
     fn noted(pairs: &[(String, u32)]) -> Postings {
-        let mut noted = Noted::default();
+        let mut noted = TextCollector::default();
         pairs.iter().for_each(|(text, one)| noted.note(text, *one));
         noted.finish()
     }

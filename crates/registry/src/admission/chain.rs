@@ -10,7 +10,7 @@ use keelson_meta::{ApiError, GroupVersionKind, Object};
 use tracing::{Instrument as _, debug_span};
 
 use super::stats::{AdmissionStage, AdmissionStats, PluginKey};
-use super::{Admission, AdmissionAttributes, Interest, Mutation, Operation, Reinvocation, WriteOptions};
+use super::{Admission, AdmissionAttributes, AttributesNeeded, Mutation, Operation, Reinvocation, WriteOptions};
 use crate::caller::Caller;
 use crate::intake::{conform, match_name, match_namespace};
 use crate::registry::Registry;
@@ -43,16 +43,16 @@ impl AdmissionChain {
 
     /// The part of the object that all plugins together need. It is none for the server's own writes before it is
     /// ready: otherwise a webhook that refuses everything would block all servers, and could not be deleted.
-    pub(crate) fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+    pub(crate) fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let AdmissionAttributes { caller, target, .. } = attributes;
         if caller.passes_admission(target) {
-            return Interest::None;
+            return AttributesNeeded::None;
         }
-        self.plugins.iter().map(|plugin| plugin.interest(attributes)).max().unwrap_or(Interest::None)
+        self.plugins.iter().map(|plugin| plugin.interest(attributes)).max().unwrap_or(AttributesNeeded::None)
     }
 
     fn asked(&self, attributes: &AdmissionAttributes<'_>) -> impl Iterator<Item = &Arc<dyn Admission>> {
-        self.plugins.iter().filter(|plugin| plugin.interest(attributes) > Interest::None)
+        self.plugins.iter().filter(|plugin| plugin.interest(attributes) > AttributesNeeded::None)
     }
 
     /// Calls the mutating plugins. Returns true if one of them changed the object, which is then normalized before the
@@ -199,7 +199,7 @@ impl Registry {
         let reinvocation = Reinvocation::default();
         let attributes = AdmissionAttributes::of(self, &request, Operation::Create, &reinvocation);
         let admission = self.admission();
-        if admission.interest(&attributes) == Interest::None {
+        if admission.interest(&attributes) == AttributesNeeded::None {
             return complete(posted);
         }
         let kind = target.taken_kind();
@@ -231,7 +231,7 @@ impl Registry {
         let reinvocation = Reinvocation::default();
         let attributes = AdmissionAttributes::of(self, &request, Operation::Connect, &reinvocation);
         let admission = self.admission();
-        if admission.interest(&attributes) == Interest::None {
+        if admission.interest(&attributes) == AttributesNeeded::None {
             return Ok(());
         }
         admission.mutate(&attributes, Some(&mut said), |_| Ok(()), none_inherent).await?;

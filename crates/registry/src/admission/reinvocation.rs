@@ -12,10 +12,10 @@ use keelson_meta::json::{Map, Value};
 
 /// The record of the first pass.
 #[derive(Debug, Default)]
-pub struct Reinvocation(Mutex<Noted>);
+pub struct Reinvocation(Mutex<FirstPass>);
 
 #[derive(Debug, Default)]
-struct Noted {
+struct FirstPass {
     is_again: bool,
     is_wanted: bool,
     of: HashMap<&'static str, OfPlugin>,
@@ -34,7 +34,7 @@ struct OfPlugin {
 }
 
 impl Reinvocation {
-    fn noted(&self) -> MutexGuard<'_, Noted> {
+    fn noted(&self) -> MutexGuard<'_, FirstPass> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -5,7 +5,7 @@ use crate::registry::Registry;
 
 /// A plugin that is built into a stage of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InherentPlugin {
+pub enum BuiltinStagePlugin {
     /// Refuses creates in a missing or terminating namespace, and the deletion of some namespaces.
     NamespaceLifecycle,
     /// Sets the priority of pods from their class, and allows at most one default class.
@@ -24,7 +24,7 @@ pub enum InherentPlugin {
 
 impl Registry {
     /// Returns true if an optional plugin is on.
-    pub fn does(&self, plugin: InherentPlugin) -> bool {
+    pub fn does(&self, plugin: BuiltinStagePlugin) -> bool {
         !self.config.left_out.contains(&plugin)
     }
 }

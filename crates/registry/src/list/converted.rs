@@ -30,9 +30,9 @@ pub(super) async fn cut(
 ) -> Result<ListPage, ApiError> {
     let prefix = target.key_prefix();
     let range = KeyRange::below(&prefix, &plan.start).narrowed(target, selection);
-    let mut filling = Filling { plan, scan: bounds.scan, chosen: Vec::new(), looked_at: 0, last: None };
+    let mut filling = PageBuilder { plan, scan: bounds.scan, chosen: Vec::new(), looked_at: 0, last: None };
     let mut cursor = snapshot.cursor(&range.from, range.to.as_deref());
-    let page = |filling: Filling<'_>, next: Option<Next>| {
+    let page = |filling: PageBuilder<'_>, next: Option<Next>| {
         let relative = |key: &str| key.strip_prefix(prefix.as_str()).unwrap_or(key).to_owned();
         let token = next.map(|next| match next {
             Next::At(key) => ContinueToken::at(snapshot.revision, &relative(&key)),
@@ -62,7 +62,7 @@ pub(super) async fn cut(
 }
 
 /// A page that is being filled.
-struct Filling<'p> {
+struct PageBuilder<'p> {
     plan: &'p ListPlan,
     /// The largest number of entries that a list with a limit scans.
     scan: usize,
@@ -78,7 +78,7 @@ enum Next {
     After(Arc<str>),
 }
 
-impl Filling<'_> {
+impl PageBuilder<'_> {
     /// Adds the next entry, or returns the start of the next page if this one is full.
     fn take(&mut self, key: Arc<str>, shown: Option<Arc<Entry>>) -> Option<Next> {
         let is_full = self.plan.limit == Some(self.chosen.len());

@@ -76,7 +76,7 @@ pub(crate) async fn apply(
 }
 
 /// The result of an apply.
-struct Left {
+struct ApplyResult {
     object: Object,
     owners: Owners,
 }
@@ -86,7 +86,7 @@ fn apply_to(
     live: &Value,
     known: &Owners,
     application: &Application<'_>,
-) -> Result<Left, ApiError> {
+) -> Result<ApplyResult, ApiError> {
     let target = versions.target();
     let version = target.kind().group_version().to_string();
     let schema = versions.schema(&version).ok_or(ApiError::UnsupportedPatchType)?;
@@ -105,7 +105,7 @@ fn apply_to(
     if application.manager == last_applied::MANAGER {
         last_applied::renew(&mut object, application.object);
     }
-    Ok(Left { object, owners: done.owners })
+    Ok(ApplyResult { object, owners: done.owners })
 }
 
 /// Removes a status with nulls, if the endpoint does not write the status: ignored fields are not validated. The

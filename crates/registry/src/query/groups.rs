@@ -12,7 +12,7 @@ use keelson_query::Value;
 use tokio::task::yield_now;
 
 use super::turns::Turns;
-use super::{Asked, FailedEvaluations, Sought, Wanted};
+use super::{FailedEvaluations, PlannedQuery, QueryEvaluator, SelectedSnapshot};
 
 /// The number of groups without a limit.
 const DEFAULT_LIMIT: usize = 100;
@@ -52,12 +52,12 @@ impl Groups {
 
 /// A counted group: its size, its place in the view, and the key of one object. Larger groups come first, and groups of
 /// one size by place.
-type Counted = (Reverse<usize>, Vec<u8>, String);
+type GroupCount = (Reverse<usize>, Vec<u8>, String);
 
 /// Counts the groups of a view. Only those in the result are kept.
-pub(super) async fn count(asked: &Asked, view: &View, looked_at: usize) -> Result<Groups, ApiError> {
+pub(super) async fn count(asked: &PlannedQuery, view: &View, looked_at: usize) -> Result<Groups, ApiError> {
     let limit = asked.plan.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
-    let mut largest: BinaryHeap<Counted> = BinaryHeap::new();
+    let mut largest: BinaryHeap<GroupCount> = BinaryHeap::new();
     let (mut rank, mut total) = (0, 0_usize);
     while let Some(Position { place, key }) = view.positions(rank, rank + 1).next_position() {
         let behind = view.rank_behind_place(place);
@@ -79,12 +79,12 @@ pub(super) async fn count(asked: &Asked, view: &View, looked_at: usize) -> Resul
         let value = turns.look(entry, move |wanted, entry| value_at(wanted, entry, &place)).await;
         groups.push(Group { value, count });
     }
-    let Sought { snapshot, wanted, .. } = &asked.sought;
+    let SelectedSnapshot { snapshot, wanted, .. } = &asked.sought;
     Ok(Groups { revision: snapshot.revision, groups, total, looked_at, failures: wanted.failures(view) })
 }
 
 /// The value of a group, read from one of its objects.
-fn value_at(wanted: &Wanted, entry: &Entry, place: &[u8]) -> Option<Json> {
+fn value_at(wanted: &QueryEvaluator, entry: &Entry, place: &[u8]) -> Option<Json> {
     wanted.look(entry, |subject| {
         wanted.query.value_at(subject, place).map(|value| match value {
             Value::Bool(value) => Json::from(value),

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use keelson_cache::{Collection, Entry, Found as Kept, Position, Snapshot, View};
+use keelson_cache::{Collection, Entry, LookupResult as Kept, Position, Snapshot, View};
 use keelson_meta::ApiError;
 use keelson_query::Query;
 use tokio::task::yield_now;
 
 use super::making::{candidates, view_of};
-use super::{Sought, Wanted};
+use super::{QueryEvaluator, SelectedSnapshot};
 
 /// A scan of at most this many objects needs no index.
 const FEW: usize = 256;
@@ -27,17 +27,17 @@ const MANY: usize = 4096;
 const FOUND_AT_ONCE: usize = 1024;
 
 /// Objects, and the number of objects scanned to find them.
-type Found = Option<(Vec<Arc<Entry>>, usize)>;
+type IndexMatches = Option<(Vec<Arc<Entry>>, usize)>;
 
 /// The candidates from the index that has the fewest, and the number of objects scanned to update the indexes. `None`
 /// if no index helps.
-pub(super) fn find(sought: &Sought) -> BoxFuture<'_, Result<Found, ApiError>> {
+pub(super) fn find(sought: &SelectedSnapshot) -> BoxFuture<'_, Result<IndexMatches, ApiError>> {
     // Boxed, since an index is a view, and building a view may use an index.
     Box::pin(found(sought))
 }
 
-async fn found(sought: &Sought) -> Result<Found, ApiError> {
-    let Sought { collection, snapshot, wanted, owner } = sought;
+async fn found(sought: &SelectedSnapshot) -> Result<IndexMatches, ApiError> {
+    let SelectedSnapshot { collection, snapshot, wanted, owner } = sought;
     let most = candidates(snapshot, wanted);
     let mut shortest: Option<(View, Ranks)> = None;
     let mut looked_at = 0;
@@ -47,7 +47,7 @@ async fn found(sought: &Sought) -> Result<Found, ApiError> {
             continue;
         }
         let (collection, snapshot) = (collection.clone(), snapshot.clone());
-        let index = Sought { collection, snapshot, wanted: Arc::new(index), owner: *owner };
+        let index = SelectedSnapshot { collection, snapshot, wanted: Arc::new(index), owner: *owner };
         // An object may have too many values for an index, or a stored version that is unknown here. The query then
         // reports the error itself.
         let Ok((view, looks)) = view_of(&index).await else { continue };
@@ -75,7 +75,7 @@ async fn found(sought: &Sought) -> Result<Found, ApiError> {
 }
 
 /// The number of objects that an existing index would find, approximately. `None` without an index.
-pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &Wanted) -> Option<usize> {
+pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &QueryEvaluator) -> Option<usize> {
     let found = wanted.indexes().filter_map(|(index, value, _)| match collection.find_view(&index.name, snapshot) {
         Kept::Exact(view) | Kept::Near { view, .. } => Some(Ranks::of(&view, value).count()),
         Kept::Nothing => None,

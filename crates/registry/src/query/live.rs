@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::changes::Changes;
 use super::plan::QueryPlan;
-use super::{Asked, Sought, Wanted, making, page};
+use super::{PlannedQuery, QueryEvaluator, SelectedSnapshot, making, page};
 use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::selection::Selection;
@@ -41,10 +41,10 @@ const LONGEST: Duration = Duration::from_hours(24 * 365);
 pub struct LivePage {
     plan: QueryPlan,
     collection: Arc<Collection>,
-    wanted: Arc<Wanted>,
+    wanted: Arc<QueryEvaluator>,
     scope: Scope,
     /// The page sent last; `None` before the first page.
-    shown: Option<ShownPage>,
+    shown: Option<SentPage>,
     /// The events that are not sent yet.
     pending: VecDeque<WatchOutput>,
     /// The change of the page, which is sent after these events.
@@ -59,7 +59,7 @@ pub struct LivePage {
 }
 
 /// A page that was sent.
-struct ShownPage {
+struct SentPage {
     revision: Revision,
     entries: Vec<Arc<Entry>>,
     total: usize,
@@ -134,7 +134,7 @@ impl Registry {
             plan,
             collection,
             wanted: Arc::new(
-                Wanted::new(target, options, query.clone(), selection).indexed(&self.config).within_budget(),
+                QueryEvaluator::new(target, options, query.clone(), selection).indexed(&self.config).within_budget(),
             ),
             scope,
             shown: None,
@@ -231,18 +231,18 @@ impl LivePage {
     }
 
     /// The page of a snapshot.
-    async fn look(&self, snapshot: Snapshot) -> Result<ShownPage, ApiError> {
+    async fn look(&self, snapshot: Snapshot) -> Result<SentPage, ApiError> {
         self.wanted.renew_budget();
         let (plan, collection, wanted) = (self.plan.clone(), self.collection.clone(), self.wanted.clone());
         let owner = plan.owner;
-        let asked = Asked { plan, sought: Sought { collection, snapshot, wanted, owner } };
+        let asked = PlannedQuery { plan, sought: SelectedSnapshot { collection, snapshot, wanted, owner } };
         let (shown, looked_at) = making::shown(&asked.sought).await?;
         let page = page::cut(&asked, shown, looked_at).await?;
-        Ok(ShownPage { revision: page.revision, total: page.total, entries: page.items.into_entries().await? })
+        Ok(SentPage { revision: page.revision, total: page.total, entries: page.items.into_entries().await? })
     }
 
     /// Enqueues the events of a page that changed, or of a due bookmark.
-    fn tell(&mut self, page: ShownPage, is_due: bool) {
+    fn tell(&mut self, page: SentPage, is_due: bool) {
         let before = self.shown.as_ref();
         let changes = Changes::between(before.map_or(&[][..], |shown| &shown.entries), &page.entries);
         let is_another = before.is_none_or(|shown| shown.total != page.total) || !changes.is_empty();
@@ -261,7 +261,7 @@ impl LivePage {
         self.shown = Some(page);
     }
 
-    fn change_to(&self, page: &ShownPage, changes: &Changes) -> PageChange {
+    fn change_to(&self, page: &SentPage, changes: &Changes) -> PageChange {
         let keys = |entries: &[Arc<Entry>]| entries.iter().map(|entry| entry.key.clone()).collect();
         let behind = self.plan.first_rank().saturating_add(page.entries.len());
         PageChange {

@@ -6,7 +6,10 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use keelson_cache::{CatchingUp, Collection, Entry, Found, Gathered, Places, Room, Sight, Snapshot, Turn, View};
+use keelson_cache::{
+    Collection, Entry, GatheredPositions, LookupResult, MemoryReservation, Places, PositionSource, Snapshot, Turn,
+    View, ViewUpdate,
+};
 use keelson_meta::ApiError;
 use keelson_supervision::{outcome, turns};
 use tokio::task::yield_now;
@@ -14,8 +17,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::searching::Answer;
 use super::turns::{TURN_BYTES, Turns, look_elsewhere};
-use super::wanted::Wanted;
-use super::{KeyRange, Shown, Sought, indexes, searching};
+use super::wanted::QueryEvaluator;
+use super::{KeyRange, QuerySource, SelectedSnapshot, indexes, searching};
 use crate::registry::Registry;
 
 /// The number of places that are sorted at once.
@@ -37,12 +40,12 @@ const FEW_CHANGES: usize = 64;
 ///
 /// # Errors
 /// As [`view_of`].
-pub(super) async fn shown(sought: &Sought) -> Result<(Shown, usize), ApiError> {
+pub(super) async fn shown(sought: &SelectedSnapshot) -> Result<(QuerySource, usize), ApiError> {
     if sought.wanted.is_range() {
-        return Ok((Shown::Range(sought.wanted.range.clone()), 0));
+        return Ok((QuerySource::Range(sought.wanted.range.clone()), 0));
     }
     let (view, looked_at) = view_of(sought).await?;
-    Ok((Shown::View(view), looked_at))
+    Ok((QuerySource::View(view), looked_at))
 }
 
 /// The view of a query, and the number of objects scanned to build it.
@@ -50,27 +53,27 @@ pub(super) async fn shown(sought: &Sought) -> Result<(Shown, usize), ApiError> {
 /// # Errors
 /// 400 if some objects have no defined order, or if the view needs too much memory. 429 if there is not enough memory
 /// now.
-pub(super) fn view_of(sought: &Sought) -> BoxFuture<'_, Result<(View, usize), ApiError>> {
+pub(super) fn view_of(sought: &SelectedSnapshot) -> BoxFuture<'_, Result<(View, usize), ApiError>> {
     Box::pin(kept_or_made(sought))
 }
 
-async fn kept_or_made(sought: &Sought) -> Result<(View, usize), ApiError> {
-    let Sought { collection, snapshot, wanted, owner } = sought;
-    if let Found::Exact(view) = collection.find_view(&wanted.name, snapshot) {
+async fn kept_or_made(sought: &SelectedSnapshot) -> Result<(View, usize), ApiError> {
+    let SelectedSnapshot { collection, snapshot, wanted, owner } = sought;
+    if let LookupResult::Exact(view) = collection.find_view(&wanted.name, snapshot) {
         return Ok((view, 0));
     }
     let turn = collection.view_turn(&wanted.name);
     let _turn = turn.lock().await;
     let (view, looked_at) = match collection.find_view(&wanted.name, snapshot) {
-        Found::Exact(view) => return Ok((view, 0)),
-        Found::Near { snapshot: from, view } => match caught_up(view, &from, sought).await? {
+        LookupResult::Exact(view) => return Ok((view, 0)),
+        LookupResult::Near { snapshot: from, view } => match caught_up(view, &from, sought).await? {
             (Some(view), looked_at) => (view, looked_at),
             (None, looked_at) => {
                 let (view, more) = made(sought).await?;
                 (view, looked_at + more)
             }
         },
-        Found::Nothing => made(sought).await?,
+        LookupResult::Nothing => made(sought).await?,
     };
     wanted.check_known()?;
     collection.keep_view(*owner, &wanted.name, snapshot, &view);
@@ -79,19 +82,24 @@ async fn kept_or_made(sought: &Sought) -> Result<(View, usize), ApiError> {
 
 impl Registry {
     /// The largest number of objects scanned for a view of the newest snapshot.
-    pub(crate) fn estimate_looks(&self, wanted: &Wanted, collection: &Collection, snapshot: &Snapshot) -> usize {
+    pub(crate) fn estimate_looks(
+        &self,
+        wanted: &QueryEvaluator,
+        collection: &Collection,
+        snapshot: &Snapshot,
+    ) -> usize {
         if wanted.is_range() {
             return 0;
         }
         let weight = usize::try_from(wanted.weight_of_byte()).unwrap_or(1);
         let looks = match collection.find_view(&wanted.name, snapshot) {
-            Found::Exact(_) => 0,
-            Found::Near { snapshot: from, .. } => {
+            LookupResult::Exact(_) => 0,
+            LookupResult::Near { snapshot: from, .. } => {
                 // The number of changed objects is at most the number of writes to all collections.
                 let writes = snapshot.revision.get().abs_diff(from.revision.get());
                 candidates(snapshot, wanted).min(usize::try_from(writes).unwrap_or(usize::MAX))
             }
-            Found::Nothing => {
+            LookupResult::Nothing => {
                 let by_index = || searching::about(collection, snapshot, wanted);
                 let looks = indexes::about(collection, snapshot, wanted).or_else(by_index);
                 looks.unwrap_or_else(|| candidates(snapshot, wanted))
@@ -102,7 +110,7 @@ impl Registry {
 }
 
 /// The number of objects that a scan would read.
-pub(super) fn candidates(snapshot: &Snapshot, wanted: &Wanted) -> usize {
+pub(super) fn candidates(snapshot: &Snapshot, wanted: &QueryEvaluator) -> usize {
     let KeyRange { from, to } = &wanted.range;
     let selected = snapshot.select(&wanted.index_terms(), from, to.as_deref());
     selected.size_hint().1.unwrap_or_else(|| snapshot.len())
@@ -110,13 +118,13 @@ pub(super) fn candidates(snapshot: &Snapshot, wanted: &Wanted) -> usize {
 
 /// Updates the view to another snapshot, and returns the number of changes. No view if a scan costs less than the
 /// changes.
-async fn caught_up(view: View, from: &Snapshot, sought: &Sought) -> Result<(Option<View>, usize), ApiError> {
-    let Sought { collection, snapshot: to, wanted, owner } = sought;
+async fn caught_up(view: View, from: &Snapshot, sought: &SelectedSnapshot) -> Result<(Option<View>, usize), ApiError> {
+    let SelectedSnapshot { collection, snapshot: to, wanted, owner } = sought;
     // The search index follows the changes in any case, and finds the rest without a scan.
     let is_known = searching::about(collection, to, wanted).is_some();
     let most = if is_known { FEW_CHANGES } else { candidates(to, wanted) / CHANGE_LOOKS + FEW_CHANGES };
     let (room, mut bytes) = (collection.view_room(*owner), view.bytes());
-    let mut catching_up = CatchingUp::new(view, from, to, &**wanted);
+    let mut catching_up = ViewUpdate::new(view, from, to, &**wanted);
     loop {
         match catching_up.go_on(TURN_BYTES) {
             Turn::Over => break,
@@ -143,8 +151,8 @@ async fn caught_up(view: View, from: &Snapshot, sought: &Sought) -> Result<(Opti
 }
 
 /// Builds the view from the objects that an index finds, or from all candidates. Also returns their number.
-async fn made(sought: &Sought) -> Result<(View, usize), ApiError> {
-    let Sought { collection, snapshot, wanted, owner } = sought;
+async fn made(sought: &SelectedSnapshot) -> Result<(View, usize), ApiError> {
+    let SelectedSnapshot { collection, snapshot, wanted, owner } = sought;
     let found = indexes::find(sought).await?;
     let room = Arc::new(collection.view_room(*owner));
     let found = match found {
@@ -162,16 +170,24 @@ async fn made(sought: &Sought) -> Result<(View, usize), ApiError> {
 }
 
 /// Builds the view of the gathered objects.
-async fn built(mut parts: Vec<Gathered>, wanted: &Wanted, room: &Room) -> Result<View, ApiError> {
-    room.take(parts.iter().map(Gathered::bytes).sum()).map_err(|why| wanted.no_room(why))?;
-    if parts.iter().map(Gathered::len).sum::<usize>() <= BUILT_AT_ONCE {
+async fn built(
+    mut parts: Vec<GatheredPositions>,
+    wanted: &QueryEvaluator,
+    room: &MemoryReservation,
+) -> Result<View, ApiError> {
+    room.take(parts.iter().map(GatheredPositions::bytes).sum()).map_err(|why| wanted.no_room(why))?;
+    if parts.iter().map(GatheredPositions::len).sum::<usize>() <= BUILT_AT_ONCE {
         return Ok(View::of(&mut parts));
     }
     Ok(turns::blocking(move || View::of(&mut parts)).await)
 }
 
 /// The objects that a scan of all candidates finds.
-async fn gathered(snapshot: &Snapshot, wanted: &Arc<Wanted>, room: &Arc<Room>) -> Result<Vec<Gathered>, ApiError> {
+async fn gathered(
+    snapshot: &Snapshot,
+    wanted: &Arc<QueryEvaluator>,
+    room: &Arc<MemoryReservation>,
+) -> Result<Vec<GatheredPositions>, ApiError> {
     if candidates(snapshot, wanted) <= SHARED_FROM {
         return looked_through(snapshot, wanted, &wanted.range, (true, room)).await;
     }
@@ -190,7 +206,7 @@ async fn gathered(snapshot: &Snapshot, wanted: &Arc<Wanted>, room: &Arc<Room>) -
 }
 
 /// The range in as many parts as there are cores. One part if an index has the objects.
-pub(super) fn parts_of(snapshot: &Snapshot, wanted: &Wanted) -> Vec<KeyRange> {
+pub(super) fn parts_of(snapshot: &Snapshot, wanted: &QueryEvaluator) -> Vec<KeyRange> {
     let KeyRange { from, to } = &wanted.range;
     let (first, count) = (snapshot.rank(from), snapshot.count(from, to.as_deref()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -208,10 +224,10 @@ pub(super) fn parts_of(snapshot: &Snapshot, wanted: &Wanted) -> Vec<KeyRange> {
 /// Scans a range, by an index or not, in parts that are sorted.
 async fn looked_through(
     snapshot: &Snapshot,
-    wanted: &Arc<Wanted>,
+    wanted: &Arc<QueryEvaluator>,
     range: &KeyRange,
-    (indexed, room): (bool, &Room),
-) -> Result<Vec<Gathered>, ApiError> {
+    (indexed, room): (bool, &MemoryReservation),
+) -> Result<Vec<GatheredPositions>, ApiError> {
     let terms = if indexed { wanted.index_terms() } else { Vec::new() };
     looked_at_each(snapshot.select(&terms, &range.from, range.to.as_deref()), wanted, room).await
 }
@@ -219,11 +235,11 @@ async fn looked_through(
 /// Scans some objects.
 async fn looked_at_each<'e>(
     entries: impl Iterator<Item = &'e Arc<Entry>> + Send,
-    wanted: &Arc<Wanted>,
-    room: &Room,
-) -> Result<Vec<Gathered>, ApiError> {
+    wanted: &Arc<QueryEvaluator>,
+    room: &MemoryReservation,
+) -> Result<Vec<GatheredPositions>, ApiError> {
     let mut parts = Vec::new();
-    let mut part = Gathered::default();
+    let mut part = GatheredPositions::default();
     let mut turns = Turns::new(wanted);
     // The memory of found objects that is not reserved yet. All threads share one reservation.
     let mut owed = 0;
@@ -260,7 +276,7 @@ async fn looked_at_each<'e>(
     Ok(parts)
 }
 
-fn places_of(wanted: &Wanted, entry: &Entry) -> Places {
+fn places_of(wanted: &QueryEvaluator, entry: &Entry) -> Places {
     let mut places = Places::default();
     wanted.places(entry, &mut places);
     places

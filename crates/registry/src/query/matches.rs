@@ -9,7 +9,7 @@ use keelson_query::WordMatch;
 
 use super::page::QueryPage;
 use super::turns::Turns;
-use super::{Asked, FailedEvaluations, Wanted};
+use super::{FailedEvaluations, PlannedQuery, QueryEvaluator};
 
 /// The number of objects without a limit.
 pub(super) const DEFAULT_LIMIT: usize = 100;
@@ -25,7 +25,7 @@ pub struct Matches {
     /// The number of objects after this page, if any.
     pub remaining: Option<u64>,
     /// The objects of the page.
-    pub objects: Vec<Matched>,
+    pub objects: Vec<MatchedPlaces>,
     /// The number of objects in the whole result.
     pub total: usize,
     /// The number of scanned objects.
@@ -35,7 +35,7 @@ pub struct Matches {
 }
 
 /// The places in one object.
-pub struct Matched {
+pub struct MatchedPlaces {
     /// Its namespace, if it has one.
     pub namespace: Option<String>,
     /// Its name.
@@ -45,19 +45,19 @@ pub struct Matched {
 }
 
 impl Matches {
-    pub(super) fn of(page: QueryPage, objects: Vec<Matched>) -> Self {
+    pub(super) fn of(page: QueryPage, objects: Vec<MatchedPlaces>) -> Self {
         let QueryPage { revision, continue_token, remaining, total, looked_at, failures, items: _ } = page;
         Self { revision, continue_token, remaining, objects, total, looked_at, failures }
     }
 }
 
 /// Reads the objects of a page again, for their matches.
-pub(super) async fn told(asked: &Asked, mut page: QueryPage) -> Result<Matches, ApiError> {
+pub(super) async fn told(asked: &PlannedQuery, mut page: QueryPage) -> Result<Matches, ApiError> {
     let entries = std::mem::replace(&mut page.items, super::page::none()).into_entries().await?;
     let mut objects = Vec::with_capacity(entries.len());
     let mut turns = Turns::new(&asked.sought.wanted);
     for entry in &entries {
-        objects.push(Matched {
+        objects.push(MatchedPlaces {
             namespace: entry.namespace().map(str::to_owned),
             name: entry.name().to_owned(),
             matches: turns.look(entry, of_entry).await,
@@ -66,7 +66,7 @@ pub(super) async fn told(asked: &Asked, mut page: QueryPage) -> Result<Matches, 
     Ok(Matches::of(page, objects))
 }
 
-fn of_entry(wanted: &Wanted, entry: &Entry) -> Vec<WordMatch> {
+fn of_entry(wanted: &QueryEvaluator, entry: &Entry) -> Vec<WordMatch> {
     let Some(search) = &wanted.query.search else { return Vec::new() };
     wanted.look(entry, |subject| search.matches(subject, entry.layout().names().zip(entry.fields())))
 }

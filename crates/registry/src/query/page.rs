@@ -11,7 +11,7 @@ use keelson_storage::behind;
 use tokio::task::yield_now;
 
 use super::plan::{QueryPlan, Start};
-use super::{Asked, FailedEvaluations, KeyRange, Shown, Sought};
+use super::{FailedEvaluations, KeyRange, PlannedQuery, QuerySource, SelectedSnapshot};
 use crate::list::ListItems;
 
 /// The number of objects that are found before the task yields.
@@ -40,23 +40,23 @@ pub(super) fn none() -> ListItems {
 }
 
 /// Cuts the planned page.
-pub(super) async fn cut(asked: &Asked, shown: Shown, looked_at: usize) -> Result<QueryPage, ApiError> {
-    let Asked { plan, sought: Sought { snapshot, wanted, .. } } = asked;
+pub(super) async fn cut(asked: &PlannedQuery, shown: QuerySource, looked_at: usize) -> Result<QueryPage, ApiError> {
+    let PlannedQuery { plan, sought: SelectedSnapshot { snapshot, wanted, .. } } = asked;
     let failures = match &shown {
-        Shown::Range(_) => FailedEvaluations::default(),
-        Shown::View(view) => wanted.failures(view),
+        QuerySource::Range(_) => FailedEvaluations::default(),
+        QuerySource::View(view) => wanted.failures(view),
     };
     let (total, begin) = match &shown {
-        Shown::Range(range) => {
+        QuerySource::Range(range) => {
             (snapshot.count(&range.from, range.to.as_deref()), begin_in_range(snapshot, range, plan))
         }
-        Shown::View(view) => (view.len(), begin_in_view(view, plan)),
+        QuerySource::View(view) => (view.len(), begin_in_view(view, plan)),
     };
     let begin = begin.min(total);
     let end = plan.limit.map_or(total, |limit| begin.saturating_add(limit).min(total));
     let (items, last) = match &shown {
-        Shown::Range(range) => part_of_range(snapshot, range, begin, end),
-        Shown::View(view) => part_of_view(snapshot, view, begin, end).await?,
+        QuerySource::Range(range) => part_of_range(snapshot, range, begin, end),
+        QuerySource::View(view) => part_of_view(snapshot, view, begin, end).await?,
     };
     let continue_token = last.filter(|_| end < total).map(|(place, key)| {
         let revision = TokenRevision::At(snapshot.revision);

@@ -8,9 +8,11 @@
 
 use std::sync::Arc;
 
-use keelson_cache::{Collection, Entry, Gathered, KeptIndex, NoRoom, Room, Snapshot, ViewOwner};
+use keelson_cache::{
+    CachedIndex, Collection, Entry, GatheredPositions, MemoryReservation, ReservationError, Snapshot, ViewOwner,
+};
 use keelson_meta::ApiError;
-use keelson_query::{Ranked, Search, SearchGathered, SearchIndex, SearchedTexts};
+use keelson_query::{GatheredTexts, RankedResults, Search, SearchIndex, SearchedTexts};
 use keelson_supervision::{outcome, turns};
 use tokio::task::yield_now;
 use tokio_util::task::AbortOnDropHandle;
@@ -18,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::making::{OWED_BYTES, SHARED_FROM, candidates, parts_of};
 use super::turns::{TURN_BYTES, look_elsewhere};
 use super::wanted::HEAVY_BYTES;
-use super::{KeyRange, Sought, Wanted};
+use super::{KeyRange, QueryEvaluator, SelectedSnapshot};
 
 /// The largest index in bytes, however much memory there is: it counts bytes in 32 bits.
 const MOST_BYTES: u64 = 1 << 30;
@@ -38,7 +40,7 @@ const FOUND_BYTES: u64 = 16;
 /// The result of a search of the index.
 pub(super) enum Answer {
     /// The complete result: the places of the objects.
-    Places(Vec<Gathered>),
+    Places(Vec<GatheredPositions>),
     /// The objects that contain the words. They must still be filtered and sorted.
     Entries(Vec<Arc<Entry>>),
 }
@@ -50,8 +52,11 @@ struct TooLarge;
 ///
 /// # Errors
 /// The memory limit is reached.
-pub(super) async fn find(sought: &Sought, room: &Arc<Room>) -> Result<Option<(Answer, usize)>, ApiError> {
-    let Sought { snapshot, wanted, .. } = sought;
+pub(super) async fn find(
+    sought: &SelectedSnapshot,
+    room: &Arc<MemoryReservation>,
+) -> Result<Option<(Answer, usize)>, ApiError> {
+    let SelectedSnapshot { snapshot, wanted, .. } = sought;
     let Some(search) = wanted.query.search.clone() else { return Ok(None) };
     if candidates(snapshot, wanted) < wanted.search_from {
         return Ok(None);
@@ -64,7 +69,7 @@ pub(super) async fn find(sought: &Sought, room: &Arc<Room>) -> Result<Option<(An
 }
 
 /// The remaining cost of a search with the index, in objects, approximately. `None` without an index.
-pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &Wanted) -> Option<usize> {
+pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &QueryEvaluator) -> Option<usize> {
     if !wanted.query.is_search_alone() || candidates(snapshot, wanted) < wanted.search_from {
         return None;
     }
@@ -79,9 +84,9 @@ pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &Wante
 fn answer(
     (index, search): (&SearchIndex, &Search),
     snapshot: &Snapshot,
-    wanted: &Wanted,
-    room: &Room,
-) -> Result<Option<Answer>, NoRoom> {
+    wanted: &QueryEvaluator,
+    room: &MemoryReservation,
+) -> Result<Option<Answer>, ReservationError> {
     room.take(index.len() as u64 * FOUND_BYTES)?;
     let KeyRange { from, to } = &wanted.range;
     let ranked = index.find(search, from, to.as_deref());
@@ -89,7 +94,7 @@ fn answer(
         let places: Result<Vec<_>, _> = ranked.iter().map(|ranked| places(ranked, snapshot, wanted, room)).collect();
         return Ok(Some(Answer::Places(places?)));
     }
-    if ranked.iter().map(Ranked::len).sum::<usize>() > SHARED_FROM {
+    if ranked.iter().map(RankedResults::len).sum::<usize>() > SHARED_FROM {
         return Ok(None);
     }
     let keys = ranked.iter().flat_map(|ranked| ranked.iter().map(|(_, key)| key));
@@ -97,8 +102,13 @@ fn answer(
 }
 
 /// The places of the objects that the selectors select.
-fn places(ranked: &Ranked<'_>, snapshot: &Snapshot, wanted: &Wanted, room: &Room) -> Result<Gathered, NoRoom> {
-    let mut places = Gathered::default();
+fn places(
+    ranked: &RankedResults<'_>,
+    snapshot: &Snapshot,
+    wanted: &QueryEvaluator,
+    room: &MemoryReservation,
+) -> Result<GatheredPositions, ReservationError> {
+    let mut places = GatheredPositions::default();
     let mut taken = 0;
     for (score, key) in ranked.iter() {
         if wanted.selects_all() || snapshot.get(key).is_some_and(|entry| wanted.is_selected(entry)) {
@@ -119,8 +129,8 @@ fn most_bytes(collection: &Collection) -> u64 {
 }
 
 /// The index of the snapshot, and the number of objects scanned for it.
-async fn index_of(sought: &Sought) -> Option<(Arc<SearchIndex>, usize)> {
-    let Sought { collection, snapshot, wanted, owner } = sought;
+async fn index_of(sought: &SelectedSnapshot) -> Option<(Arc<SearchIndex>, usize)> {
+    let SelectedSnapshot { collection, snapshot, wanted, owner } = sought;
     let name = wanted.search_name();
     let turn = collection.view_turn(&name);
     let _turn = turn.lock().await;
@@ -151,29 +161,29 @@ async fn index_of(sought: &Sought) -> Option<(Arc<SearchIndex>, usize)> {
     all.check_known().ok()?;
     let is_small = |(index, _): &(Arc<SearchIndex>, usize)| index.bytes() <= most_bytes(collection);
     let (kept, found) = match found {
-        Ok(found) if is_small(&found) => (KeptIndex { index: found.0.clone(), bytes: found.0.bytes() }, Some(found)),
-        Err(NoRoom::Now) => return None,
-        Ok(_) | Err(NoRoom::Ever) => (KeptIndex { index: Arc::new(TooLarge), bytes: 0 }, None),
+        Ok(found) if is_small(&found) => (CachedIndex { index: found.0.clone(), bytes: found.0.bytes() }, Some(found)),
+        Err(ReservationError::Now) => return None,
+        Ok(_) | Err(ReservationError::Ever) => (CachedIndex { index: Arc::new(TooLarge), bytes: 0 }, None),
     };
     collection.keep_index(*owner, &name, snapshot, kept);
     found
 }
 
 /// Returns true if a search should build an index.
-fn is_worth_it(sought: &Sought, name: &str) -> bool {
-    let Sought { collection, snapshot, wanted, .. } = sought;
+fn is_worth_it(sought: &SelectedSnapshot, name: &str) -> bool {
+    let SelectedSnapshot { collection, snapshot, wanted, .. } = sought;
     candidates(snapshot, wanted) >= snapshot.len() / MANY || collection.miss_view(name) >= MISSED
 }
 
 /// The searched texts of an object.
-async fn texts_of(all: &Arc<Wanted>, entry: &Arc<Entry>) -> SearchedTexts {
+async fn texts_of(all: &Arc<QueryEvaluator>, entry: &Arc<Entry>) -> SearchedTexts {
     if Search::cost_of_texts(entry.list_bytes()) > HEAVY_BYTES {
         return look_elsewhere(all, entry, texts).await;
     }
     texts(all, entry)
 }
 
-fn texts(all: &Wanted, entry: &Entry) -> SearchedTexts {
+fn texts(all: &QueryEvaluator, entry: &Entry) -> SearchedTexts {
     all.look(entry, |subject| Search::texts(subject, entry.fields()))
 }
 
@@ -187,13 +197,13 @@ fn weight(entry: &Entry) -> u64 {
 async fn caught_up(
     index: &Arc<SearchIndex>,
     from: &Snapshot,
-    sought: &Sought,
-    all: &Arc<Wanted>,
+    sought: &SelectedSnapshot,
+    all: &Arc<QueryEvaluator>,
 ) -> (Option<Arc<SearchIndex>>, usize) {
-    let Sought { collection, snapshot: to, wanted, owner } = sought;
+    let SelectedSnapshot { collection, snapshot: to, wanted, owner } = sought;
     let most = to.len() / CHANGED + wanted.search_from;
     let room = collection.view_room(*owner).at_most(most_bytes(collection));
-    let (mut gone, mut come) = (Vec::new(), SearchGathered::default());
+    let (mut gone, mut come) = (Vec::new(), GatheredTexts::default());
     let (mut looked_at, mut work, mut taken) = (0, 0, 0);
     for (old, new) in from.changes_to(to) {
         looked_at += 1;
@@ -231,7 +241,7 @@ async fn caught_up(
     (Some(Arc::new(changed)), looked_at)
 }
 
-async fn texts_where(all: &Arc<Wanted>, entry: Option<&Arc<Entry>>) -> Option<SearchedTexts> {
+async fn texts_where(all: &Arc<QueryEvaluator>, entry: Option<&Arc<Entry>>) -> Option<SearchedTexts> {
     Some(texts_of(all, entry?).await)
 }
 
@@ -242,9 +252,9 @@ async fn texts_where(all: &Arc<Wanted>, entry: Option<&Arc<Entry>>) -> Option<Se
 async fn made(
     collection: &Collection,
     snapshot: &Snapshot,
-    all: &Arc<Wanted>,
+    all: &Arc<QueryEvaluator>,
     owner: ViewOwner,
-) -> Result<Arc<SearchIndex>, NoRoom> {
+) -> Result<Arc<SearchIndex>, ReservationError> {
     let room = Arc::new(collection.view_room(owner).at_most(most_bytes(collection)));
     let mut parts = Vec::new();
     for range in parts_of(snapshot, all) {
@@ -258,17 +268,17 @@ async fn made(
     }
     // The collected texts are freed once they are sorted.
     let building = collection.view_room(owner);
-    building.take(gathered.iter().map(SearchGathered::bytes).sum())?;
+    building.take(gathered.iter().map(GatheredTexts::bytes).sum())?;
     Ok(turns::blocking(move || Arc::new(SearchIndex::of(gathered))).await)
 }
 
 async fn gathered(
     snapshot: &Snapshot,
-    all: &Arc<Wanted>,
+    all: &Arc<QueryEvaluator>,
     range: &KeyRange,
-    room: &Room,
-) -> Result<SearchGathered, NoRoom> {
-    let mut gathered = SearchGathered::default();
+    room: &MemoryReservation,
+) -> Result<GatheredTexts, ReservationError> {
+    let mut gathered = GatheredTexts::default();
     let (mut work, mut taken) = (0, 0);
     for entry in snapshot.range(&range.from, range.to.as_deref()) {
         gathered.add(&entry.key, &texts_of(all, entry).await);

@@ -9,7 +9,7 @@ use keelson_cache::Entry;
 use keelson_supervision::turns;
 use tokio::task::yield_now;
 
-use super::wanted::Wanted;
+use super::wanted::QueryEvaluator;
 
 /// A scan yields after it has read this many bytes of objects: about a millisecond.
 pub(super) const TURN_BYTES: u64 = 256 << 10;
@@ -19,7 +19,7 @@ const TURN: Duration = Duration::from_millis(1);
 
 /// Measures the work of a scan.
 pub(super) struct Turns {
-    wanted: Arc<Wanted>,
+    wanted: Arc<QueryEvaluator>,
     /// The work since the last yield.
     work: u64,
     /// The time of the last yield, for work that only a clock measures.
@@ -27,7 +27,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    pub(super) fn new(wanted: &Arc<Wanted>) -> Self {
+    pub(super) fn new(wanted: &Arc<QueryEvaluator>) -> Self {
         Self { wanted: wanted.clone(), work: 0, begun: Instant::now() }
     }
 
@@ -50,7 +50,7 @@ impl Turns {
     pub(super) async fn look<T: Send + 'static>(
         &mut self,
         entry: &Arc<Entry>,
-        look: impl FnOnce(&Wanted, &Entry) -> T + Send + 'static,
+        look: impl FnOnce(&QueryEvaluator, &Entry) -> T + Send + 'static,
     ) -> T {
         if self.wanted.is_heavy(entry) {
             return look_elsewhere(&self.wanted, entry, look).await;
@@ -63,9 +63,9 @@ impl Turns {
 
 /// Evaluates the object of an entry on another thread.
 pub(super) async fn look_elsewhere<T: Send + 'static>(
-    wanted: &Arc<Wanted>,
+    wanted: &Arc<QueryEvaluator>,
     entry: &Arc<Entry>,
-    look: impl FnOnce(&Wanted, &Entry) -> T + Send + 'static,
+    look: impl FnOnce(&QueryEvaluator, &Entry) -> T + Send + 'static,
 ) -> T {
     let (wanted, entry) = (wanted.clone(), entry.clone());
     turns::blocking(move || look(&wanted, &entry)).await

@@ -10,12 +10,12 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use keelson_cache::{Entry, IndexTerm, NoRoom, Places, Sight, View};
+use keelson_cache::{Entry, IndexTerm, Places, PositionSource, ReservationError, View};
 use keelson_codec::StoredObject;
 use keelson_codec::stored::Marks;
 use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, Revision};
-use keelson_query::{Budget, Decision, Filter, Path, Query, Search, Segment, Subject, TooCostly};
+use keelson_query::{Budget, CostExceeded, Decision, Filter, Path, Query, Search, Segment, Subject};
 
 use super::FailedEvaluations;
 use super::cells::RowCells;
@@ -38,7 +38,7 @@ pub(super) const HEAVY_BYTES: u64 = 1 << 20;
 const SLOW_BYTES: u64 = 256 << 10;
 
 /// The selection of a query in a collection.
-pub(crate) struct Wanted {
+pub(crate) struct QueryEvaluator {
     pub(super) query: Query,
     /// The keys that the URL and the selectors allow.
     pub(super) range: KeyRange,
@@ -67,7 +67,7 @@ pub(crate) struct Wanted {
     too_costly: OnceLock<(&'static str, Option<Arc<str>>)>,
 }
 
-impl Wanted {
+impl QueryEvaluator {
     pub(crate) fn new(target: &Target, options: &ListOptions, query: Query, selection: Selection) -> Self {
         let range = KeyRange::below(&target.key_prefix(), "").narrowed(target, &selection);
         let name = format!(
@@ -222,15 +222,15 @@ impl Wanted {
     }
 
     /// The error when the view of the query exceeds the memory limit.
-    pub(super) fn no_room(&self, why: NoRoom) -> ApiError {
+    pub(super) fn no_room(&self, why: ReservationError) -> ApiError {
         match why {
-            NoRoom::Ever => {
+            ReservationError::Ever => {
                 let parameter = self.query.ordering_parameter();
                 ApiError::BadRequest(format!(
                     "{parameter}: the answer costs more memory than it may to be put in order"
                 ))
             }
-            NoRoom::Now => ApiError::TooManyRequests { retry_after_seconds: 1 },
+            ReservationError::Now => ApiError::TooManyRequests { retry_after_seconds: 1 },
         }
     }
 
@@ -262,28 +262,33 @@ impl Wanted {
     }
 
     /// The object in the version of the request.
-    fn shown<'e>(&self, entry: &'e Entry) -> Seen<'e> {
+    fn shown<'e>(&self, entry: &'e Entry) -> VersionedObject<'e> {
         if self.version.fits(&entry.object) {
-            return if self.reads_all { Seen::whole(entry, Cow::Borrowed(&entry.object)) } else { Seen::stored(entry) };
+            return if self.reads_all {
+                VersionedObject::whole(entry, Cow::Borrowed(&entry.object))
+            } else {
+                VersionedObject::stored(entry)
+            };
         }
         if self.version.asks() {
             self.is_unknown.store(true, Ordering::Relaxed);
-            return Seen::stored(entry);
+            return VersionedObject::stored(entry);
         }
         // The page with an object that cannot be converted reports the error.
         let converted = self.version.show_now(entry);
-        converted.map_or_else(|_| Seen::stored(entry), |object| Seen::whole(entry, Cow::Owned(object)))
+        converted
+            .map_or_else(|_| VersionedObject::stored(entry), |object| VersionedObject::whole(entry, Cow::Owned(object)))
     }
 
     /// Returns true if the object matches. `None` if its condition has no value.
-    fn holds(&self, entry: &Entry, seen: &Seen<'_>) -> Option<bool> {
+    fn holds(&self, entry: &Entry, seen: &VersionedObject<'_>) -> Option<bool> {
         // The whole query is refused by now, so further objects are not read.
         if self.too_costly.get().is_some() {
             return Some(false);
         }
         let subject = seen.subject();
-        let refused = |why: TooCostly, parameter| {
-            self.too_costly.get_or_init(|| (parameter, (why == TooCostly::ForObject).then(|| entry.key.clone())));
+        let refused = |why: CostExceeded, parameter| {
+            self.too_costly.get_or_init(|| (parameter, (why == CostExceeded::ForObject).then(|| entry.key.clone())));
             false
         };
         let budget = self.budget.as_ref();
@@ -339,7 +344,7 @@ impl Wanted {
 }
 
 /// The object of an entry in the version of the request.
-struct Seen<'e> {
+struct VersionedObject<'e> {
     object: Cow<'e, StoredObject>,
     /// The whole text, if the query may read managedFields.
     text: Option<Bytes>,
@@ -348,7 +353,7 @@ struct Seen<'e> {
     revision: Revision,
 }
 
-impl<'e> Seen<'e> {
+impl<'e> VersionedObject<'e> {
     fn stored(entry: &'e Entry) -> Self {
         Self { object: Cow::Borrowed(&entry.object), text: None, marks: entry.marks(), revision: entry.revision }
     }
@@ -367,7 +372,7 @@ impl<'e> Seen<'e> {
 /// object.
 const MOST_PLACES: usize = 1024;
 
-impl Sight for Wanted {
+impl PositionSource for QueryEvaluator {
     fn cost(&self, entry: &Entry) -> u64 {
         self.weight(entry)
     }

@@ -40,7 +40,7 @@ const FORGET_ABOVE: usize = 64;
 const MOST_READ: usize = 4096;
 
 /// The result of a write.
-pub(crate) enum Settled {
+pub(crate) enum WriteOutcome {
     /// The write is committed.
     Done(Committed),
     /// One of the write's own compares does not hold.
@@ -51,11 +51,11 @@ pub(crate) enum Settled {
     TooLargeTogether,
 }
 
-type Answer = Result<Settled, ApiError>;
-type Round = Shared<BoxFuture<'static, ()>>;
+type Answer = Result<WriteOutcome, ApiError>;
+type QuotaBatch = Shared<BoxFuture<'static, ()>>;
 
 /// A waiting write.
-struct Member {
+struct PendingWrite {
     transaction: Transaction,
     charges: Vec<Charge>,
     answer: oneshot::Sender<Answer>,
@@ -63,37 +63,37 @@ struct Member {
 
 /// The desks of all namespaces, and quotas in parsed form.
 #[derive(Default)]
-pub(crate) struct Desks {
-    desks: Mutex<HashMap<String, Arc<Desk>>>,
+pub(crate) struct QuotaBatchers {
+    desks: Mutex<HashMap<String, Arc<QuotaBatcher>>>,
     read: Mutex<HashMap<Arc<str>, Arc<Parsed>>>,
 }
 
 /// The desk of a namespace.
 #[derive(Default)]
-struct Desk {
-    waiting: Mutex<Vec<Member>>,
-    round: Mutex<Option<Round>>,
+struct QuotaBatcher {
+    waiting: Mutex<Vec<PendingWrite>>,
+    round: Mutex<Option<QuotaBatch>>,
     /// The quotas as this desk last wrote or read them, by their keys in the store.
     left: Mutex<HashMap<StoreKey, Arc<Entry>>>,
 }
 
 /// The parts of the registry that a round needs. A round is one batch of writes.
 #[derive(Clone)]
-struct Office {
+struct BatchContext {
     store: Arc<dyn Store>,
     quotas: Target,
     collection: Arc<Collection>,
 }
 
 /// A quota that a round charges.
-struct Account {
+struct QuotaState {
     entry: Arc<Entry>,
     parsed: Arc<Parsed>,
     used: Amounts,
     is_charged: bool,
 }
 
-impl Desks {
+impl QuotaBatchers {
     /// The cached quotas of a namespace. If there are more than a write reads, they are only counted.
     pub(super) fn quotas<'n>(&self, registry: &Registry, namespace: &'n str) -> Result<QuotasOf<'n>, ApiError> {
         let none = QuotasOf { namespace, parsed: Vec::new(), number: 0, bytes: 0 };
@@ -125,7 +125,7 @@ impl Desks {
         parsed
     }
 
-    fn desk(&self, namespace: &str) -> Arc<Desk> {
+    fn desk(&self, namespace: &str) -> Arc<QuotaBatcher> {
         let mut desks = self.desks.lock();
         if let Some(desk) = desks.get(namespace) {
             return desk.clone();
@@ -144,12 +144,12 @@ impl Registry {
     /// 403 if other writes have used the quota up, 503 if the store is away or the quotas keep changing.
     pub(crate) async fn settle(&self, namespace: &str, transaction: Transaction, charges: &[Charge]) -> Answer {
         let quotas = self.target("", "resourcequotas")?.in_namespace(Some(namespace));
-        let office = Office { store: self.store().clone(), collection: self.collection(&quotas)?, quotas };
+        let office = BatchContext { store: self.store().clone(), collection: self.collection(&quotas)?, quotas };
         // This enters the gate before a round of another request can commit the write.
         let _entered = self.enter(&office.quotas).await?;
         let desk = self.desks.desk(namespace);
         let (answer, mut answered) = oneshot::channel();
-        desk.waiting.lock().push(Member { transaction, charges: charges.to_vec(), answer });
+        desk.waiting.lock().push(PendingWrite { transaction, charges: charges.to_vec(), answer });
         loop {
             desk.round(&office).await;
             match answered.try_recv() {
@@ -169,9 +169,9 @@ fn unsettled() -> ApiError {
     }
 }
 
-impl Desk {
+impl QuotaBatcher {
     /// The round under way, or a new round of the waiting writes.
-    fn round(self: &Arc<Self>, office: &Office) -> Round {
+    fn round(self: &Arc<Self>, office: &BatchContext) -> QuotaBatch {
         let mut round = self.round.lock();
         if let Some(under_way) = round.as_ref().filter(|round| round.peek().is_none()) {
             return under_way.clone();
@@ -190,7 +190,7 @@ impl Desk {
     }
 
     /// Takes as many waiting writes as fit into one transaction. No two of them write the same key.
-    fn take(&self) -> Vec<Member> {
+    fn take(&self) -> Vec<PendingWrite> {
         let mut waiting = self.waiting.lock();
         let (mut taken, mut left, mut written, mut bytes) = (Vec::new(), Vec::new(), HashSet::new(), 0);
         for member in waiting.drain(..).filter(|member| !member.answer.is_closed()) {
@@ -214,7 +214,7 @@ impl Desk {
 
     /// Commits a round. Writes that exceed a quota, or whose own compare fails, get their result at once. The others
     /// stay in the round.
-    async fn settle(&self, office: &Office, mut members: Vec<Member>) {
+    async fn settle(&self, office: &BatchContext, mut members: Vec<PendingWrite>) {
         for _ in 0..ATTEMPTS {
             members.retain(|member| !member.answer.is_closed());
             let mut accounts = BTreeMap::new();
@@ -223,7 +223,7 @@ impl Desk {
                 return;
             }
             let written = accounts.iter().filter(|(_, account)| account.is_charged);
-            let written: Vec<(StoreKey, &Account)> = written.map(|(key, account)| (key.clone(), account)).collect();
+            let written: Vec<(StoreKey, &QuotaState)> = written.map(|(key, account)| (key.clone(), account)).collect();
             let mut shared = Merged::of(&members);
             for (key, account) in &written {
                 shared.charge(office, key, account);
@@ -260,7 +260,7 @@ impl Desk {
                     if members.iter().all(|member| quotas_weigh_more(&member.transaction, &shared.transaction)) =>
                 {
                     for member in members {
-                        let _gone = member.answer.send(Ok(Settled::TooLargeTogether));
+                        let _gone = member.answer.send(Ok(WriteOutcome::TooLargeTogether));
                     }
                     return;
                 }
@@ -280,13 +280,18 @@ impl Desk {
     }
 
     /// Charges the writes that fit into their quotas, and sends the others their result.
-    fn charge(&self, office: &Office, members: Vec<Member>, accounts: &mut BTreeMap<StoreKey, Account>) -> Vec<Member> {
+    fn charge(
+        &self,
+        office: &BatchContext,
+        members: Vec<PendingWrite>,
+        accounts: &mut BTreeMap<StoreKey, QuotaState>,
+    ) -> Vec<PendingWrite> {
         let mut charged = Vec::new();
         for member in members {
             match self.charge_one(office, &member.charges, accounts) {
                 true => charged.push(member),
                 false => {
-                    let _gone = member.answer.send(Ok(Settled::Overtaken));
+                    let _gone = member.answer.send(Ok(WriteOutcome::Overtaken));
                 }
             }
         }
@@ -295,7 +300,12 @@ impl Desk {
 
     /// Adds the charges of a write. Returns false if the limits changed after the charges were computed, or if a quota
     /// would be exceeded.
-    fn charge_one(&self, office: &Office, charges: &[Charge], accounts: &mut BTreeMap<StoreKey, Account>) -> bool {
+    fn charge_one(
+        &self,
+        office: &BatchContext,
+        charges: &[Charge],
+        accounts: &mut BTreeMap<StoreKey, QuotaState>,
+    ) -> bool {
         for Charge { quota, amounts } in charges {
             let key = StoreKey::new(format!("{}{}", office.collection.prefix(), quota.key));
             let account = match accounts.get(&key) {
@@ -304,7 +314,7 @@ impl Desk {
                     let Some(entry) = self.newest(office, &key, &quota.key) else { return false };
                     let parsed = Arc::new(Parsed::of(&entry));
                     let used = parsed.limits.used.clone();
-                    &*accounts.entry(key).or_insert(Account { entry, parsed, used, is_charged: false })
+                    &*accounts.entry(key).or_insert(QuotaState { entry, parsed, used, is_charged: false })
                 }
             };
             let (now, seen) = (&account.parsed.limits, &quota.limits);
@@ -324,7 +334,7 @@ impl Desk {
     }
 
     /// The newest known state of a quota, from the cache or from this desk.
-    fn newest(&self, office: &Office, key: &StoreKey, cached: &str) -> Option<Arc<Entry>> {
+    fn newest(&self, office: &BatchContext, key: &StoreKey, cached: &str) -> Option<Arc<Entry>> {
         let cached = office.collection.get(cached);
         let mut left = self.left.lock();
         match (left.get(key), cached) {
@@ -338,7 +348,7 @@ impl Desk {
     }
 
     /// Records the state of a quota that another writer changed.
-    fn learn(&self, office: &Office, key: &StoreKey, current: Option<&KeyValue>) {
+    fn learn(&self, office: &BatchContext, key: &StoreKey, current: Option<&KeyValue>) {
         let newer = current.and_then(|current| office.collection.decode(current).ok());
         let mut left = self.left.lock();
         match newer {
@@ -348,7 +358,7 @@ impl Desk {
     }
 
     /// Records the quotas that a transaction has written.
-    fn keep(&self, office: &Office, shared: &Merged, written: &[(StoreKey, &Account)], committed: &Committed) {
+    fn keep(&self, office: &BatchContext, shared: &Merged, written: &[(StoreKey, &QuotaState)], committed: &Committed) {
         let mut left = self.left.lock();
         for (number, (key, _)) in written.iter().enumerate() {
             let place = shared.of_members + number;
@@ -366,13 +376,13 @@ impl Desk {
 }
 
 /// Returns true if some of the writes need space in the store and some do not.
-fn is_mixed(members: &[Member]) -> bool {
+fn is_mixed(members: &[PendingWrite]) -> bool {
     let roomless = members.iter().filter(|member| member.transaction.needs_no_room()).count();
     (1..members.len()).contains(&roomless)
 }
 
 /// Sends an error to the writes that need space in a full store. Returns the others.
-fn tell_full(members: Vec<Member>, full: &StoreError) -> Vec<Member> {
+fn tell_full(members: Vec<PendingWrite>, full: &StoreError) -> Vec<PendingWrite> {
     let (left, refused): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| member.transaction.needs_no_room());
     for member in refused {
         let _gone = member.answer.send(Err(store_error(full.clone())));
@@ -404,7 +414,7 @@ struct Merged {
 }
 
 impl Merged {
-    fn of(members: &[Member]) -> Self {
+    fn of(members: &[PendingWrite]) -> Self {
         let mut known: HashMap<(StoreKey, Option<Revision>, bool), usize> = HashMap::new();
         let (mut transaction, mut stands_for) = (Transaction::default(), Vec::<Vec<(usize, usize)>>::new());
         for (number, member) in members.iter().enumerate() {
@@ -429,7 +439,7 @@ impl Merged {
     }
 
     /// Adds a quota with its new usage.
-    fn charge(&mut self, office: &Office, key: &StoreKey, account: &Account) {
+    fn charge(&mut self, office: &BatchContext, key: &StoreKey, account: &QuotaState) {
         let condition = Condition::At(account.entry.revision);
         self.transaction.compares.push(Compare { key: key.clone(), condition });
         let Live { mut object, managed_fields } = Live::stored(&account.entry);
@@ -443,23 +453,23 @@ impl Merged {
     }
 
     /// Sends each write its committed revisions.
-    fn tell(self, members: Vec<Member>, committed: &Committed) {
+    fn tell(self, members: Vec<PendingWrite>, committed: &Committed) {
         let mut revisions = committed.revisions.iter().copied();
         for member in members {
             let own = revisions.by_ref().take(member.transaction.writes.len()).collect();
-            let _gone = member.answer.send(Ok(Settled::Done(Committed { revisions: own })));
+            let _gone = member.answer.send(Ok(WriteOutcome::Done(Committed { revisions: own })));
         }
     }
 
     /// Sends their result to the writes whose compare failed. Returns the others.
-    fn tell_lost(self, members: Vec<Member>, index: usize, current: Option<&KeyValue>) -> Vec<Member> {
+    fn tell_lost(self, members: Vec<PendingWrite>, index: usize, current: Option<&KeyValue>) -> Vec<PendingWrite> {
         let lost: HashMap<usize, usize> = self.stands_for.get(index).into_iter().flatten().copied().collect();
         let mut left = Vec::new();
         for (number, member) in members.into_iter().enumerate() {
             match lost.get(&number) {
                 Some(own) => {
                     let lost = CommitError::Compare { index: *own, current: current.cloned() };
-                    let _gone = member.answer.send(Ok(Settled::Lost(lost)));
+                    let _gone = member.answer.send(Ok(WriteOutcome::Lost(lost)));
                 }
                 None => left.push(member),
             }

@@ -8,7 +8,7 @@ use keelson_meta::names::label_key_faults;
 use keelson_meta::{ApiError, GroupKind, Object};
 
 /// The subject of a review.
-pub(super) enum About<'r> {
+pub(super) enum ReviewSubject<'r> {
     /// Any user, in any namespace.
     Anybody,
     /// Any user, in this namespace.
@@ -21,7 +21,7 @@ pub(super) enum About<'r> {
 ///
 /// # Errors
 /// 422 with all errors. As upstream, the kind is empty.
-pub(super) fn check(review: &Object, about: &About<'_>) -> Result<(), ApiError> {
+pub(super) fn check(review: &Object, about: &ReviewSubject<'_>) -> Result<(), ApiError> {
     let mut errors = Vec::new();
     let part = |field: &str| review.get(&["spec", field]).filter(|part| !part.is_null());
     match (part("resourceAttributes"), part("nonResourceAttributes")) {
@@ -34,7 +34,7 @@ pub(super) fn check(review: &Object, about: &About<'_>) -> Result<(), ApiError> 
             errors.push(FieldError::invalid("spec.resourceAttributes", Value::Null, detail));
         }
         (resource, path) => {
-            if let (About::AnybodyWithin(_), Some(path)) = (about, path) {
+            if let (ReviewSubject::AnybodyWithin(_), Some(path)) = (about, path) {
                 let detail = "disallowed on this kind of request";
                 errors.push(FieldError::invalid("spec.nonResourceAttributes", shown(path), detail));
             }
@@ -47,7 +47,7 @@ pub(super) fn check(review: &Object, about: &About<'_>) -> Result<(), ApiError> 
         Some(Value::Array(list)) => list.is_empty(),
         other => other.and_then(Value::as_str).unwrap_or_default().is_empty(),
     };
-    if !matches!(about, About::Oneself) && is_empty("user") && is_empty("groups") {
+    if !matches!(about, ReviewSubject::Oneself) && is_empty("user") && is_empty("groups") {
         errors.push(FieldError::invalid("spec.user", "", "at least one of user or group must be specified"));
     }
     check_metadata(review, about, &mut errors);
@@ -64,11 +64,11 @@ fn shown(path: &Value) -> Value {
     json!({ "Path": text("path"), "Verb": text("verb") })
 }
 
-fn check_metadata(review: &Object, about: &About<'_>, errors: &mut Vec<FieldError>) {
+fn check_metadata(review: &Object, about: &ReviewSubject<'_>, errors: &mut Vec<FieldError>) {
     let mut rest: Map = review.metadata().cloned().unwrap_or_default();
     let detail = match about {
-        About::AnybodyWithin(_) => "must be empty except for namespace",
-        About::Anybody | About::Oneself => "must be empty",
+        ReviewSubject::AnybodyWithin(_) => "must be empty except for namespace",
+        ReviewSubject::Anybody | ReviewSubject::Oneself => "must be empty",
     };
     let whole = Value::Object(rest.clone());
     // As upstream, a namespace is dropped before the check if the review has none by its kind.
@@ -78,7 +78,7 @@ fn check_metadata(review: &Object, about: &About<'_>, errors: &mut Vec<FieldErro
     if rest.iter().any(|(_, value)| !value.is_null()) {
         errors.push(FieldError::invalid("metadata", whole, detail));
     }
-    if let About::AnybodyWithin(namespace) = about
+    if let ReviewSubject::AnybodyWithin(namespace) = about
         && review.get(&["spec", "resourceAttributes"]).is_some_and(|attributes| !attributes.is_null())
     {
         let stated =
@@ -141,7 +141,7 @@ fn check_requirement(field: &str, selector: &str, requirement: &Value, errors: &
 mod tests {
     use super::*;
 
-    fn faults(review: Value, about: &About<'_>) -> String {
+    fn faults(review: Value, about: &ReviewSubject<'_>) -> String {
         let review = Object::from_value(review).unwrap();
         check(&review, about).map_or_else(|error| error.status().message, |()| String::new())
     }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_review_asks_one_thing_about_somebody() {
         let check = |spec: Value, expected: &str| {
-            let told = faults(json!({ "spec": spec }), &About::Anybody);
+            let told = faults(json!({ "spec": spec }), &ReviewSubject::Anybody);
             let expected = if expected.is_empty() {
                 String::new()
             } else {
@@ -188,14 +188,14 @@ mod tests {
         let attributes = json!({"namespace": "a", "resource": "pods"});
         let review =
             |metadata: Value| json!({"metadata": metadata, "spec": {"user": "u", "resourceAttributes": attributes}});
-        let within = About::AnybodyWithin("a");
+        let within = ReviewSubject::AnybodyWithin("a");
         assert_eq!(faults(review(json!({"namespace": "a"})), &within), "");
         assert!(
             faults(review(json!({"namespace": "a", "name": "x"})), &within)
                 .ends_with("must be empty except for namespace")
         );
-        assert!(faults(review(json!({"labels": {"a": "b"}})), &About::Oneself).ends_with(": must be empty"));
-        let other = faults(review(json!({"namespace": "a"})), &About::AnybodyWithin("b"));
+        assert!(faults(review(json!({"labels": {"a": "b"}})), &ReviewSubject::Oneself).ends_with(": must be empty"));
+        let other = faults(review(json!({"namespace": "a"})), &ReviewSubject::AnybodyWithin("b"));
         assert!(
             other.ends_with(r#"spec.resourceAttributes.namespace: Invalid value: "a": must match metadata.namespace"#),
             "{other}"

@@ -14,10 +14,10 @@ use keelson_meta::{ApiError, GroupResource, Object, conditions};
 
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
-use crate::config::InherentPlugin;
+use crate::config::BuiltinStagePlugin;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::{Change, Edit, Proposed, WriteRequest, modified};
+use crate::write::{Change, Edit, Update, WriteRequest, modified};
 
 /// The labels with the region and zone of a pod. A bound pod has those of its node (KEP-4742).
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
@@ -38,7 +38,7 @@ impl Registry {
             let pod = live.object.decode(live.revision);
             // Admission ran for the binding.
             let change = bound(&pods, pod, &binding, node, &topology, registry.now())?;
-            Ok(Proposed::Change(change, None))
+            Ok(Update::Change(change, None))
         });
         let request = WriteRequest::new(&pods, binding.name(), caller, WriteOptions::None);
         self.write(&request, &mut bind).await.map(|_| ())
@@ -46,7 +46,7 @@ impl Registry {
 
     /// The topology labels of a node; none if the node does not exist.
     async fn topology(&self, node: &str) -> Result<Map, ApiError> {
-        if !self.does(InherentPlugin::PodTopologyLabels) {
+        if !self.does(BuiltinStagePlugin::PodTopologyLabels) {
             return Ok(Map::new());
         }
         let nodes = self.target("", "nodes")?;

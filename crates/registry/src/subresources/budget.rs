@@ -22,7 +22,7 @@ use crate::intake::fit;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::update::replacement;
-use crate::write::{Change, Live, Proposal, Proposed, WriteRequest, existing};
+use crate::write::{Change, Live, Update, UpdateFn, WriteRequest, existing};
 
 /// The largest number of evictions that a budget's controller has not seen yet.
 const MAX_DISRUPTED_PODS: usize = 2000;
@@ -85,16 +85,16 @@ struct TakeDisruption<'t> {
 }
 
 #[async_trait]
-impl Proposal for TakeDisruption<'_> {
+impl UpdateFn for TakeDisruption<'_> {
     async fn propose<'s>(
         &'s mut self,
         registry: &'s Registry,
         live: Option<&'s Entry>,
-    ) -> Result<Proposed<'s>, ApiError> {
+    ) -> Result<Update<'s>, ApiError> {
         let entry = existing(live)?;
         let live = Live::in_version_of(self.budgets, entry).await?;
         if has_place(&live.object, self.pod) {
-            return Ok(Proposed::Change(Change::Keep(entry.object.clone(), entry.revision), None));
+            return Ok(Update::Change(Change::Keep(entry.object.clone(), entry.revision), None));
         }
         check(&live.object)?;
         let mut next = decremented(&live.object, self.pod.name(), registry.now());

@@ -13,7 +13,7 @@ use crate::admission::WriteOptions;
 use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::{Change, Edit, Proposed, WriteRequest};
+use crate::write::{Change, Edit, Update, WriteRequest};
 
 impl Registry {
     /// Evicts the pod of the target's URL, with the options of a posted Eviction.
@@ -66,11 +66,11 @@ impl Registry {
             let mut pod = live.object.decode(live.revision);
             applies = condition(&pod);
             if !applies {
-                return Ok(Proposed::Change(Change::Keep(live.object.clone(), live.revision), None));
+                return Ok(Update::Change(Change::Keep(live.object.clone(), live.revision), None));
             }
             mark(&mut pod, registry.now());
             // Admission ran for the eviction.
-            Ok(Proposed::Change(registry.deletion(pods, pod.into(), options)?, None))
+            Ok(Update::Change(registry.deletion(pods, pod.into(), options)?, None))
         });
         let request = WriteRequest::new(pods, name, caller, WriteOptions::Delete(options));
         self.write(&request, &mut evict).await?;

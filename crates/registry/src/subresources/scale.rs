@@ -20,7 +20,7 @@ use crate::registry::Registry;
 use crate::target::Target;
 use crate::update::replacement;
 use crate::versions::convert;
-use crate::write::{Live, Proposal, Proposed, WriteRequest, Written, existing};
+use crate::write::{Live, Update, UpdateFn, WriteRequest, WriteResult, existing};
 
 /// The subresource.
 const SCALE: &str = "scale";
@@ -120,7 +120,7 @@ impl Registry {
         patch: &Patch,
         caller: &Caller,
         options: &PatchOptions,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<WriteResult, ApiError> {
         let scale = document(patch)?;
         let document = configuration(target, &scale)?.into_value();
         let patch = Patch { kind: PatchKind::Apply, document, faults: patch.faults.clone() };
@@ -131,7 +131,7 @@ impl Registry {
     ///
     /// # Errors
     /// As for [`Registry::scale`].
-    pub async fn scale_written(&self, target: &Target, written: &Written) -> Result<Object, ApiError> {
+    pub async fn scale_written(&self, target: &Target, written: &WriteResult) -> Result<Object, ApiError> {
         let mut object = written.object.decode(written.revision.unwrap_or_default());
         if Some(target.kind()) != target.resource.storage_kind() {
             convert(target, &mut object, target.kind()).await?;
@@ -148,8 +148,8 @@ struct Rescale<'r, F> {
 }
 
 #[async_trait]
-impl<F: Fn(Object) -> Result<Object, ApiError> + Send> Proposal for Rescale<'_, F> {
-    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
+impl<F: Fn(Object) -> Result<Object, ApiError> + Send> UpdateFn for Rescale<'_, F> {
+    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update<'s>, ApiError> {
         let (entry, name) = (existing(live)?, self.name);
         let live = Live::in_version_of(self.target, entry).await?;
         let places = ScaleFields::of(self.target);

@@ -12,7 +12,7 @@ use keelson_schema::{Schema, SchemaDocument};
 use keelson_tables::Printer;
 
 use super::definition::DefinedBy;
-use super::served::{KindVersion, ServedResource, Taken};
+use super::served::{KindVersion, ServedResource, SubresourceKind};
 use super::view::View;
 use crate::complete::Completion;
 use crate::converter::Converter;
@@ -26,7 +26,7 @@ const VERSION_PRIORITY: u32 = 100;
 
 /// A resource to be served.
 #[derive(Clone)]
-pub struct Contribution {
+pub struct ResourceRegistration {
     resource: Arc<Resource>,
     versions: Vec<KindVersion>,
     group_priority: u32,
@@ -38,7 +38,7 @@ pub struct Contribution {
     storage_conversions: Vec<&'static dyn Conversion>,
 }
 
-impl Contribution {
+impl ResourceRegistration {
     /// A contribution without schema and rules, with the usual columns, and with versions that differ by name alone.
     /// The other methods change this.
     pub fn new(resource: Resource) -> Self {
@@ -203,13 +203,13 @@ impl Contribution {
 }
 
 /// The kind that a `scale` subresource of a contributed resource accepts.
-fn scale_taken_by(resource: &Resource, subresource: &Subresource) -> Option<Taken> {
+fn scale_taken_by(resource: &Resource, subresource: &Subresource) -> Option<SubresourceKind> {
     if subresource.handler != SubresourceHandler::Scale {
         return None;
     }
     let kind = subresource.gvk(resource, "");
     let schema = Schema::builtin(&kind.group, &kind.version, &kind.kind)?;
-    Some(Taken { subresource: subresource.name.clone(), kind, schema, printer: None, defaults: None })
+    Some(SubresourceKind { subresource: subresource.name.clone(), kind, schema, printer: None, defaults: None })
 }
 
 /// The cache settings of a collection of contributed resources.

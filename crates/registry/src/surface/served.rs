@@ -15,10 +15,10 @@ use keelson_schema::{Schema, SchemaDocument, SchemaRef, Structural, WalkOptions,
 use keelson_tables::Printer;
 
 use super::definition::DefinedBy;
-use super::view::{Passage, View};
+use super::view::{ConversionPath, View};
 use crate::converter::Converter;
 use crate::encodings::EncodingGate;
-use crate::kept::{KeptObjects, KeptOf};
+use crate::kept::{ConversionCache, ResourceEntries};
 use crate::kind_rules::{Conversion, Defaulter, NoRules, Validator};
 use crate::strategy::{ClosedFields, MetadataRules, Strategies};
 
@@ -53,7 +53,7 @@ pub struct ServedResource {
     /// The conversion webhook; `None` if conversions are built in.
     converter: Option<Arc<dyn Converter>>,
     /// Its conversion cache.
-    kept: Option<Arc<KeptOf>>,
+    kept: Option<Arc<ResourceEntries>>,
     /// The reason why it accepts no new objects, if it accepts none.
     refuses_new: Option<&'static str>,
     /// Its definition, if it has one.
@@ -70,7 +70,7 @@ pub struct KindVersion {
     schema: Option<Schema>,
     document: Option<Arc<dyn SchemaDocument>>,
     defaults: Option<&'static dyn Defaulter>,
-    taken: Vec<Taken>,
+    taken: Vec<SubresourceKind>,
     rules: &'static dyn Validator,
     canonical: Option<&'static dyn Conversion>,
     strategy: &'static Strategies,
@@ -87,7 +87,7 @@ pub struct KindVersion {
 
 /// A kind that a subresource accepts and that is not the kind of its resource.
 #[derive(Clone)]
-pub struct Taken {
+pub struct SubresourceKind {
     /// The name of the subresource.
     pub subresource: Text,
     /// The kind.
@@ -155,8 +155,8 @@ impl ServedResource {
     }
 
     /// Sets the shared conversion cache, if it has a converter.
-    pub(super) fn kept_in(mut self, all: &Arc<KeptObjects>) -> Self {
-        self.kept = self.converter.is_some().then(|| KeptOf::new(all));
+    pub(super) fn kept_in(mut self, all: &Arc<ConversionCache>) -> Self {
+        self.kept = self.converter.is_some().then(|| ResourceEntries::new(all));
         self
     }
 
@@ -212,7 +212,7 @@ impl ServedResource {
     }
 
     /// Its conversion cache, and the index of a version in it.
-    pub(crate) fn kept(&self, version: &KindVersion) -> Option<(&Arc<KeptOf>, usize)> {
+    pub(crate) fn kept(&self, version: &KindVersion) -> Option<(&Arc<ResourceEntries>, usize)> {
         let place = self.versions.iter().position(|known| known.name == version.name)?;
         self.kept.as_ref().map(|kept| (kept, place))
     }
@@ -248,11 +248,11 @@ impl ServedResource {
 
     fn change_into(&self, view: &View, from: &str, is_structural: bool) -> Option<VersionChange<'_>> {
         Some(match (view.passage(from)?, &self.converter) {
-            (Passage::Same, _) => VersionChange::None,
-            (Passage::Renamed | Passage::Through(_), Some(converter)) => VersionChange::Asked(converter),
-            (Passage::Through(conversion), None) if !conversion.is_rename() => VersionChange::Fields(conversion),
-            (Passage::Renamed | Passage::Through(_), None) if is_structural => VersionChange::Schema,
-            (Passage::Renamed | Passage::Through(_), None) => VersionChange::Name,
+            (ConversionPath::Same, _) => VersionChange::None,
+            (ConversionPath::Renamed | ConversionPath::Through(_), Some(converter)) => VersionChange::Asked(converter),
+            (ConversionPath::Through(conversion), None) if !conversion.is_rename() => VersionChange::Fields(conversion),
+            (ConversionPath::Renamed | ConversionPath::Through(_), None) if is_structural => VersionChange::Schema,
+            (ConversionPath::Renamed | ConversionPath::Through(_), None) => VersionChange::Name,
         })
     }
 
@@ -319,7 +319,7 @@ impl KindVersion {
 
     /// Adds a kind that a subresource accepts.
     #[must_use]
-    pub fn taking(mut self, taken: Taken) -> Self {
+    pub fn taking(mut self, taken: SubresourceKind) -> Self {
         self.taken.push(taken);
         self
     }
@@ -433,7 +433,7 @@ impl KindVersion {
     }
 
     /// The kind that a subresource accepts, if it is this one and not that of the resource.
-    pub(crate) fn taken_by(&self, subresource: &str, kind: &GroupVersionKind) -> Option<&Taken> {
+    pub(crate) fn taken_by(&self, subresource: &str, kind: &GroupVersionKind) -> Option<&SubresourceKind> {
         self.taken.iter().find(|taken| taken.subresource == subresource && taken.kind == *kind)
     }
 

@@ -15,33 +15,33 @@ use keelson_resources::{Collection, Text};
 use keelson_supervision::outcome;
 use tokio::sync::{Mutex, watch};
 
-use super::Surface;
-use super::contribution::{Contribution, collection_spec};
+use super::ServedApis;
+use super::contribution::{ResourceRegistration, collection_spec};
 use super::served::{CollectionId, ServedResource, StoredCollection};
 use crate::config::RegistryConfig;
 use crate::encodings::EncodingGates;
-use crate::kept::KeptObjects;
+use crate::kept::ConversionCache;
 
 /// The current surface of one server.
 #[derive(Clone)]
-pub struct Surfaces(Arc<Shared>);
+pub struct ApiRegistrations(Arc<Shared>);
 
 struct Shared {
-    current: ArcSwap<Surface>,
+    current: ArcSwap<ServedApis>,
     /// Held during a change, so that changes run one after another.
     changing: Mutex<()>,
     generation: watch::Sender<u64>,
     ids: AtomicU32,
     cache: Arc<Cache>,
     /// The conversion cache of all resources with a converter.
-    kept: Arc<KeptObjects>,
+    kept: Arc<ConversionCache>,
     /// The gates of the collections.
     gates: EncodingGates,
 }
 
 /// The reason why resources cannot be served.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-pub enum SurfaceError {
+pub enum RegistrationError {
     /// Another resource has the same name, kind or storage prefix.
     #[error("{0} can't be served: its name, its kind or its place in the store is taken")]
     Taken(GroupResource),
@@ -50,14 +50,14 @@ pub enum SurfaceError {
     Cache(String),
 }
 
-impl Surfaces {
+impl ApiRegistrations {
     /// A surface of these built-in resources, over a cache that has their collections.
     ///
     /// # Panics
     /// The cache was started without the collection of one of them.
-    pub fn builtin(contributions: &[Contribution], cache: Arc<Cache>, config: &RegistryConfig) -> Self {
+    pub fn builtin(contributions: &[ResourceRegistration], cache: Arc<Cache>, config: &RegistryConfig) -> Self {
         let surfaces = Shared::new(cache, gates(config));
-        let mut surface = Surface::default();
+        let mut surface = ServedApis::default();
         for layout in layouts(contributions) {
             let cached = surfaces.cache.collection(&layout.key_prefix());
             let cached = cached.expect("the cache is started with the collections of all built-in resources");
@@ -76,12 +76,12 @@ impl Surfaces {
     /// The current surface.
     ///
     /// Cost: one atomic increment.
-    pub fn current(&self) -> Arc<Surface> {
+    pub fn current(&self) -> Arc<ServedApis> {
         self.0.current.load_full()
     }
 
     /// The conversion cache.
-    pub fn kept(&self) -> &KeptObjects {
+    pub fn kept(&self) -> &ConversionCache {
         &self.0.kept
     }
 
@@ -104,7 +104,7 @@ impl Surfaces {
     ///
     /// # Panics
     /// The change panics.
-    pub async fn put(&self, contributions: Vec<Contribution>) -> Result<Arc<Surface>, SurfaceError> {
+    pub async fn put(&self, contributions: Vec<ResourceRegistration>) -> Result<Arc<ServedApis>, RegistrationError> {
         self.exchange(Vec::new(), contributions).await
     }
 
@@ -112,15 +112,15 @@ impl Surfaces {
     /// watches end.
     ///
     /// # Errors
-    /// As for [`Surfaces::put`].
+    /// As for [`ApiRegistrations::put`].
     ///
     /// # Panics
     /// The change panics.
     pub async fn exchange(
         &self,
         gone: Vec<GroupResource>,
-        contributions: Vec<Contribution>,
-    ) -> Result<Arc<Surface>, SurfaceError> {
+        contributions: Vec<ResourceRegistration>,
+    ) -> Result<Arc<ServedApis>, RegistrationError> {
         let shared = self.0.clone();
         outcome(tokio::spawn(async move { shared.exchange(&gone, contributions).await })).await
     }
@@ -130,7 +130,7 @@ impl Surfaces {
     ///
     /// # Panics
     /// The change panics.
-    pub async fn store_builtin(&self, contributions: Vec<Contribution>) -> Arc<Surface> {
+    pub async fn store_builtin(&self, contributions: Vec<ResourceRegistration>) -> Arc<ServedApis> {
         let shared = self.0.clone();
         outcome(tokio::spawn(async move { shared.store_builtin(&contributions).await })).await
     }
@@ -140,7 +140,7 @@ impl Surfaces {
     ///
     /// # Panics
     /// The change panics.
-    pub async fn remove(&self, resources: &[GroupResource]) -> Arc<Surface> {
+    pub async fn remove(&self, resources: &[GroupResource]) -> Arc<ServedApis> {
         let (shared, resources) = (self.0.clone(), resources.to_vec());
         outcome(tokio::spawn(async move { shared.remove(&resources).await })).await
     }
@@ -155,7 +155,7 @@ impl Shared {
     fn new(cache: Arc<Cache>, gates: EncodingGates) -> Self {
         Self {
             gates,
-            current: ArcSwap::from_pointee(Surface::default()),
+            current: ArcSwap::from_pointee(ServedApis::default()),
             changing: Mutex::new(()),
             generation: watch::Sender::new(0),
             ids: AtomicU32::new(0),
@@ -167,10 +167,10 @@ impl Shared {
     async fn exchange(
         &self,
         gone: &[GroupResource],
-        contributions: Vec<Contribution>,
-    ) -> Result<Arc<Surface>, SurfaceError> {
+        contributions: Vec<ResourceRegistration>,
+    ) -> Result<Arc<ServedApis>, RegistrationError> {
         let _changing = self.changing.lock().await;
-        let mut next = Surface::clone(&self.current.load());
+        let mut next = ServedApis::clone(&self.current.load());
         let gone = next.take_out(gone);
         let mut replaced = Vec::new();
         for contribution in &contributions {
@@ -178,7 +178,7 @@ impl Shared {
         }
         next.check_free(&contributions)?;
         if let Some(builtin) = replaced.iter().find(|served| served.is_builtin()) {
-            return Err(SurfaceError::Taken(builtin.group_resource()));
+            return Err(RegistrationError::Taken(builtin.group_resource()));
         }
         // None of these is decoded like a removed resource.
         let anew: HashSet<Text> =
@@ -204,16 +204,16 @@ impl Shared {
     /// The cache cannot add them. It then keeps its previous collections.
     async fn collections_for(
         &self,
-        contributions: &[Contribution],
+        contributions: &[ResourceRegistration],
         replaced: &[Arc<ServedResource>],
         anew: &HashSet<Text>,
-    ) -> Result<Vec<Arc<StoredCollection>>, SurfaceError> {
+    ) -> Result<Vec<Arc<StoredCollection>>, RegistrationError> {
         let before: HashMap<Text, (&Arc<StoredCollection>, &Arc<ServedResource>)> = replaced
             .iter()
             .filter_map(|served| Some((served.stored()?, served)))
             .map(|(stored, served)| (stored.layout.prefix.clone(), (stored, served)))
             .collect();
-        let by_place: HashMap<&str, &Contribution> = contributions
+        let by_place: HashMap<&str, &ResourceRegistration> = contributions
             .iter()
             .filter_map(|contribution| Some((&**contribution.resource().storage_prefix()?, contribution)))
             .collect();
@@ -237,7 +237,7 @@ impl Shared {
         let completion = |layout: &Collection| by_place.get(&*layout.prefix)?.completion();
         let spec = |layout: &Collection| collection_spec(layout, completion(layout));
         let specs = |layouts: &[Collection]| layouts.iter().map(spec).collect::<Vec<_>>();
-        let failed = |error: AddError| SurfaceError::Cache(error.to_string());
+        let failed = |error: AddError| RegistrationError::Cache(error.to_string());
         let new = if added.is_empty() { Vec::new() } else { self.cache.add(specs(&added)).await.map_err(failed)? };
         let again = if relaid.is_empty() { Ok(Vec::new()) } else { self.cache.replace(specs(&relaid)).await };
         let again = match again {
@@ -253,10 +253,10 @@ impl Shared {
         Ok(found)
     }
 
-    async fn store_builtin(&self, contributions: &[Contribution]) -> Arc<Surface> {
+    async fn store_builtin(&self, contributions: &[ResourceRegistration]) -> Arc<ServedApis> {
         let _changing = self.changing.lock().await;
         let current = self.current.load_full();
-        let mut next = Surface::clone(&current);
+        let mut next = ServedApis::clone(&current);
         let mut is_changed = false;
         for contribution in contributions {
             let (resource, served) = (contribution.resource(), contribution.served());
@@ -269,9 +269,9 @@ impl Shared {
         if is_changed { self.publish(next) } else { current }
     }
 
-    async fn remove(&self, resources: &[GroupResource]) -> Arc<Surface> {
+    async fn remove(&self, resources: &[GroupResource]) -> Arc<ServedApis> {
         let _changing = self.changing.lock().await;
-        let mut next = Surface::clone(&self.current.load());
+        let mut next = ServedApis::clone(&self.current.load());
         let removed = next.take_out(resources);
         let ended: Vec<String> =
             removed.iter().filter_map(|served| served.stored()).map(|stored| stored.layout.key_prefix()).collect();
@@ -280,7 +280,7 @@ impl Shared {
         next
     }
 
-    fn publish(&self, mut next: Surface) -> Arc<Surface> {
+    fn publish(&self, mut next: ServedApis) -> Arc<ServedApis> {
         next.generation += 1;
         let next = Arc::new(next);
         self.current.store(next.clone());
@@ -295,7 +295,7 @@ impl Shared {
     }
 }
 
-impl Surface {
+impl ServedApis {
     fn put_collection(&mut self, stored: Arc<StoredCollection>) {
         self.by_id.insert(stored.id, stored.clone());
         self.collections.insert(stored.layout.prefix.clone(), stored);
@@ -323,9 +323,9 @@ impl Surface {
     }
 
     /// Checks that no served resource, and no two of these, share a name, a kind or a storage prefix.
-    fn check_free(&self, contributions: &[Contribution]) -> Result<(), SurfaceError> {
+    fn check_free(&self, contributions: &[ResourceRegistration]) -> Result<(), RegistrationError> {
         let (mut names, mut kinds, mut places) = (HashSet::new(), HashSet::new(), HashSet::new());
-        for resource in contributions.iter().map(Contribution::resource) {
+        for resource in contributions.iter().map(ResourceRegistration::resource) {
             let (group, place) = (&*resource.group, resource.storage_prefix());
             let is_free = self.resource(group, &resource.plural).is_none()
                 && self.by_kind(group, &resource.kind).is_none()
@@ -334,7 +334,7 @@ impl Surface {
                 && kinds.insert((group, &*resource.kind))
                 && place.is_none_or(|place| places.insert(place));
             if !(is_free && is_first) {
-                return Err(SurfaceError::Taken(resource.group_resource()));
+                return Err(RegistrationError::Taken(resource.group_resource()));
             }
         }
         Ok(())
@@ -342,8 +342,8 @@ impl Surface {
 }
 
 /// The collections of the contributed resources.
-fn layouts(contributions: &[Contribution]) -> Vec<Collection> {
-    Collection::all(contributions.iter().map(Contribution::resource))
+fn layouts(contributions: &[ResourceRegistration]) -> Vec<Collection> {
+    Collection::all(contributions.iter().map(ResourceRegistration::resource))
 }
 
 /// Returns true if entries decoded for one layout fit the other.

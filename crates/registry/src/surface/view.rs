@@ -22,7 +22,7 @@ pub struct View {
 
 /// The conversion path of an object to the version of a view.
 #[derive(Clone, Copy, Debug)]
-pub enum Passage {
+pub enum ConversionPath {
     /// The object is in this version already.
     Same,
     /// The object has the fields of this version, under another name.
@@ -48,14 +48,17 @@ impl View {
     }
 
     /// The conversion path of an object with this stored `apiVersion`; `None` for an unknown version.
-    pub fn passage(&self, stored: &str) -> Option<Passage> {
+    pub fn passage(&self, stored: &str) -> Option<ConversionPath> {
         if stored == self.api_version {
-            return Some(Passage::Same);
+            return Some(ConversionPath::Same);
         }
         if self.renamed.iter().any(|known| known == stored) {
-            return Some(Passage::Renamed);
+            return Some(ConversionPath::Renamed);
         }
-        self.sources.iter().find(|source| source.source_api_version() == stored).map(|source| Passage::Through(*source))
+        self.sources
+            .iter()
+            .find(|source| source.source_api_version() == stored)
+            .map(|source| ConversionPath::Through(*source))
     }
 
     /// The `apiVersion`s of stored objects that can be converted: first that of the view, then each other one.

@@ -15,7 +15,7 @@ use keelson_supervision::turns;
 use tokio::time::{Instant, sleep_until};
 
 use super::WatchOutput;
-use crate::query::Wanted;
+use crate::query::QueryEvaluator;
 use crate::selection::Selection;
 
 /// A turn ends after evaluating this many bytes: about a millisecond.
@@ -27,28 +27,28 @@ const RESTED_TURNS: u32 = 4;
 const CONVERTED_AT_ONCE: usize = 128;
 
 /// The events that are not evaluated yet.
-pub(super) struct Chosen {
+pub(super) struct QueriedEvents {
     by: By,
-    undecided: VecDeque<Undecided>,
+    undecided: VecDeque<PendingEvents>,
     /// The end of the pause after the last turn.
     rested: Instant,
 }
 
 /// The criterion of the filter.
 enum By {
-    Query(Arc<Wanted>),
+    Query(Arc<QueryEvaluator>),
     /// A selection by fields of converted objects.
     Converted(Selection),
 }
 
 #[derive(Clone)]
-enum Undecided {
+enum PendingEvents {
     Initial(Arc<Entry>),
     Event(Arc<Event>),
 }
 
-impl Chosen {
-    pub(super) fn new(wanted: Arc<Wanted>) -> Self {
+impl QueriedEvents {
+    pub(super) fn new(wanted: Arc<QueryEvaluator>) -> Self {
         Self { by: By::Query(wanted), undecided: VecDeque::new(), rested: Instant::now() }
     }
 
@@ -64,12 +64,12 @@ impl Chosen {
 
     /// Adds objects that existed when the watch began.
     pub(super) fn take_objects<'e>(&mut self, entries: impl Iterator<Item = &'e Arc<Entry>>) {
-        self.undecided.extend(entries.cloned().map(Undecided::Initial));
+        self.undecided.extend(entries.cloned().map(PendingEvents::Initial));
     }
 
     /// Adds events.
     pub(super) fn take_events<'e>(&mut self, events: impl Iterator<Item = &'e Arc<Event>>) {
-        self.undecided.extend(events.cloned().map(Undecided::Event));
+        self.undecided.extend(events.cloned().map(PendingEvents::Event));
     }
 
     /// Waits for the end of the pause after the last turn.
@@ -91,7 +91,7 @@ impl Chosen {
         let wanted = match &self.by {
             By::Query(wanted) => wanted.clone(),
             By::Converted(selection) => {
-                let next: Vec<Undecided> = self.undecided.iter().take(CONVERTED_AT_ONCE).cloned().collect();
+                let next: Vec<PendingEvents> = self.undecided.iter().take(CONVERTED_AT_ONCE).cloned().collect();
                 let decided = next.len();
                 let outputs = selected(selection, next).await?;
                 self.undecided.drain(..decided);
@@ -99,7 +99,7 @@ impl Chosen {
             }
         };
         let mut outputs = Vec::new();
-        let is_heavy = |undecided: &Undecided| undecided.looks().any(|entry| wanted.is_heavy(entry));
+        let is_heavy = |undecided: &PendingEvents| undecided.looks().any(|entry| wanted.is_heavy(entry));
         match self.undecided.front() {
             Some(next) if is_heavy(next) => {
                 let (wanted, next) = (wanted.clone(), next.clone());
@@ -122,7 +122,7 @@ impl Chosen {
     }
 }
 
-impl Undecided {
+impl PendingEvents {
     /// The objects that are evaluated.
     fn looks(&self) -> impl Iterator<Item = &Arc<Entry>> {
         let looks = match self {
@@ -134,10 +134,10 @@ impl Undecided {
 }
 
 /// An object that begins to match the query is added, and one that no longer matches is deleted.
-fn told(wanted: &Wanted, undecided: Undecided) -> Option<WatchOutput> {
+fn told(wanted: &QueryEvaluator, undecided: PendingEvents) -> Option<WatchOutput> {
     match undecided {
-        Undecided::Initial(entry) => wanted.wants(&entry).then_some(WatchOutput::Initial(entry)),
-        Undecided::Event(event) => {
+        PendingEvents::Initial(entry) => wanted.wants(&entry).then_some(WatchOutput::Initial(entry)),
+        PendingEvents::Event(event) => {
             let wants = |entry: &Option<Arc<Entry>>| entry.as_ref().is_some_and(|entry| wanted.wants(entry));
             let kind = frame_kind(wants(&event.previous), wants(&event.current))?;
             Some(WatchOutput::Event(kind, event))
@@ -146,12 +146,12 @@ fn told(wanted: &Wanted, undecided: Undecided) -> Option<WatchOutput> {
 }
 
 /// The outputs for objects and events that the selection selects after their conversion.
-async fn selected(selection: &Selection, undecided: Vec<Undecided>) -> Result<Vec<WatchOutput>, ApiError> {
-    let looks: Vec<Arc<Entry>> = undecided.iter().flat_map(Undecided::looks).cloned().collect();
+async fn selected(selection: &Selection, undecided: Vec<PendingEvents>) -> Result<Vec<WatchOutput>, ApiError> {
+    let looks: Vec<Arc<Entry>> = undecided.iter().flat_map(PendingEvents::looks).cloned().collect();
     let mut shown = selection.shown(looks).await?.into_iter();
     let outputs = undecided.into_iter().filter_map(|undecided| match undecided {
-        Undecided::Initial(_) => shown.next().flatten().map(WatchOutput::Initial),
-        Undecided::Event(event) => {
+        PendingEvents::Initial(_) => shown.next().flatten().map(WatchOutput::Initial),
+        PendingEvents::Event(event) => {
             let mut is_selected = |entry: &Option<Arc<Entry>>| entry.is_some() && shown.next().flatten().is_some();
             let (before, after) = (is_selected(&event.previous), is_selected(&event.current));
             Some(WatchOutput::Event(frame_kind(before, after)?, event))

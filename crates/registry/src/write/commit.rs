@@ -11,16 +11,16 @@
 use std::sync::Arc;
 
 use keelson_cache::{Collection, Entry};
-use keelson_codec::stored::{Checked, StoredObject};
+use keelson_codec::stored::{ParsedObject, StoredObject};
 use keelson_meta::{ApiError, Revision};
 use keelson_storage::{CommitError, Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 use keelson_supervision::warn_repeated;
 
-use super::{Change, Effect, Guards, ManagedObject, Staged, WriteRequest, Written};
+use super::{Change, Effect, Guards, ManagedObject, Staged, WriteRequest, WriteResult};
 use super::{read_back, room};
 use crate::admission::WriteOptions;
-use crate::companions::Companions;
-use crate::quota::{Charged, Settled, too_large_together};
+use crate::companions::AssociatedWrites;
+use crate::quota::{ChargedWrite, WriteOutcome, too_large_together};
 use crate::registry::{Registry, is_too_large, note_store_works, store_error};
 use crate::target::Target;
 
@@ -30,7 +30,7 @@ const GUARD_ATTEMPTS: usize = 16;
 /// The result of a commit.
 pub(super) enum Commit {
     /// The write is committed, or checked in a dry run.
-    Done(Written),
+    Done(WriteResult),
     /// Another write changed the object to this state.
     Overtaken(Option<Arc<Entry>>),
     /// The object is unchanged, but another write took a value that an associated write needs.
@@ -48,7 +48,7 @@ enum Attempt {
 
 /// The content of a write.
 pub(super) enum Content {
-    Put(Checked),
+    Put(ParsedObject),
     Remove(StoredObject),
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Plan<'p> {
     pub(super) content: Content,
     /// The object as readers get it after the write, if it then has more fields.
     completed: Option<StoredObject>,
-    companions: Companions,
+    companions: AssociatedWrites,
 }
 
 impl Plan<'_> {
@@ -93,9 +93,9 @@ impl Plan<'_> {
     }
 
     /// The stored object, if the write would leave it unchanged.
-    fn changes_nothing(&self, registry: &Registry) -> Option<Written> {
+    fn changes_nothing(&self, registry: &Registry) -> Option<WriteResult> {
         let (Content::Put(encoded), Some(live)) = (&self.content, self.live) else { return None };
-        let unchanged = |object: &StoredObject| Written::new(object.clone(), Some(live.revision), Effect::Updated);
+        let unchanged = |object: &StoredObject| WriteResult::new(object.clone(), Some(live.revision), Effect::Updated);
         let is_current = || {
             let current = registry.current(self.collection.prefix(), self.request.target.storage_kind());
             self.collection.is_current(live, |encoding| current.is_of(encoding))
@@ -110,7 +110,7 @@ impl Plan<'_> {
 
     /// Passes the encoded object to the cache as a hint. Not if readers get it with more defaults, or if it was
     /// validated by an older definition.
-    fn announce(&self, encoded: &Checked) {
+    fn announce(&self, encoded: &ParsedObject) {
         let is_of_collection =
             self.request.target.stored().is_some_and(|judged_by| Arc::ptr_eq(&judged_by.cached, self.collection));
         if self.completed.is_none() && is_of_collection {
@@ -151,7 +151,7 @@ impl Registry {
         let mut name = request.name.to_owned();
         let (content, mut guards, live) = match change {
             Change::Keep(object, revision) => {
-                return Ok(Commit::Done(Written::new(object, Some(revision), Effect::Updated)));
+                return Ok(Commit::Done(WriteResult::new(object, Some(revision), Effect::Updated)));
             }
             Change::Remove(last) => (Content::Remove(last), Guards::default(), live),
             Change::Put(next) => (Content::Put(next.encode(request.target)), Guards::default(), live),
@@ -195,7 +195,7 @@ impl Registry {
         object.remove_meta("resourceVersion");
         let new = ManagedObject::stored(object);
         self.admit_again(plan.request, &new).await?;
-        let charged = Charged::of(plan.request.target, None, &new.object);
+        let charged = ChargedWrite::of(plan.request.target, None, &new.object);
         plan.companions.charge(self.charges(charged).await?);
         Ok(())
     }
@@ -228,10 +228,10 @@ impl Registry {
         let committed = match (companions.charges(), request.target.namespace.as_deref()) {
             ([], _) | (_, None) => self.store().commit(transaction).await,
             (charges, Some(namespace)) => match self.settle(namespace, transaction, charges).await? {
-                Settled::Done(committed) => Ok(committed),
-                Settled::Lost(compare) => Err(compare),
-                Settled::Overtaken => return Ok(Attempt::QuotasChanged),
-                Settled::TooLargeTogether => {
+                WriteOutcome::Done(committed) => Ok(committed),
+                WriteOutcome::Lost(compare) => Err(compare),
+                WriteOutcome::Overtaken => return Ok(Attempt::QuotasChanged),
+                WriteOutcome::TooLargeTogether => {
                     return Err(too_large_together(request.target, plan.name(), charges.len()));
                 }
             },
@@ -251,7 +251,7 @@ impl Registry {
                     Some(live) if goes_by_update => Some(live.revision),
                     _ => committed.revisions.first().copied(),
                 };
-                Ok(Attempt::Ended(Commit::Done(Written::new(object, revision, effect(live.is_none(), removes)))))
+                Ok(Attempt::Ended(Commit::Done(WriteResult::new(object, revision, effect(live.is_none(), removes)))))
             }
             Err(CommitError::Store(error)) => Err(store_error(error)),
             Err(CommitError::Compare { index: 0, current }) => {
@@ -286,7 +286,7 @@ impl Registry {
         self.rehearse(&plan.companions).await?;
         let revision = plan.live.map(|live| live.revision);
         let effect = effect(plan.live.is_none(), matches!(plan.content, Content::Remove(_)));
-        Ok(Commit::Done(Written::new(plan.shown(), revision, effect)))
+        Ok(Commit::Done(WriteResult::new(plan.shown(), revision, effect)))
     }
 
     /// Decodes an object from the store.

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use keelson_cache::Entry;
-use keelson_codec::stored::Checked;
+use keelson_codec::stored::ParsedObject;
 use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
@@ -41,12 +41,12 @@ impl ManagedObject {
 
     /// The canonical bytes: equal objects have equal bytes. No other place brings fields into order after a write has
     /// changed them.
-    pub(crate) fn encode(self, target: &Target) -> Checked {
+    pub(crate) fn encode(self, target: &Target) -> ParsedObject {
         let Self { mut object, managed_fields, is_canonical } = self;
         if !is_canonical {
             put_in_canonical_order(target, &mut object);
         }
-        Checked::encode_with(&object, managed_fields.as_deref())
+        ParsedObject::encode_with(&object, managed_fields.as_deref())
     }
 
     /// The object with its managed fields.
@@ -106,12 +106,12 @@ impl<'e> Live<'e> {
 }
 
 /// Managed fields that are in an object during admission.
-pub(super) struct Lent {
+pub(super) struct DetachedManagedFields {
     text: Option<String>,
     value: Option<Value>,
 }
 
-impl Lent {
+impl DetachedManagedFields {
     /// Puts managed fields into an object that does not have them.
     pub(super) fn to(object: &mut Object, text: Option<String>) -> Self {
         let value = text.as_deref().and_then(read);

@@ -6,14 +6,14 @@
 
 use keelson_cache::Collection;
 use keelson_codec::StoredObject;
-use keelson_codec::stored::Checked;
+use keelson_codec::stored::ParsedObject;
 
 use crate::target::Target;
 
 /// The object as readers get it when these bytes are stored; `None` if it has no more fields.
 ///
 /// Cost: nothing for kinds with one version, otherwise a walk through the bytes.
-pub(super) fn completed(target: &Target, collection: &Collection, written: &Checked) -> Option<StoredObject> {
+pub(super) fn completed(target: &Target, collection: &Collection, written: &ParsedObject) -> Option<StoredObject> {
     let has_others = !target.resource.is_builtin() && target.resource.versions().len() > 1;
     if has_others { collection.completed(written) } else { None }
 }

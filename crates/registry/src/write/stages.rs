@@ -15,20 +15,22 @@ use keelson_meta::field_error::FieldError;
 use keelson_meta::names::generate_name;
 use keelson_meta::{ApiError, Object};
 
-use super::managed_fields::Lent;
-use super::{Change, Live, ManagedObject, Ownership, Proposed, Staged, WriteRequest};
-use crate::admission::{AdmissionAttributes, Interest, Operation, Reinvocation, WriteOptions, none_inherent, reshape};
+use super::managed_fields::DetachedManagedFields;
+use super::{Change, Live, ManagedObject, Ownership, Staged, Update, WriteRequest};
+use crate::admission::{
+    AdmissionAttributes, AttributesNeeded, Operation, Reinvocation, WriteOptions, none_inherent, reshape,
+};
 use crate::caller::Caller;
 use crate::closed_fields::drop_closed;
-use crate::companions::Companions;
+use crate::companions::AssociatedWrites;
 use crate::delete::judged_options;
 use crate::intake::{check_type, fit};
 use crate::managed;
-use crate::owners::{NamedBy, leave_out_repeated};
+use crate::owners::{DuplicateCause, leave_out_repeated};
 use crate::prepare::{
     asks_for_more, carry_over, check_new, refuse_unconverted, schema_faults, stamp_new, validate_update,
 };
-use crate::quota::Charged;
+use crate::quota::ChargedWrite;
 use crate::registry::Registry;
 use crate::rights;
 use crate::subresources::{self, scale};
@@ -50,7 +52,7 @@ async fn refuse_creation_by_others(request: &WriteRequest<'_>) -> Result<(), Api
 }
 
 /// One pass of a proposal through the stages.
-struct Passage<'w> {
+struct StagePass<'w> {
     request: &'w WriteRequest<'w>,
     /// The object for which it was proposed.
     live: Option<&'w Entry>,
@@ -67,10 +69,10 @@ impl Registry {
         &self,
         request: &WriteRequest<'_>,
         live: Option<&Entry>,
-        proposed: Proposed<'_>,
+        proposed: Update<'_>,
         choices: usize,
     ) -> Result<Staged, ApiError> {
-        let passage = Passage { request, live, choices };
+        let passage = StagePass { request, live, choices };
         let mut staged = self.pass(&passage, proposed).await?;
         if let Change::Remove(last) = &staged.change
             && let Some(again) = request.target.strategy().delete.made_again(self, last).await?
@@ -80,12 +82,12 @@ impl Registry {
         Ok(staged)
     }
 
-    async fn pass(&self, passage: &Passage<'_>, proposed: Proposed<'_>) -> Result<Staged, ApiError> {
-        let Passage { request, live, .. } = *passage;
+    async fn pass(&self, passage: &StagePass<'_>, proposed: Update<'_>) -> Result<Staged, ApiError> {
+        let StagePass { request, live, .. } = *passage;
         match proposed {
-            Proposed::New(object, ownership) => self.stages_of_new(passage, object, ownership).await,
-            Proposed::Content { live, next, ownership } => self.stages_of_content(passage, live, next, ownership).await,
-            Proposed::Change(change, operation) => {
+            Update::New(object, ownership) => self.stages_of_new(passage, object, ownership).await,
+            Update::Content { live, next, ownership } => self.stages_of_content(passage, live, next, ownership).await,
+            Update::Change(change, operation) => {
                 let change = match operation {
                     Some(operation) => self.admit_own_change(request, operation, live, change).await?,
                     None => change,
@@ -97,9 +99,9 @@ impl Registry {
 
     /// Collects the associated writes of a change by the server itself: allocations of a put, or releases of a
     /// deletion.
-    async fn accompany_own_change(&self, passage: &Passage<'_>, mut change: Change) -> Result<Staged, ApiError> {
+    async fn accompany_own_change(&self, passage: &StagePass<'_>, mut change: Change) -> Result<Staged, ApiError> {
         let companions = match &mut change {
-            Change::Keep(..) => Companions::default(),
+            Change::Keep(..) => AssociatedWrites::default(),
             Change::Remove(_) => self.take_companions(passage, None).await?,
             Change::Create { new: next, .. } | Change::Put(next) => {
                 next.is_canonical &= !passage.request.target.strategy().write.has_companions();
@@ -110,7 +112,11 @@ impl Registry {
     }
 
     /// Collects the associated writes of an object (`None`: it is deleted), and sets allocated fields in it.
-    async fn take_companions(&self, passage: &Passage<'_>, after: Option<&mut Object>) -> Result<Companions, ApiError> {
+    async fn take_companions(
+        &self,
+        passage: &StagePass<'_>,
+        after: Option<&mut Object>,
+    ) -> Result<AssociatedWrites, ApiError> {
         self.accompany(passage.request.target, passage.live, after, passage.choices).await
     }
 
@@ -128,14 +134,14 @@ impl Registry {
 
     async fn stages_of_new(
         &self,
-        passage: &Passage<'_>,
+        passage: &StagePass<'_>,
         mut object: Object,
         ownership: Ownership,
     ) -> Result<Staged, ApiError> {
         let request = passage.request;
         let (target, caller) = (request.target, request.caller);
         // Complete, own.
-        let has_repeated = leave_out_repeated(&mut object, NamedBy::Request, caller.warnings());
+        let has_repeated = leave_out_repeated(&mut object, DuplicateCause::Request, caller.warnings());
         let (mut managed_fields, mut is_changed) = self.complete_new(target, &mut object, ownership, caller).await?;
         is_changed |= has_repeated;
         // Mutating admission. The object has no uid yet, and no generated name.
@@ -146,9 +152,9 @@ impl Registry {
         let reinvocation = Reinvocation::default();
         let asked = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
         let interest = self.admission().interest(&asked);
-        if interest > Interest::None {
+        if interest > AttributesNeeded::None {
             self.admit_changes(&asked, interest, &mut object, &mut managed_fields).await?;
-            is_changed |= leave_out_repeated(&mut object, NamedBy::Admission, caller.warnings());
+            is_changed |= leave_out_repeated(&mut object, DuplicateCause::Admission, caller.warnings());
         }
         // Convert, prepare. The schema of the request's version is checked before, and its errors are reported with the
         // others.
@@ -165,13 +171,13 @@ impl Registry {
         refuse_creation_by_others(request).await?;
         // Validating admission.
         let mut new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
-        if interest > Interest::None {
+        if interest > AttributesNeeded::None {
             let shown = shown_for_judgement(target, &new, None, interest).await?;
             self.admission().validate(&asked.making(&shown), Some(&shown)).await?;
             new.is_canonical &= !reinvocation.set_marks(&mut new.object);
         }
         // Quotas.
-        companions.charge(self.charges(Charged::of(target, None, &new.object)).await?);
+        companions.charge(self.charges(ChargedWrite::of(target, None, &new.object)).await?);
         Ok(Staged { change: Change::Create { new, guards }, companions })
     }
 
@@ -184,7 +190,7 @@ impl Registry {
         let reinvocation = Reinvocation::default();
         let asked = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
         let interest = self.admission().interest(&asked);
-        if interest == Interest::None {
+        if interest == AttributesNeeded::None {
             return Ok(());
         }
         let shown = shown_for_judgement(request.target, new, None, interest).await?;
@@ -202,14 +208,14 @@ impl Registry {
         let (mut next, mut is_changed) = subresources::confine(target, live, next, now)?;
         is_changed |= target.strategy().update.complete_update(live, &mut next, now);
         if matches!(request.options, WriteOptions::Update(_)) {
-            is_changed |= leave_out_repeated(&mut next, NamedBy::Request, request.caller.warnings());
+            is_changed |= leave_out_repeated(&mut next, DuplicateCause::Request, request.caller.warnings());
         }
         Ok((next, is_changed))
     }
 
     async fn stages_of_content(
         &self,
-        passage: &Passage<'_>,
+        passage: &StagePass<'_>,
         mut live: Live<'_>,
         next: Object,
         ownership: Ownership,
@@ -233,11 +239,11 @@ impl Registry {
         let asked = AdmissionAttributes::of(self, request, Operation::Update, &reinvocation);
         let interest = self.admission().interest(&asked);
         let old = old_for_admission(target, &live, interest);
-        if interest > Interest::None {
+        if interest > AttributesNeeded::None {
             let attributes = asked.from(Some(old.as_ref().unwrap_or(&live.object)));
             self.admit_changes(&attributes, interest, &mut next, &mut managed_fields).await?;
         }
-        is_changed |= leave_out_repeated(&mut next, NamedBy::Admission, caller.warnings());
+        is_changed |= leave_out_repeated(&mut next, DuplicateCause::Admission, caller.warnings());
         // Parts that an endpoint does not change are not validated.
         if target.version.structural().is_some() {
             let (confined, is_added) = managed::confine(target, &live.object, next);
@@ -268,14 +274,14 @@ impl Registry {
         let managed_fields = managed::keep_times(&stored, live.managed_fields.as_deref(), &mut next, managed_fields);
         // Validating admission.
         let mut next = ManagedObject { object: next, managed_fields, is_canonical: !is_changed };
-        if interest > Interest::None {
+        if interest > AttributesNeeded::None {
             let attributes = asked.from(Some(old.as_ref().unwrap_or(&stored)));
             let shown = shown_for_judgement(target, &next, attributes.old, interest).await?;
             self.admission().validate(&attributes, Some(&shown)).await?;
             next.is_canonical &= !reinvocation.set_marks(&mut next.object);
         }
         if !goes {
-            companions.charge(self.charges(Charged::of(target, Some(&stored), &next.object)).await?);
+            companions.charge(self.charges(ChargedWrite::of(target, Some(&stored), &next.object)).await?);
         }
         let change = if goes { Change::Remove(next.encode(target).into_object()) } else { Change::Put(next) };
         Ok(Staged { change, companions })
@@ -403,7 +409,7 @@ impl Registry {
     async fn admit_changes(
         &self,
         attributes: &AdmissionAttributes<'_>,
-        interest: Interest,
+        interest: AttributesNeeded,
         object: &mut Object,
         managed_fields: &mut Option<String>,
     ) -> Result<(), ApiError> {
@@ -416,7 +422,8 @@ impl Registry {
             }
             return Ok(());
         }
-        let lent = (interest == Interest::Whole).then(|| Lent::to(object, managed_fields.take()));
+        let lent =
+            (interest == AttributesNeeded::Whole).then(|| DetachedManagedFields::to(object, managed_fields.take()));
         let fit = |object: &mut Object| {
             check_type(target, object)?;
             reshape(target, target.kind(), object)
@@ -444,7 +451,7 @@ impl Registry {
         let reinvocation = Reinvocation::default();
         let asked = AdmissionAttributes::of(self, request, operation, &reinvocation);
         let interest = admission.interest(&asked);
-        if interest == Interest::None {
+        if interest == AttributesNeeded::None {
             return Ok(change);
         }
         let old = match live {
@@ -482,8 +489,8 @@ impl Registry {
 }
 
 /// The old object for admission; `None` if admission can use the stored object itself.
-fn old_for_admission(target: &Target, live: &Live<'_>, interest: Interest) -> Option<Object> {
-    if interest == Interest::None || interest == Interest::Object && is_shown_as_stored(target) {
+fn old_for_admission(target: &Target, live: &Live<'_>, interest: AttributesNeeded) -> Option<Object> {
+    if interest == AttributesNeeded::None || interest == AttributesNeeded::Object && is_shown_as_stored(target) {
         return None;
     }
     let old = live.with_managed_fields();
@@ -503,9 +510,9 @@ async fn shown_for_judgement<'o>(
     target: &Target,
     next: &'o ManagedObject,
     old: Option<&Object>,
-    interest: Interest,
+    interest: AttributesNeeded,
 ) -> Result<Cow<'o, Object>, ApiError> {
-    if interest == Interest::Object && is_shown_as_stored(target) {
+    if interest == AttributesNeeded::Object && is_shown_as_stored(target) {
         return Ok(Cow::Borrowed(&next.object));
     }
     let mut shown = next.with_managed_fields();

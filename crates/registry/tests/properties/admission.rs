@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures::future::{BoxFuture, Either, ready};
-use keelson_access::{Attributes, Authorizer, Deciding, Decision, User, Verdict};
+use keelson_access::{Attributes, Authorizer, Decision, PendingVerdict, User, Verdict};
 use keelson_cache::{Cache, CacheConfig};
 use keelson_meta::clock::ManualClock;
 use keelson_meta::json::{Value, json};
@@ -14,7 +14,7 @@ use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, GroupResource, Object};
 use keelson_registry::{
     Admission, AdmissionAttributes, AdmissionChain, Caller, Mutation, Patch, PatchKind, Registry, RegistryConfig,
-    Target, Warnings, Written,
+    Target, Warnings, WriteResult,
 };
 use keelson_storage::faulty::{Fault, FaultyStore};
 use keelson_storage::memory::MemoryStore;
@@ -149,7 +149,7 @@ fn config_map(metadata: &Value, a: &str) -> Object {
     object
 }
 
-async fn create(server: &Registry, name: &str) -> Result<Written, ApiError> {
+async fn create(server: &Registry, name: &str) -> Result<WriteResult, ApiError> {
     let object = config_map(&json!({"name": name}), "1");
     server.create(&config_maps(), object, &caller("maker"), &CreateOptions::default()).await
 }
@@ -158,7 +158,7 @@ fn caller(manager: &'static str) -> Caller {
     Caller::server().managing(manager)
 }
 
-async fn patch(server: &Registry, name: &str, document: Value, caller: Caller) -> Result<Written, ApiError> {
+async fn patch(server: &Registry, name: &str, document: Value, caller: Caller) -> Result<WriteResult, ApiError> {
     let patch = Patch { kind: PatchKind::Merge, document, faults: Vec::new() };
     server.patch(&config_maps(), name, &patch, &caller, &PatchOptions::default()).await
 }
@@ -168,7 +168,7 @@ async fn read(server: &Registry, name: &str) -> Result<Object, ApiError> {
     Ok(entry.object.decode(entry.revision))
 }
 
-fn decoded(written: &Written) -> Object {
+fn decoded(written: &WriteResult) -> Object {
     written.object.decode(written.revision.unwrap())
 }
 
@@ -495,7 +495,7 @@ fn a_caller_that_goes_away_leaves_nothing_half_done_and_nothing_locked() {
 struct AllBut(&'static str);
 
 impl Authorizer for AllBut {
-    fn authorize<'a>(&'a self, _: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, _: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         let verb = match attributes {
             Attributes::Resource(asked) => {
                 let named = (asked.resource, asked.namespace, asked.name);

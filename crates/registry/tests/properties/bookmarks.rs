@@ -29,14 +29,14 @@ enum Step {
 
 /// A bookmark that a watcher received, with its second.
 #[derive(Clone, Debug, PartialEq)]
-enum Heard {
+enum ReceivedBookmark {
     Initial(String),
     Told(Told),
     Bookmark { second: u64, revision: u64, ends_initial: bool },
     End { second: u64 },
 }
 
-async fn hear(cluster: &Cluster, place: RequestPath, query: &str) -> tokio::task::JoinHandle<Vec<Heard>> {
+async fn hear(cluster: &Cluster, place: RequestPath, query: &str) -> tokio::task::JoinHandle<Vec<ReceivedBookmark>> {
     let (server, options) = (cluster.server(0), watch_options(query));
     let mut watch = server.watch(&pods(server, place.namespace()), &Caller::server(), &options).await.unwrap();
     let begun = Instant::now();
@@ -45,15 +45,15 @@ async fn hear(cluster: &Cluster, place: RequestPath, query: &str) -> tokio::task
         while let Some(outputs) = watch.next().await {
             let second = begun.elapsed().as_secs();
             heard.extend(outputs.into_iter().map(|output| match output {
-                WatchOutput::Initial(entry) => Heard::Initial(entry.key.to_string()),
-                WatchOutput::Event(kind, event) => Heard::Told(read_frame(kind, &event.frame(kind))),
+                WatchOutput::Initial(entry) => ReceivedBookmark::Initial(entry.key.to_string()),
+                WatchOutput::Event(kind, event) => ReceivedBookmark::Told(read_frame(kind, &event.frame(kind))),
                 WatchOutput::Bookmark { revision, initial_events_end } => {
-                    Heard::Bookmark { second, revision: revision.get(), ends_initial: initial_events_end }
+                    ReceivedBookmark::Bookmark { second, revision: revision.get(), ends_initial: initial_events_end }
                 }
                 WatchOutput::Error(error) => panic!("{error}"),
             }));
         }
-        heard.push(Heard::End { second: begun.elapsed().as_secs() });
+        heard.push(ReceivedBookmark::End { second: begun.elapsed().as_secs() });
         heard
     })
 }
@@ -62,11 +62,17 @@ async fn hear(cluster: &Cluster, place: RequestPath, query: &str) -> tokio::task
 type Timeline = Vec<(u64, u64)>;
 
 /// The expected bookmarks, for each interval: those that are due and have a new revision.
-fn expected(model: &Model, timeline: &Timeline, place: RequestPath, selector: &Selector, lasts: u64) -> Vec<Heard> {
+fn expected(
+    model: &Model,
+    timeline: &Timeline,
+    place: RequestPath,
+    selector: &Selector,
+    lasts: u64,
+) -> Vec<ReceivedBookmark> {
     let begin = timeline[0].1;
-    let mut heard: Vec<Heard> =
-        model.listed(begin, place, selector).into_iter().map(|(key, _)| Heard::Initial(key)).collect();
-    heard.push(Heard::Bookmark { second: 0, revision: begin, ends_initial: true });
+    let mut heard: Vec<ReceivedBookmark> =
+        model.listed(begin, place, selector).into_iter().map(|(key, _)| ReceivedBookmark::Initial(key)).collect();
+    heard.push(ReceivedBookmark::Bookmark { second: 0, revision: begin, ends_initial: true });
     let told = model.told(begin, place, selector);
     let second_of = |revision: u64| timeline.iter().find(|(_, at)| *at >= revision).unwrap().0;
     let mut told = told.into_iter().filter(|told| second_of(told.stored.revision) < lasts).peekable();
@@ -76,16 +82,16 @@ fn expected(model: &Model, timeline: &Timeline, place: RequestPath, selector: &S
     for second in due {
         while let Some(next) = told.next_if(|told| second_of(told.stored.revision) < second) {
             sent = next.stored.revision;
-            heard.push(Heard::Told(next));
+            heard.push(ReceivedBookmark::Told(next));
         }
         let newest = timeline.iter().rev().find(|(at, _)| *at < second).unwrap().1;
         if newest > sent {
-            heard.push(Heard::Bookmark { second, revision: newest, ends_initial: false });
+            heard.push(ReceivedBookmark::Bookmark { second, revision: newest, ends_initial: false });
             sent = newest;
         }
     }
-    heard.extend(told.map(Heard::Told));
-    heard.push(Heard::End { second: lasts });
+    heard.extend(told.map(ReceivedBookmark::Told));
+    heard.push(ReceivedBookmark::End { second: lasts });
     heard
 }
 
@@ -116,7 +122,8 @@ async fn schedule(place: RequestPath, selector: Selector, lasts: u64, steps: Vec
     }
     let expected = expected(&model, &timeline, place, &selector, lasts);
     assert_eq!(with.await.unwrap(), expected);
-    let unmarked: Vec<Heard> = expected.into_iter().filter(|heard| !matches!(heard, Heard::Bookmark { .. })).collect();
+    let unmarked: Vec<ReceivedBookmark> =
+        expected.into_iter().filter(|heard| !matches!(heard, ReceivedBookmark::Bookmark { .. })).collect();
     assert_eq!(without.await.unwrap(), unmarked, "who does not ask for bookmarks gets none");
 }
 

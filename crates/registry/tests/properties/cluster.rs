@@ -14,7 +14,7 @@ use keelson_meta::options::{
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, GroupVersionKind, Object, Random, Revision};
 use keelson_registry::{
-    Caller, Contribution, ListItems, PartialRights, Patch, PatchKind, Registry, RegistryConfig, Target,
+    Caller, ListItems, PartialRights, Patch, PatchKind, Registry, RegistryConfig, ResourceRegistration, Target,
 };
 use keelson_resources::{Resource, SelectableField, ServedVersion};
 use keelson_schema::Schema;
@@ -348,7 +348,7 @@ pub(crate) fn pods(server: &Registry, namespace: Option<&str>) -> Target {
 const CUSTOM_GROUP: &str = "models.example.com";
 
 /// A custom resource that accepts pods, with the same selectable node name.
-fn custom_pods() -> Contribution {
+fn custom_pods() -> ResourceRegistration {
     let kind = GroupVersionKind { group: CUSTOM_GROUP.into(), version: "v1".into(), kind: "Pod".into() };
     let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let document = json!({ "type": "object", "properties": { "spec": open } });
@@ -360,7 +360,7 @@ fn custom_pods() -> Contribution {
     };
     let resource = Resource::custom(CUSTOM_GROUP, "pods", "Pod", vec![ServedVersion::custom("v1".to_owned(), [])]);
     let schema = Schema::structural(&kind, &document).unwrap();
-    Contribution::new(Resource { selectable_fields: vec![node], ..resource }).with_schema("v1", &schema)
+    ResourceRegistration::new(Resource { selectable_fields: vec![node], ..resource }).with_schema("v1", &schema)
 }
 
 /// A resource of the core group.

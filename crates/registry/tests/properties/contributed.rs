@@ -17,8 +17,8 @@ use keelson_meta::options::{
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, GroupVersionKind, Object, Revision};
 use keelson_registry::{
-    Caller, Contribution, Effect, ListItems, Patch, PatchKind, Registry, RegistryConfig, SurfaceError, Target,
-    Warnings, WatchOutput, WatchStream, accept,
+    Caller, Effect, ListItems, Patch, PatchKind, RegistrationError, Registry, RegistryConfig, ResourceRegistration,
+    Target, Warnings, WatchOutput, WatchStream, accept,
 };
 use keelson_resources::{Resource, SelectableField, ServedVersion, Subresource};
 use keelson_schema::Schema;
@@ -276,8 +276,8 @@ async fn follow(mut watch: WatchStream, made: oneshot::Receiver<usize>) {
 }
 
 /// Other columns, another version that is stored, and a field to select by.
-fn changed(number: usize) -> Contribution {
-    Contribution::new(resource(number, plural(number), &["v2", "v1"], &["spec.colour"]))
+fn changed(number: usize) -> ResourceRegistration {
+    ResourceRegistration::new(resource(number, plural(number), &["v2", "v1"], &["spec.colour"]))
         .with_printer("v1", &printer("Colour", ".spec.colour"))
         .with_printer("v2", &printer("Phase", ".status.phase"))
 }
@@ -321,7 +321,7 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
     let writer = tokio::spawn(write_and_list(server.clone(), stop.clone()));
 
     let plain = |number| {
-        let contribution = Contribution::new(resource(number, plural(number), &["v1"], &[]));
+        let contribution = ResourceRegistration::new(resource(number, plural(number), &["v1"], &[]));
         // Server-side apply needs a schema.
         if is_used(number) { contribution.with_schema("v1", &schema(number)) } else { contribution }
     };
@@ -353,8 +353,8 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
 
     let taken = server
         .surfaces()
-        .put(vec![Contribution::new(Resource { group: "".into(), ..resource(0, "pods", &["v1"], &[]) })]);
-    assert!(matches!(taken.await, Err(SurfaceError::Taken(_))), "built-in resources stay");
+        .put(vec![ResourceRegistration::new(Resource { group: "".into(), ..resource(0, "pods", &["v1"], &[]) })]);
+    assert!(matches!(taken.await, Err(RegistrationError::Taken(_))), "built-in resources stay");
 
     let held: Vec<_> =
         (0..RESOURCES).map(|number| Arc::downgrade(&target(&server, number, "v1").stored().unwrap().cached)).collect();
@@ -385,12 +385,17 @@ async fn of_two_that_want_the_same_in_one_change_none_is_served() {
     let server = server().await;
     let group = "g1.example.org";
     let named = |plural: &str, kind: &str| {
-        Contribution::new(Resource::custom(group, plural, kind, vec![ServedVersion::custom("v1".to_owned(), [])]))
+        ResourceRegistration::new(Resource::custom(
+            group,
+            plural,
+            kind,
+            vec![ServedVersion::custom("v1".to_owned(), [])],
+        ))
     };
     let taken = server.surfaces().put(vec![named("things", "Thing"), named("others", "Thing")]).await;
     assert_eq!(taken.err().map(|error| error.to_string().contains("others.g1.example.org")), Some(true));
     let taken = server.surfaces().put(vec![named("things", "Thing"), named("things", "Other")]).await;
-    assert!(matches!(taken, Err(SurfaceError::Taken(_))));
+    assert!(matches!(taken, Err(RegistrationError::Taken(_))));
     assert_eq!(server.surface().generation(), 0, "nothing was changed");
     server.surfaces().put(vec![named("things", "Thing"), named("others", "Other")]).await.unwrap();
 }
@@ -399,21 +404,21 @@ async fn of_two_that_want_the_same_in_one_change_none_is_served() {
 async fn what_goes_and_what_comes_is_one_change() {
     let server = server().await;
     let made = |plural: &str| resource(4, plural, &["v1"], &[]);
-    server.surfaces().put(vec![Contribution::new(made("things"))]).await.unwrap();
+    server.surfaces().put(vec![ResourceRegistration::new(made("things"))]).await.unwrap();
     let things = target(&server, 4, "v1");
     create(&server, &things, "a", "red").await.unwrap();
     let followed = things.stored().unwrap().cached.clone();
 
     // A resource that is defined anew is served throughout, and watches of the old one end.
     let gone = vec![made("things").group_resource()];
-    let next = server.surfaces().exchange(gone.clone(), vec![Contribution::new(made("things"))]).await.unwrap();
+    let next = server.surfaces().exchange(gone.clone(), vec![ResourceRegistration::new(made("things"))]).await.unwrap();
     assert_eq!(next.generation(), 2);
     assert!(followed.is_removed());
     assert_eq!(names(&server, &target(&server, 4, "v1"), "").await.unwrap(), ["a"]);
 
     // The name of its kind is free for another one at the same moment.
     let before = server.cache().collections().len();
-    let next = server.surfaces().exchange(gone, vec![Contribution::new(made("others"))]).await.unwrap();
+    let next = server.surfaces().exchange(gone, vec![ResourceRegistration::new(made("others"))]).await.unwrap();
     assert_eq!(next.generation(), 3);
     assert!(next.lookup("g4.example.org", "v1", "things").is_none());
     assert!(next.lookup("g4.example.org", "v1", "others").is_some());

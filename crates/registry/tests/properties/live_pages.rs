@@ -17,7 +17,7 @@ use crate::watches::read_frame;
 const REST: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct PageQuery {
     place: RequestPath,
     selector: Selector,
     choice: Choice,
@@ -26,7 +26,7 @@ struct Asked {
     limit: usize,
 }
 
-impl Asked {
+impl PageQuery {
     fn query(&self) -> String {
         let (limit, page) = (self.limit, self.page + 1);
         let order = written(&self.order);
@@ -44,7 +44,7 @@ impl Asked {
 }
 
 struct Follower {
-    asked: Asked,
+    asked: PageQuery,
     live: LivePage,
     /// The objects of the page, and their keys in order.
     copy: BTreeMap<String, Stored>,
@@ -52,7 +52,7 @@ struct Follower {
 }
 
 impl Follower {
-    async fn begin(cluster: &Cluster, model: &Model, asked: Asked, from: Option<u64>) -> Self {
+    async fn begin(cluster: &Cluster, model: &Model, asked: PageQuery, from: Option<u64>) -> Self {
         let (copy, keys) = match from {
             None => Default::default(),
             Some(revision) => {
@@ -122,13 +122,13 @@ impl Follower {
 #[derive(Clone, Debug)]
 enum Step {
     Write(Write),
-    Follow(Asked, bool),
+    Follow(PageQuery, bool),
     Drain(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let asked = (any_place(), any_selector(), any_choice(), any_order(), 0..3usize, 1..5usize);
-    let asked = asked.prop_map(|(place, selector, choice, order, page, limit)| Asked {
+    let asked = asked.prop_map(|(place, selector, choice, order, page, limit)| PageQuery {
         place,
         selector,
         choice,

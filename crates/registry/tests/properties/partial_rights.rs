@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use futures::future::{Either, ready};
-use keelson_access::{Attributes, Authorizer, Deciding, Decision, ResourceAttributes, User, Verdict};
+use keelson_access::{Attributes, Authorizer, Decision, PendingVerdict, ResourceAttributes, User, Verdict};
 use keelson_registry::{Caller, PartialRights};
 use keelson_storage::ContinueToken;
 
@@ -16,7 +16,7 @@ use crate::model::*;
 struct SelectedOnly;
 
 impl Authorizer for SelectedOnly {
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         let selects = matches!(attributes, Attributes::Resource(ResourceAttributes { label_selector: Some(_), .. }));
         let decision = if selects || user.name == "ann" { Decision::Allow } else { Decision::NoOpinion };
         Either::Left(ready(Verdict { decision, reason: "".into() }))

@@ -18,13 +18,13 @@ const WORDS: [&str; 8] = ["web", "website", "checkout", "chekcout", "checkuot", 
 
 /// A pod for searches.
 #[derive(Clone, Debug)]
-struct Found {
+struct SearchedPod {
     name: String,
     tier: Option<String>,
     image: String,
 }
 
-impl Found {
+impl SearchedPod {
     fn object(&self, namespace: &str) -> Object {
         let object = json!({
             "kind": "Pod",
@@ -38,7 +38,7 @@ impl Found {
 
 /// The query of both servers.
 #[derive(Clone, Debug)]
-struct Asked {
+struct SearchQuery {
     place: RequestPath,
     query: String,
     /// The index of a revision in the history.
@@ -49,9 +49,9 @@ struct Asked {
 #[derive(Clone, Debug)]
 enum Step {
     /// The object replaces the existing one.
-    Put(usize, Found),
+    Put(usize, SearchedPod),
     Remove(usize, String),
-    Ask(Asked),
+    Ask(SearchQuery),
 }
 
 fn text() -> impl Strategy<Value = String> {
@@ -83,12 +83,12 @@ fn any_query() -> impl Strategy<Value = String> {
 
 fn step() -> impl Strategy<Value = Step> {
     let found = (text(), prop::option::of(text()), text());
-    let found = found.prop_map(|(name, tier, image)| Found { name, tier, image });
+    let found = found.prop_map(|(name, tier, image)| SearchedPod { name, tier, image });
     let asked = (any_place(), any_query(), any::<usize>(), 1..6usize);
     prop_oneof![
         5 => (0..3usize, found).prop_map(|(namespace, found)| Step::Put(namespace, found)),
         2 => (0..3usize, text()).prop_map(|(namespace, name)| Step::Remove(namespace, name)),
-        4 => asked.prop_map(|(place, query, revision, limit)| Step::Ask(Asked { place, query, revision, limit })),
+        4 => asked.prop_map(|(place, query, revision, limit)| Step::Ask(SearchQuery { place, query, revision, limit })),
     ]
 }
 
@@ -101,9 +101,9 @@ async fn page(server: &Registry, place: RequestPath, query: &str) -> (Vec<String
     (keys, total, continue_token)
 }
 
-async fn check(cluster: &Cluster, revisions: &[u64], asked: &Asked) {
+async fn check(cluster: &Cluster, revisions: &[u64], asked: &SearchQuery) {
     cluster.caught_up().await;
-    let Asked { place, query, revision, limit } = asked;
+    let SearchQuery { place, query, revision, limit } = asked;
     let at = format!("&resourceVersion={}&resourceVersionMatch=Exact", revisions[revision % revisions.len()]);
     let (expected, total, _) = page(cluster.server(1), *place, &format!("{query}{at}")).await;
     assert_eq!(total, expected.len());
@@ -146,7 +146,7 @@ async fn search_through(steps: Vec<Step>) {
     }
     for words in WORDS {
         let query = format!("keelson.io/search={words}");
-        let asked = Asked { place: RequestPath::Everywhere, query, revision: revisions.len() - 1, limit: 7 };
+        let asked = SearchQuery { place: RequestPath::Everywhere, query, revision: revisions.len() - 1, limit: 7 };
         check(&cluster, &revisions, &asked).await;
     }
 }

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions, PatchOptions, UpdateOptions};
 use keelson_meta::{ApiError, Object, Revision};
-use keelson_registry::{Caller, Deleted, Patch, PatchKind, Registry, Target, Written};
+use keelson_registry::{Caller, Deleted, Patch, PatchKind, Registry, Target, WriteResult};
 use proptest::prelude::*;
 
 use crate::cluster::*;
@@ -35,7 +35,7 @@ fn named(name: &str) -> Target {
     Target { name: Some(name.to_owned()), ..target("configmaps", Some("q")) }
 }
 
-async fn create(server: &Registry, object: Object) -> Result<Written, ApiError> {
+async fn create(server: &Registry, object: Object) -> Result<WriteResult, ApiError> {
     server.create(&target("configmaps", Some("q")), object, &Caller::server(), &CreateOptions::default()).await
 }
 

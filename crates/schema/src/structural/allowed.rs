@@ -6,7 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use keelson_meta::json::Value;
 
-use super::same::{Alike, same};
+use super::same::{CelEqual, same};
 use super::seldom::Statement;
 
 /// The largest number of values compared one by one.
@@ -39,7 +39,7 @@ impl Allowed {
         let mut hashed = Vec::new();
         if let Some(hasher) = &hasher {
             let places = stated.iter().enumerate();
-            hashed.extend(places.map(|(place, value)| (hasher.hash_one(Alike(value)), place)));
+            hashed.extend(places.map(|(place, value)| (hasher.hash_one(CelEqual(value)), place)));
             hashed.sort_unstable();
         }
         Self { stated: stated.to_vec(), hashed, hasher }
@@ -58,7 +58,7 @@ impl Allowed {
     pub(super) fn has(&self, value: &Value) -> bool {
         let is = |allowed: &Value| !allowed.is_null() && same(allowed, value);
         let Some(hasher) = &self.hasher else { return self.stated.iter().any(is) };
-        let hash = hasher.hash_one(Alike(value));
+        let hash = hasher.hash_one(CelEqual(value));
         let from = self.hashed.partition_point(|(other, _)| *other < hash);
         self.hashed[from..].iter().take_while(|(other, _)| *other == hash).any(|(_, place)| is(&self.stated[*place]))
     }

@@ -14,8 +14,8 @@ use keelson_meta::json::{Map, Value, about_bytes};
 
 use super::at::{At, NOWHERE, PathSegment, nowhere};
 use super::found::{Budget, Found};
-use super::rules::{Identity, Kind, Node, Others};
-use super::same::{Alike, SameKeys, is_unchanged};
+use super::rules::{Identity, Kind, Node, UndeclaredFields};
+use super::same::{CelEqual, SameKeys, is_unchanged};
 use super::{MAX_DEPTH, embedded, formats, numbers};
 
 /// The work units for one value, one member or item, one name or value of the schema, and one character.
@@ -232,7 +232,7 @@ fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: 
         faults.push(FieldError::too_many(at.to_string(), items.len(), most));
     }
     let mut seen = HashSet::new();
-    if lists.unique && !items.iter().all(|item| seen.insert(Alike(item))) {
+    if lists.unique && !items.iter().all(|item| seen.insert(CelEqual(item))) {
         let detail = format!("{at} in body shouldn't contain duplicates");
         faults.push(FieldError::invalid(at.to_string(), sorted(Value::Array(items.to_vec())), detail));
     }
@@ -257,12 +257,12 @@ fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut
     if let Some(most) = objects.max_properties.filter(|most| map.len() > *most) {
         faults.push(FieldError::too_many(at.to_string(), map.len(), most));
     }
-    let is_closed = matches!(objects.others, Others::Forbidden);
-    if !objects.properties.is_empty() || !matches!(objects.others, Others::Free) {
+    let is_closed = matches!(objects.others, UndeclaredFields::Forbidden);
+    if !objects.properties.is_empty() || !matches!(objects.others, UndeclaredFields::Free) {
         faults.spend(LOOK_INSIDE * map.len() as u64);
         let members = by_name(map);
         let undeclared = members.iter().filter(|(name, _)| node.property(name).is_none());
-        for (name, member) in undeclared.filter(|_| !matches!(objects.others, Others::Free)) {
+        for (name, member) in undeclared.filter(|_| !matches!(objects.others, UndeclaredFields::Free)) {
             if is_closed && !faults.is_full() {
                 let detail = format!("{} in body is a forbidden property", at.field(name));
                 faults.push(FieldError::invalid(at.to_string(), *name, detail));
@@ -404,7 +404,7 @@ fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Fo
                 if faults.is_full() {
                     return;
                 }
-                if is_second(&mut seen, Alike(item)) {
+                if is_second(&mut seen, CelEqual(item)) {
                     let place = at.then(PathSegment::Index(index)).to_string();
                     faults.push(FieldError::duplicate(place, sorted(item.clone())));
                 }

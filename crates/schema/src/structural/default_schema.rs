@@ -26,7 +26,7 @@ pub struct DefaultSchema {
 
 /// The result of validating a default.
 #[derive(Debug, PartialEq)]
-pub struct Judged {
+pub struct DefaultCheck {
     /// True if the default has fields that the schema does not declare.
     pub has_unknown_fields: bool,
     /// The faults, with absolute paths.
@@ -52,7 +52,7 @@ impl DefaultSchema {
     }
 
     /// Validates a default within a budget.
-    pub fn judge(&self, default: &Value, path: &str, budget: &mut Budget) -> Judged {
+    pub fn judge(&self, default: &Value, path: &str, budget: &mut Budget) -> DefaultCheck {
         let has_unknown_fields = self.has_unknown_fields(default);
         let mut faults: Vec<FieldError> = embedded::type_fault(&self.node, default, self.whole).into_iter().collect();
         if faults.is_empty() {
@@ -62,7 +62,7 @@ impl DefaultSchema {
             self.values(default, budget, &mut faults);
         }
         faults.iter_mut().for_each(|fault| move_below(fault, path));
-        Judged { has_unknown_fields, faults }
+        DefaultCheck { has_unknown_fields, faults }
     }
 
     /// Validates a default within the metadata, kind or version of an object. `around` builds the object around the

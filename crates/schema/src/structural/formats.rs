@@ -16,11 +16,11 @@ use super::rules::Kind;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Format {
     name: &'static str,
-    judge: Judge,
+    judge: FormatCheck,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Judge {
+enum FormatCheck {
     Text(fn(&str) -> bool),
     Int32,
     /// Any integer fits.
@@ -30,38 +30,38 @@ enum Judge {
     Double,
 }
 
-const FORMATS: &[(&str, Judge)] = &[
-    ("bsonobjectid", Judge::Text(|text| text.len() == 24 && is_hex(text))),
-    ("byte", Judge::Text(is_base64)),
-    ("cidr", Judge::Text(is_cidr)),
-    ("creditcard", Judge::Text(is_credit_card)),
-    ("date", Judge::Text(is_date)),
-    ("date-time", Judge::Text(is_time)),
-    ("datetime", Judge::Text(is_time)),
-    ("double", Judge::Double),
-    ("duration", Judge::Text(is_duration)),
-    ("email", Judge::Text(is_email)),
-    ("float", Judge::Float),
-    ("hexcolor", Judge::Text(is_hex_colour)),
-    ("hostname", Judge::Text(is_hostname)),
-    ("int32", Judge::Int32),
-    ("int64", Judge::Int64),
-    ("ipv4", Judge::Text(is_ipv4)),
-    ("ipv6", Judge::Text(|text| Ipv6Addr::from_str(text).is_ok())),
-    ("isbn", Judge::Text(|text| is_isbn10(text) || is_isbn13(text))),
-    ("isbn10", Judge::Text(is_isbn10)),
-    ("isbn13", Judge::Text(is_isbn13)),
-    ("k8s-long-name", Judge::Text(|text| dns_subdomain_faults(text).is_empty())),
-    ("k8s-short-name", Judge::Text(|text| dns_label_faults(text).is_empty())),
-    ("mac", Judge::Text(is_mac)),
-    ("password", Judge::Text(|_| true)),
-    ("rgbcolor", Judge::Text(is_rgb_colour)),
-    ("ssn", Judge::Text(is_ssn)),
-    ("uri", Judge::Text(is_uri)),
-    ("uuid", Judge::Text(|text| is_uuid(text, None))),
-    ("uuid3", Judge::Text(|text| is_uuid(text, Some(b'3')))),
-    ("uuid4", Judge::Text(|text| is_uuid(text, Some(b'4')) && has_variant(text))),
-    ("uuid5", Judge::Text(|text| is_uuid(text, Some(b'5')) && has_variant(text))),
+const FORMATS: &[(&str, FormatCheck)] = &[
+    ("bsonobjectid", FormatCheck::Text(|text| text.len() == 24 && is_hex(text))),
+    ("byte", FormatCheck::Text(is_base64)),
+    ("cidr", FormatCheck::Text(is_cidr)),
+    ("creditcard", FormatCheck::Text(is_credit_card)),
+    ("date", FormatCheck::Text(is_date)),
+    ("date-time", FormatCheck::Text(is_time)),
+    ("datetime", FormatCheck::Text(is_time)),
+    ("double", FormatCheck::Double),
+    ("duration", FormatCheck::Text(is_duration)),
+    ("email", FormatCheck::Text(is_email)),
+    ("float", FormatCheck::Float),
+    ("hexcolor", FormatCheck::Text(is_hex_colour)),
+    ("hostname", FormatCheck::Text(is_hostname)),
+    ("int32", FormatCheck::Int32),
+    ("int64", FormatCheck::Int64),
+    ("ipv4", FormatCheck::Text(is_ipv4)),
+    ("ipv6", FormatCheck::Text(|text| Ipv6Addr::from_str(text).is_ok())),
+    ("isbn", FormatCheck::Text(|text| is_isbn10(text) || is_isbn13(text))),
+    ("isbn10", FormatCheck::Text(is_isbn10)),
+    ("isbn13", FormatCheck::Text(is_isbn13)),
+    ("k8s-long-name", FormatCheck::Text(|text| dns_subdomain_faults(text).is_empty())),
+    ("k8s-short-name", FormatCheck::Text(|text| dns_label_faults(text).is_empty())),
+    ("mac", FormatCheck::Text(is_mac)),
+    ("password", FormatCheck::Text(|_| true)),
+    ("rgbcolor", FormatCheck::Text(is_rgb_colour)),
+    ("ssn", FormatCheck::Text(is_ssn)),
+    ("uri", FormatCheck::Text(is_uri)),
+    ("uuid", FormatCheck::Text(|text| is_uuid(text, None))),
+    ("uuid3", FormatCheck::Text(|text| is_uuid(text, Some(b'3')))),
+    ("uuid4", FormatCheck::Text(|text| is_uuid(text, Some(b'4')) && has_variant(text))),
+    ("uuid5", FormatCheck::Text(|text| is_uuid(text, Some(b'5')) && has_variant(text))),
 ];
 
 /// Returns true if the format is known for values of a type. Other formats cause a warning about the definition.
@@ -69,8 +69,9 @@ pub fn is_known(of: &str, name: &str) -> bool {
     let plain = |name: &str| name.replace('-', "");
     match of {
         "string" => {
-            let is_text =
-                |(known, judge): &(&str, Judge)| matches!(judge, Judge::Text(_)) && plain(known) == plain(name);
+            let is_text = |(known, judge): &(&str, FormatCheck)| {
+                matches!(judge, FormatCheck::Text(_)) && plain(known) == plain(name)
+            };
             FORMATS.iter().any(is_text)
         }
         "integer" => matches!(name, "int32" | "int64"),
@@ -84,9 +85,9 @@ impl Format {
     pub(super) fn named(of: Option<Kind>, name: &str) -> Option<Self> {
         let (name, judge) = FORMATS.iter().find(|(known, _)| *known == name)?;
         let is_of_type = match judge {
-            Judge::Text(_) => matches!(of, None | Some(Kind::String)),
-            Judge::Int32 | Judge::Int64 => of == Some(Kind::Integer),
-            Judge::Float | Judge::Double => of == Some(Kind::Number),
+            FormatCheck::Text(_) => matches!(of, None | Some(Kind::String)),
+            FormatCheck::Int32 | FormatCheck::Int64 => of == Some(Kind::Integer),
+            FormatCheck::Float | FormatCheck::Double => of == Some(Kind::Number),
         };
         is_of_type.then_some(Self { name, judge: *judge })
     }
@@ -98,9 +99,9 @@ impl Format {
     /// Returns true for a number in the range of the format.
     pub(super) fn has_room(&self, number: f64) -> bool {
         match self.judge {
-            Judge::Int32 => (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number),
-            Judge::Float => number.abs() <= f64::from(f32::MAX),
-            Judge::Int64 | Judge::Double | Judge::Text(_) => true,
+            FormatCheck::Int32 => (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number),
+            FormatCheck::Float => number.abs() <= f64::from(f32::MAX),
+            FormatCheck::Int64 | FormatCheck::Double | FormatCheck::Text(_) => true,
         }
     }
 }
@@ -108,8 +109,8 @@ impl Format {
 /// Returns true if a text fits a format.
 pub(super) fn fits(format: &Format, text: &str) -> bool {
     match format.judge {
-        Judge::Text(fits) => fits(text),
-        Judge::Int32 | Judge::Int64 | Judge::Float | Judge::Double => true,
+        FormatCheck::Text(fits) => fits(text),
+        FormatCheck::Int32 | FormatCheck::Int64 | FormatCheck::Float | FormatCheck::Double => true,
     }
 }
 

@@ -2,7 +2,7 @@
 //! limited.
 //!
 //! At any time, clients write objects of only a few among thousands of definitions, and compiled rules take a multiple
-//! of their text. So a schema keeps a reference to its document, and all schemas of a server share [`KeptPrograms`]. A
+//! of their text. So a schema keeps a reference to its document, and all schemas of a server share [`ProgramCache`]. A
 //! running validation holds an `Arc`, so an eviction does not affect it. The cache must not know how rules are compiled
 //! or run.
 
@@ -20,7 +20,7 @@ pub const PROGRAMS_BYTES: usize = 64 << 20;
 
 /// The compiled rules of all schemas of a server.
 #[derive(Debug)]
-pub struct KeptPrograms {
+pub struct ProgramCache {
     bound: usize,
     kept: Mutex<CompiledSchemas>,
     schemas: AtomicU64,
@@ -54,13 +54,13 @@ struct Programs {
     is_asked: bool,
 }
 
-impl Default for KeptPrograms {
+impl Default for ProgramCache {
     fn default() -> Self {
         Self::within(PROGRAMS_BYTES)
     }
 }
 
-impl KeptPrograms {
+impl ProgramCache {
     /// A cache of at most `bound` bytes.
     pub fn within(bound: usize) -> Self {
         Self { bound, kept: Mutex::default(), schemas: AtomicU64::new(0), compiled: AtomicU64::new(0) }
@@ -121,16 +121,16 @@ impl CompiledSchemas {
 
 /// The CEL rules of a schema, which are compiled at their first use.
 #[derive(Debug)]
-pub(super) struct OnDemand {
+pub(super) struct LazyPrograms {
     schema: u64,
     document: Arc<dyn SchemaDocument>,
-    programs: Arc<KeptPrograms>,
+    programs: Arc<ProgramCache>,
     /// ORDER: this lock is held while compiling, so that concurrent callers compile once.
     compiling: Mutex<()>,
 }
 
-impl OnDemand {
-    pub(super) fn new(document: Arc<dyn SchemaDocument>, programs: &Arc<KeptPrograms>) -> Self {
+impl LazyPrograms {
+    pub(super) fn new(document: Arc<dyn SchemaDocument>, programs: &Arc<ProgramCache>) -> Self {
         let schema = programs.schemas.fetch_add(1, Ordering::Relaxed);
         Self { schema, document, programs: programs.clone(), compiling: Mutex::new(()) }
     }
@@ -159,7 +159,7 @@ impl OnDemand {
     }
 }
 
-impl Drop for OnDemand {
+impl Drop for LazyPrograms {
     fn drop(&mut self) {
         self.programs.forget(self.schema);
     }

@@ -7,7 +7,7 @@ use keelson_meta::json::{Map, Value};
 
 use super::allowed::Allowed;
 use super::formats::Format;
-use super::seldom::{Seldom, Statement};
+use super::seldom::{RareKeywords, Statement};
 use super::{MAX_DEPTH, StructuralError};
 
 /// The keywords of one schema.
@@ -22,12 +22,12 @@ pub(super) struct Node {
     /// True if values are lists of type set or map, or contain any.
     pub(super) tells_apart: bool,
     pub(super) format: Option<Format>,
-    pub(super) numbers: Seldom<Numbers>,
-    pub(super) texts: Seldom<Texts>,
-    pub(super) lists: Seldom<Lists>,
-    pub(super) objects: Seldom<Objects>,
-    pub(super) allowed: Seldom<Allowed>,
-    pub(super) combined: Seldom<Combined>,
+    pub(super) numbers: RareKeywords<Numbers>,
+    pub(super) texts: RareKeywords<Texts>,
+    pub(super) lists: RareKeywords<Lists>,
+    pub(super) objects: RareKeywords<Objects>,
+    pub(super) allowed: RareKeywords<Allowed>,
+    pub(super) combined: RareKeywords<Subschemas>,
 }
 
 /// The types of a schema.
@@ -99,7 +99,7 @@ pub(super) enum Identity {
 
 /// The subschemas of `allOf`, `anyOf`, `oneOf` and `not`.
 #[derive(Debug, Default)]
-pub(super) struct Combined {
+pub(super) struct Subschemas {
     pub(super) all_of: Vec<Node>,
     pub(super) any_of: Vec<Node>,
     pub(super) one_of: Vec<Node>,
@@ -114,12 +114,12 @@ pub(super) struct Objects {
     pub(super) required: Vec<String>,
     /// The properties, by name.
     pub(super) properties: Vec<(String, Node)>,
-    pub(super) others: Others,
+    pub(super) others: UndeclaredFields,
 }
 
 /// The treatment of undeclared fields.
 #[derive(Debug, Default)]
-pub(super) enum Others {
+pub(super) enum UndeclaredFields {
     /// Any value is allowed.
     #[default]
     Free,
@@ -171,7 +171,7 @@ impl Statement for Objects {
             min_properties: None,
             required: Vec::new(),
             properties: Vec::new(),
-            others: Others::Free,
+            others: UndeclaredFields::Free,
         };
         &NOTHING
     }
@@ -182,13 +182,14 @@ impl Statement for Objects {
             && min_properties.is_none()
             && required.is_empty()
             && properties.is_empty()
-            && matches!(others, Others::Free)
+            && matches!(others, UndeclaredFields::Free)
     }
 }
 
-impl Statement for Combined {
+impl Statement for Subschemas {
     fn nothing() -> &'static Self {
-        static NOTHING: Combined = Combined { all_of: Vec::new(), any_of: Vec::new(), one_of: Vec::new(), not: None };
+        static NOTHING: Subschemas =
+            Subschemas { all_of: Vec::new(), any_of: Vec::new(), one_of: Vec::new(), not: None };
         &NOTHING
     }
 
@@ -230,7 +231,7 @@ impl Node {
 
     /// The subschemas that validate the same value.
     fn combined(&self) -> impl Iterator<Item = &Node> {
-        let Combined { all_of, any_of, one_of, not } = &*self.combined;
+        let Subschemas { all_of, any_of, one_of, not } = &*self.combined;
         all_of.iter().chain(any_of).chain(one_of).chain(not)
     }
 
@@ -248,8 +249,8 @@ impl Node {
     /// The schema of undeclared members.
     pub(super) fn other(&self) -> Option<&Node> {
         match &self.objects.others {
-            Others::Node(node) => Some(node),
-            Others::Free | Others::Forbidden => None,
+            UndeclaredFields::Node(node) => Some(node),
+            UndeclaredFields::Free | UndeclaredFields::Forbidden => None,
         }
     }
 }
@@ -283,32 +284,32 @@ impl Reader {
             embeds: false,
             tells_apart: false,
             format: text("format").and_then(|name| Format::named(of.filter(|_| !int_or_string), name)),
-            numbers: Seldom::of(Numbers {
+            numbers: RareKeywords::of(Numbers {
                 maximum: bound("maximum", "exclusiveMaximum"),
                 minimum: bound("minimum", "exclusiveMinimum"),
                 multiple_of: number("multipleOf"),
             }),
-            texts: Seldom::of(Texts {
+            texts: RareKeywords::of(Texts {
                 max_length: size("maxLength"),
                 min_length: size("minLength"),
                 pattern: text("pattern").map(|pattern| self.pattern(pattern)).transpose()?,
             }),
-            lists: Seldom::of(Lists {
+            lists: RareKeywords::of(Lists {
                 max_items: size("maxItems"),
                 min_items: size("minItems"),
                 unique: flag("uniqueItems"),
                 items: self.below("items", schema.get("items"))?.map(Box::new),
                 identity: identity(schema),
             }),
-            objects: Seldom::of(Objects {
+            objects: RareKeywords::of(Objects {
                 max_properties: size("maxProperties"),
                 min_properties: size("minProperties"),
                 required: list("required").iter().filter_map(Value::as_str).map(str::to_owned).collect(),
                 properties: self.properties(schema.get("properties"))?,
                 others: self.others(schema.get("additionalProperties"))?,
             }),
-            allowed: Seldom::of(Allowed::new(list("enum"))),
-            combined: Seldom::of(Combined {
+            allowed: RareKeywords::of(Allowed::new(list("enum"))),
+            combined: RareKeywords::of(Subschemas {
                 all_of: self.combined("allOf", list("allOf"))?,
                 any_of: self.combined("anyOf", list("anyOf"))?,
                 one_of: self.combined("oneOf", list("oneOf"))?,
@@ -348,13 +349,13 @@ impl Reader {
         Ok(read)
     }
 
-    fn others(&mut self, others: Option<&Value>) -> Result<Others, StructuralError> {
+    fn others(&mut self, others: Option<&Value>) -> Result<UndeclaredFields, StructuralError> {
         Ok(match others {
-            Some(Value::Bool(false)) => Others::Forbidden,
+            Some(Value::Bool(false)) => UndeclaredFields::Forbidden,
             Some(schema @ Value::Object(_)) => self
                 .below("additionalProperties", Some(schema))?
-                .map_or(Others::Free, |node| Others::Node(Box::new(node))),
-            _ => Others::Free,
+                .map_or(UndeclaredFields::Free, |node| UndeclaredFields::Node(Box::new(node))),
+            _ => UndeclaredFields::Free,
         })
     }
 

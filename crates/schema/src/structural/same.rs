@@ -54,17 +54,17 @@ pub(super) fn is_unchanged(node: &Node, old: &Value, new: &Value) -> bool {
 
 /// A value that is compared by this equality.
 #[derive(Clone, Copy)]
-pub(super) struct Alike<'v>(pub(super) &'v Value);
+pub(super) struct CelEqual<'v>(pub(super) &'v Value);
 
-impl PartialEq for Alike<'_> {
+impl PartialEq for CelEqual<'_> {
     fn eq(&self, other: &Self) -> bool {
         same(self.0, other.0)
     }
 }
 
-impl Eq for Alike<'_> {}
+impl Eq for CelEqual<'_> {}
 
-impl Hash for Alike<'_> {
+impl Hash for CelEqual<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         std::mem::discriminant(self.0).hash(state);
         match self.0 {
@@ -75,10 +75,10 @@ impl Hash for Alike<'_> {
             Value::String(text) => text.hash(state),
             Value::Array(items) => {
                 items.len().hash(state);
-                items.iter().for_each(|item| Alike(item).hash(state));
+                items.iter().for_each(|item| CelEqual(item).hash(state));
             }
             Value::Object(map) => {
-                let mut fields: Vec<_> = map.iter().map(|(name, value)| (name, Alike(value))).collect();
+                let mut fields: Vec<_> = map.iter().map(|(name, value)| (name, CelEqual(value))).collect();
                 fields.sort_unstable_by_key(|(name, _)| *name);
                 fields.hash(state);
             }
@@ -95,8 +95,8 @@ pub(super) struct SameKeys<'v> {
 }
 
 impl<'v> SameKeys<'v> {
-    fn values(self) -> impl Iterator<Item = Option<Alike<'v>>> {
-        self.keys.iter().map(move |key| self.item.get(key.as_str()).map(Alike))
+    fn values(self) -> impl Iterator<Item = Option<CelEqual<'v>>> {
+        self.keys.iter().map(move |key| self.item.get(key.as_str()).map(CelEqual))
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
         let hasher = RandomState::new();
         let check = |left: Value, right: Value, expected: bool| {
             assert_eq!(same(&left, &right), expected, "{left} and {right}");
-            let hashes = [&left, &right].map(|value| hasher.hash_one(Alike(value)));
+            let hashes = [&left, &right].map(|value| hasher.hash_one(CelEqual(value)));
             assert!(!expected || hashes[0] == hashes[1], "{left} and {right}");
         };
         check(json!(1), json!(1.0), true);

@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 /// A group of keywords that a node may have.
 #[derive(Debug)]
-pub(super) struct Seldom<T>(Option<Box<T>>);
+pub(super) struct RareKeywords<T>(Option<Box<T>>);
 
 /// A group of keywords that a schema may omit.
 pub(super) trait Statement: 'static {
@@ -17,19 +17,19 @@ pub(super) trait Statement: 'static {
     fn is_nothing(&self) -> bool;
 }
 
-impl<T: Statement> Seldom<T> {
+impl<T: Statement> RareKeywords<T> {
     pub(super) fn of(stated: T) -> Self {
         Self((!stated.is_nothing()).then(|| Box::new(stated)))
     }
 }
 
-impl<T> Default for Seldom<T> {
+impl<T> Default for RareKeywords<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T: Statement> Deref for Seldom<T> {
+impl<T: Statement> Deref for RareKeywords<T> {
     type Target = T;
 
     fn deref(&self) -> &T {

@@ -45,7 +45,7 @@ pub(super) struct AuditLog {
 
 enum Writer {
     Stdout(Stream<File>),
-    File(Rotated),
+    File(RotatedFile),
 }
 
 impl AuditLog {
@@ -59,7 +59,7 @@ impl AuditLog {
             // line.
             Writer::Stdout(Stream::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
         } else {
-            let mut file = Rotated::new(path, config);
+            let mut file = RotatedFile::new(path, config);
             file.open()?;
             Writer::File(file)
         };
@@ -147,10 +147,10 @@ fn write_lines(out: &mut impl Write, batch: &[u8], is_torn: &mut bool) -> io::Re
 }
 
 /// A file that is rotated at a size.
-struct Rotated {
+struct RotatedFile {
     path: PathBuf,
     most_bytes: u64,
-    keeping: Keeping,
+    keeping: FileMaintenance,
     file: Option<File>,
     /// True for a regular file, which can be renamed.
     is_regular: bool,
@@ -161,7 +161,7 @@ struct Rotated {
 
 /// The maintenance of rotated files.
 #[derive(Clone)]
-struct Keeping {
+struct FileMaintenance {
     path: PathBuf,
     most_age: Option<Duration>,
     most_files: Option<usize>,
@@ -171,10 +171,10 @@ struct Keeping {
     is_wanted: Arc<AtomicBool>,
 }
 
-impl Rotated {
+impl RotatedFile {
     fn new(path: &Path, config: &AuditLogConfig) -> Self {
         let positive = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
-        let keeping = Keeping {
+        let keeping = FileMaintenance {
             path: path.to_owned(),
             most_age: positive(config.max_age_days).map(|days| Duration::from_secs(days.saturating_mul(24 * 60 * 60))),
             most_files: positive(config.max_backups).and_then(|files| usize::try_from(files).ok()),
@@ -259,7 +259,7 @@ fn ends_with_a_line(path: &Path, bytes: u64) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-impl Keeping {
+impl FileMaintenance {
     /// The name of a rotated file: `audit-2026-01-02T03-04-05.678.log`.
     fn aside(&self, now: SystemTime) -> PathBuf {
         let (stem, extension) = self.names();
@@ -401,7 +401,7 @@ mod tests {
     fn a_file_that_has_grown_is_put_aside_under_the_time() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("audit.log");
-        let mut log = Rotated::new(&path, &config(&path, |_| {}));
+        let mut log = RotatedFile::new(&path, &config(&path, |_| {}));
         log.most_bytes = 10;
         for (second, line) in [(1, "one\n"), (2, "two\n"), (3, "three\n"), (4, "a line that is too long\n")] {
             log.write(line.as_bytes(), time(second)).unwrap();
@@ -411,7 +411,7 @@ mod tests {
         let text = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
         assert_eq!((text(aside[0]), text(aside[1])), ("one\ntwo\n".to_owned(), "three\n".to_owned()));
         assert_eq!(text("audit.log"), "a line that is too long\n");
-        let mut again = Rotated::new(&path, &config(&path, |_| {}));
+        let mut again = RotatedFile::new(&path, &config(&path, |_| {}));
         again.write(b"more\n", time(5)).unwrap();
         assert_eq!(text("audit.log"), "a line that is too long\nmore\n");
     }
@@ -420,7 +420,7 @@ mod tests {
     fn files_of_one_millisecond_have_a_name_each() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("audit.log");
-        let mut log = Rotated::new(&path, &config(&path, |_| {}));
+        let mut log = RotatedFile::new(&path, &config(&path, |_| {}));
         log.most_bytes = 10;
         for line in ["line one\n", "line two\n", "line three\n", "line four\n"] {
             log.write(line.as_bytes(), time(1)).unwrap();
@@ -435,7 +435,7 @@ mod tests {
         let path = directory.path().join("audit.log");
         let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
         assert!(made.success());
-        let mut log = Rotated::new(&path, &config(&path, |_| {}));
+        let mut log = RotatedFile::new(&path, &config(&path, |_| {}));
         assert_eq!(log.write(b"lost\n", time(1)).unwrap_err().to_string(), "no process reads the pipe");
         let mut reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         log.write(b"one\n", time(2)).unwrap();
@@ -450,7 +450,7 @@ mod tests {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("audit.log");
         std::os::unix::fs::symlink("/dev/null", &path).unwrap();
-        let mut log = Rotated::new(&path, &config(&path, |_| {}));
+        let mut log = RotatedFile::new(&path, &config(&path, |_| {}));
         log.most_bytes = 10;
         for second in 1..4 {
             log.write(b"a line that is too long\n", time(second)).unwrap();
@@ -467,7 +467,7 @@ mod tests {
         for name in others.iter().copied().chain(mine.iter().map(String::as_str)) {
             fs::write(directory.path().join(name), "line\n".repeat(300_000)).unwrap();
         }
-        let keeping = Rotated::new(
+        let keeping = RotatedFile::new(
             &path,
             &config(&path, |config| {
                 config.max_backups = 3;
@@ -485,7 +485,7 @@ mod tests {
         flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
         assert_eq!(text, "line\n".repeat(300_000));
 
-        let keeping = Rotated::new(&path, &config(&path, |config| config.max_age_days = 1)).keeping;
+        let keeping = RotatedFile::new(&path, &config(&path, |config| config.max_age_days = 1)).keeping;
         keeping.tidy(time(4) + Duration::from_secs(24 * 60 * 60)).unwrap();
         assert_eq!(names(&directory), [&format!("{}.gz", mine[3]), others[0], others[1]]);
     }
@@ -494,7 +494,7 @@ mod tests {
     fn a_write_that_fails_is_told_and_the_next_begins_a_line_of_its_own() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("audit.log");
-        let mut log = Rotated::new(&path, &config(&path, |_| {}));
+        let mut log = RotatedFile::new(&path, &config(&path, |_| {}));
         log.write(b"one\n", time(1)).unwrap();
         // A full disk leaves a part of a line.
         log.file = Some(File::open(&path).unwrap());
@@ -542,7 +542,7 @@ mod tests {
         let path = directory.path().join("audit.log");
         for (before, expected) in [("", "one\n"), ("whole\n", "whole\none\n"), ("torn", "torn\none\n")] {
             fs::write(&path, before).unwrap();
-            Rotated::new(&path, &config(&path, |_| {})).write(b"one\n", time(1)).unwrap();
+            RotatedFile::new(&path, &config(&path, |_| {})).write(b"one\n", time(1)).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), expected);
         }
     }

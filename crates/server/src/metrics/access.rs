@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use keelson_access::FileReads;
 use keelson_access_config::{
-    AskedCounts, ConfiguredAuthorizers, ConfiguredIssuers, DecisionCounts, IssuerSample, IssuerTimes, Reloads,
+    CallCounts, ConfiguredAuthorizers, ConfiguredIssuers, DecisionCounts, IssuerSample, IssuerTimes, Reloads,
     TOKEN_CACHE, WebhookCounts,
 };
 use keelson_encryption::sha256_of;
@@ -200,7 +200,7 @@ fn webhook_samples(webhooks: &[WebhookCounts]) -> Vec<Sample> {
             ..counter(name, help, count(webhook))
         })
     };
-    let by_result = |name: &'static str, help: &'static str, count: fn(&AskedCounts) -> u64| {
+    let by_result = |name: &'static str, help: &'static str, count: fn(&CallCounts) -> u64| {
         webhooks.iter().flat_map(move |webhook| {
             webhook.asked.iter().map(move |asked| Sample {
                 labels: result_labels(&webhook.name, asked),
@@ -236,7 +236,7 @@ fn webhook_samples(webhooks: &[WebhookCounts]) -> Vec<Sample> {
 pub(crate) fn review_times(authorizers: &ConfiguredAuthorizers) -> Vec<HistogramSample> {
     let of_one = |webhook: &WebhookCounts| {
         let asked = webhook.asked.iter().filter(|asked| asked.count > 0);
-        let sample = |asked: &AskedCounts| HistogramSample {
+        let sample = |asked: &CallCounts| HistogramSample {
             name: "apiserver_authorization_webhook_duration_seconds",
             help: "Duration of calls of an authorization webhook, in seconds, by result",
             labels: result_labels(&webhook.name, asked),
@@ -260,6 +260,6 @@ pub(crate) fn review_times(authorizers: &ConfiguredAuthorizers) -> Vec<Histogram
     samples
 }
 
-fn result_labels(name: &str, asked: &AskedCounts) -> Vec<(&'static str, String)> {
+fn result_labels(name: &str, asked: &CallCounts) -> Vec<(&'static str, String)> {
     vec![("name", name.to_owned()), ("result", asked.result.to_owned())]
 }

@@ -14,7 +14,7 @@ const PAGES: usize = 8;
 pub(super) struct Reach(usize);
 
 /// The result of a page.
-pub(super) struct Told<'k> {
+pub(super) struct PageOutcome<'k> {
     /// The requested range.
     pub(super) range: (&'k [u8], &'k [u8]),
     /// The first and the last key of the page, unless it is empty.
@@ -33,7 +33,7 @@ impl Reach {
     }
 
     /// Adjusts the reach to the result of a page.
-    pub(super) fn learn(&mut self, told: &Told<'_>) {
+    pub(super) fn learn(&mut self, told: &PageOutcome<'_>) {
         let (from, to) = told.range;
         let narrowed = if self.end(from, to) == to { common(from, to) } else { self.0.min(from.len()) };
         let (had, limit) = told.keys;
@@ -82,7 +82,7 @@ mod tests {
             counted += within.len();
             assert!(pages < 1000 + 4 * keys.len(), "it ends");
             let ends = page.first().zip(page.last()).map(|(first, last)| (first.as_slice(), last.as_slice()));
-            reach.learn(&Told { range: (&from, &to), ends, keys: (page.len(), limit), counted: within.len() });
+            reach.learn(&PageOutcome { range: (&from, &to), ends, keys: (page.len(), limit), counted: within.len() });
             found.extend(page.iter().map(|key| (*key).clone()));
             from = match page.last() {
                 Some(last) if page.len() < within.len() => [last.as_slice(), b"\0"].concat(),

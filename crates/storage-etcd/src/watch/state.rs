@@ -124,12 +124,12 @@ enum State {
         truthful: bool,
     },
     /// The watch runs.
-    Following(Following),
+    Following(ActiveWatch),
     Ended,
 }
 
 #[derive(Debug)]
-struct Following {
+struct ActiveWatch {
     truthful: bool,
     /// True after a check that no event was lost before the received ones. etcd reads earlier events from its store,
     /// which lacks compacted ones.
@@ -272,7 +272,7 @@ impl Follower {
     fn created(&mut self, newest: i64, now: Instant) -> Vec<Action> {
         let State::Opening { truthful, .. } = self.state else { return Vec::new() };
         self.failing = None;
-        self.state = State::Following(Following {
+        self.state = State::Following(ActiveWatch {
             truthful,
             verified: false,
             ranges: WatchRanges::new(self.position, newest),
@@ -380,7 +380,7 @@ impl Follower {
     }
 }
 
-impl Following {
+impl ActiveWatch {
     /// Sends the requests that are due.
     fn tick(&mut self, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();

@@ -10,7 +10,7 @@ use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::{Client, Config};
 
 use super::config::{alone, beginning_with};
-use super::error::{Trouble, text};
+use super::error::{QueryFault, text};
 use super::session::{Connector, Driver};
 
 /// The use of a connection.
@@ -24,7 +24,7 @@ pub(crate) enum Purpose {
 
 impl Connector {
     /// Connects and configures the connection, without preparing the store's statements.
-    pub(crate) async fn connect(&self, purpose: Purpose) -> Result<(Client, Driver), Trouble> {
+    pub(crate) async fn connect(&self, purpose: Purpose) -> Result<(Client, Driver), QueryFault> {
         let settings = beginning_with(self.first_host(), &self.config);
         let error = match self.dial(&settings).await {
             Ok(connected) => return Ok(connected),
@@ -34,11 +34,11 @@ impl Connector {
         if purpose == Purpose::Read && (is_read_only || settings.get_hosts().len() > 1) {
             match self.read_only_primary(&settings).await {
                 Primary::Connected(client, driver) => return Ok((client, driver)),
-                Primary::Standby => return Err(Trouble::ReadOnly(standby(&text(&error)))),
+                Primary::Standby => return Err(QueryFault::ReadOnly(standby(&text(&error)))),
                 Primary::None => {}
             }
         }
-        Err(if is_read_only { Trouble::ReadOnly(text(&error)) } else { Trouble::Sql(error) })
+        Err(if is_read_only { QueryFault::ReadOnly(text(&error)) } else { QueryFault::Sql(error) })
     }
 
     /// Searches for a read-only primary.

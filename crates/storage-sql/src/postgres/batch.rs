@@ -68,7 +68,7 @@ pub(crate) struct Arguments<'a> {
     /// no length.
     write_begin: Vec<i32>,
     write_length: Vec<Option<i32>>,
-    write_values: Joined<'a>,
+    write_values: ConcatenatedValues<'a>,
     /// The expiry of each write. Empty if no write has one.
     write_ends: Vec<Option<i64>>,
     /// True if the compares guarantee that every deleted path exists.
@@ -170,20 +170,20 @@ fn as_integer(number: usize) -> i32 {
 
 /// Values that are sent as one concatenated value.
 #[derive(Debug, Default)]
-struct Joined<'a> {
+struct ConcatenatedValues<'a> {
     values: Vec<&'a [u8]>,
     /// The size of all values in bytes.
     length: usize,
 }
 
-impl<'a> Joined<'a> {
+impl<'a> ConcatenatedValues<'a> {
     fn add(&mut self, value: &'a [u8]) {
         self.values.push(value);
         self.length += value.len();
     }
 }
 
-impl ToSql for Joined<'_> {
+impl ToSql for ConcatenatedValues<'_> {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         out.reserve(self.length);
         self.values.iter().for_each(|value| out.extend_from_slice(value));

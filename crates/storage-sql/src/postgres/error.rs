@@ -175,7 +175,7 @@ pub(crate) fn exchanged() -> StoreError {
 
 /// The reason for which a query has no valid result.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum QueryFault {
     /// The query failed.
     Sql(tokio_postgres::Error),
     /// The result, or the server, can't be trusted, for the given reason. A new session may lead to a valid result.
@@ -186,7 +186,7 @@ pub(crate) enum Trouble {
     ReadOnly(String),
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for QueryFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Sql(error) => f.write_str(&text(error)),
@@ -195,7 +195,7 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-impl From<tokio_postgres::Error> for Trouble {
+impl From<tokio_postgres::Error> for QueryFault {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Sql(error)
     }

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::Error;
 
 use super::access::Purpose;
-use super::error::Trouble;
+use super::error::QueryFault;
 use super::read;
 use super::rows;
 use super::session::{Link, SHORT, Session};
@@ -37,7 +37,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
     loop {
         in_step(&shared).await;
         pause = match look(&shared, &link, &mut listening).await {
-            Ok(Looked::More) => {
+            Ok(ReadOutcome::More) => {
                 in_step(&shared).await;
                 // The other rows may have been a group of this server, which is published by now.
                 if shared.seen().newest() < shared.seen().highest() {
@@ -45,8 +45,8 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
                 }
                 PAUSES.0
             }
-            Ok(Looked::Changed) => PAUSES.0,
-            Ok(Looked::AtRest) => (pause * 2).min(PAUSES.1),
+            Ok(ReadOutcome::Changed) => PAUSES.0,
+            Ok(ReadOutcome::AtRest) => (pause * 2).min(PAUSES.1),
             Err(error) => {
                 tracing::debug!(%error, "the store could not be looked at");
                 (pause * 2).min(PAUSES.1)
@@ -71,7 +71,7 @@ async fn in_step(shared: &Shared) {
 }
 
 /// The result of reading the table.
-enum Looked {
+enum ReadOutcome {
     /// The read returned the maximum amount, and there are more changes.
     More,
     /// The read returned changes, and there are no more.
@@ -80,7 +80,7 @@ enum Looked {
     AtRest,
 }
 
-async fn look(shared: &Shared, link: &Link, listening: &mut Option<Arc<Session>>) -> Result<Looked, StoreError> {
+async fn look(shared: &Shared, link: &Link, listening: &mut Option<Arc<Session>>) -> Result<ReadOutcome, StoreError> {
     let session = link.session().await?;
     if !listening.as_ref().is_some_and(|known| Arc::ptr_eq(known, &session)) {
         // ORDER: LISTEN runs before the read, so that no commit between the two stays unnoticed.
@@ -96,14 +96,14 @@ async fn look(shared: &Shared, link: &Link, listening: &mut Option<Arc<Session>>
         let before = seen.highest();
         let found = read::changes(&session, (after, until), (BATCH_EVENTS, BATCH_BYTES)).await?;
         seen.believe(before, found.0)?;
-        Ok::<_, Trouble>(found)
+        Ok::<_, QueryFault>(found)
     });
     let (state, (events, reached)) = found.await?;
     if state.oldest > after {
         // The server was away for longer than the history window. Tails that need the deleted rows get the error when
         // they read the table.
         seen.tell(|timeline| timeline.begin_at(state.oldest));
-        return Ok(Looked::More);
+        return Ok(ReadOutcome::More);
     }
     if let Some(loss) = rows::loss_among(&events, after, reached) {
         return Err(shared.loss.record(loss));
@@ -111,9 +111,9 @@ async fn look(shared: &Shared, link: &Link, listening: &mut Option<Arc<Session>>
     let changed = reached > after;
     seen.tell(|timeline| timeline.add_read(after, events, reached));
     Ok(match (seen.newest() < state.revision, changed) {
-        (true, _) => Looked::More,
-        (false, true) => Looked::Changed,
-        (false, false) => Looked::AtRest,
+        (true, _) => ReadOutcome::More,
+        (false, true) => ReadOutcome::Changed,
+        (false, false) => ReadOutcome::AtRest,
     })
 }
 
@@ -141,7 +141,7 @@ impl History for Shared {
             let before = self.seen().highest();
             let found = read::changes(&session, (after, Some(until)), (BATCH_EVENTS, BATCH_BYTES)).await?;
             self.seen().believe(before, found.0)?;
-            Ok::<_, Trouble>(found)
+            Ok::<_, QueryFault>(found)
         });
         let (state, changes) = found.await?;
         state.check_readable(after)?;

@@ -86,12 +86,12 @@ pub(super) fn report(loss: &str) {
 
 /// The loss that this server has found, if any.
 #[derive(Default)]
-pub(crate) struct FoundLoss {
+pub(crate) struct DetectedLoss {
     found: Mutex<Option<String>>,
     counted: Mutex<Option<Instant>>,
 }
 
-impl FoundLoss {
+impl DetectedLoss {
     /// Records the result of a count of all rows.
     ///
     /// # Errors

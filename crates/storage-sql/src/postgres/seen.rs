@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use super::error::Trouble;
+use super::error::QueryFault;
 use super::read::State;
 use super::stats::{PostgresCounters, count};
 use super::timeline::Timeline;
@@ -43,15 +43,15 @@ impl Line {
 }
 
 /// The newest revision that tails can read, or the error that ends them.
-pub(crate) struct Told {
+pub(crate) struct TailLimit {
     pub(crate) newest: Revision,
     /// The error after which tails get no more changes.
     pub(crate) failed: Option<StoreError>,
 }
 
-pub(crate) struct Seen {
+pub(crate) struct KnownRevisions {
     known: Mutex<DatabaseIdentity>,
-    pub(crate) told: watch::Sender<Told>,
+    pub(crate) told: watch::Sender<TailLimit>,
     /// The highest revision that this server has read so far.
     highest: AtomicU64,
     /// The number changes whenever existing sessions must not be used any more.
@@ -68,7 +68,7 @@ struct DatabaseIdentity {
     max_bytes: usize,
 }
 
-impl Seen {
+impl KnownRevisions {
     /// The state before anything was read.
     pub(crate) fn new(recent_bytes: usize, counters: Arc<PostgresCounters>) -> Self {
         let timeline = Timeline::new(Revision::ZERO, recent_bytes);
@@ -80,7 +80,7 @@ impl Seen {
                 timeline,
                 max_bytes: recent_bytes,
             }),
-            told: watch::Sender::new(Told { newest: Revision::ZERO, failed: None }),
+            told: watch::Sender::new(TailLimit { newest: Revision::ZERO, failed: None }),
             highest: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             counters,
@@ -107,13 +107,13 @@ impl Seen {
 
     /// Checks that a result belongs to the known history. Its revision must not be lower than `before`, the highest one
     /// before the read.
-    pub(crate) fn believe(&self, before: Revision, state: State) -> Result<(), Trouble> {
+    pub(crate) fn believe(&self, before: Revision, state: State) -> Result<(), QueryFault> {
         if state.incarnation != self.incarnation() {
-            return Err(Trouble::Doubt("the database holds another history than before".to_owned()));
+            return Err(QueryFault::Doubt("the database holds another history than before".to_owned()));
         }
         if state.revision < before {
             let gone_back = format!("the database has gone back from revision {before} to {}", state.revision);
-            return Err(Trouble::Doubt(gone_back));
+            return Err(QueryFault::Doubt(gone_back));
         }
         self.saw(state.revision);
         Ok(())
@@ -150,19 +150,19 @@ impl Seen {
     }
 
     /// The content that the known database must have.
-    pub(crate) fn expected(&self) -> Expected {
+    pub(crate) fn expected(&self) -> KnownContent {
         let known = self.known.lock();
         // ORDER: this runs before the query to the database. Its result may lack changes that this server reads
         // meanwhile.
         let (highest, newest) = (self.highest(), known.timeline.newest_events(WITNESSES));
         let (incarnation, name, line) = (known.incarnation, known.name.clone(), known.line.clone());
         drop(known);
-        Expected { incarnation, name, line, highest, witnesses: newest.into_iter().map(Witness::from).collect() }
+        KnownContent { incarnation, name, line, highest, witnesses: newest.into_iter().map(Witness::from).collect() }
     }
 
     /// Records that the database is the known one, perhaps on another server. Returns the generation of sessions with
     /// it. `None` if another thread has changed the known history meanwhile.
-    pub(crate) fn stand(&self, expected: &Expected, line: &Line) -> Option<u64> {
+    pub(crate) fn stand(&self, expected: &KnownContent, line: &Line) -> Option<u64> {
         let mut known = self.known.lock();
         if known.incarnation != expected.incarnation || line.is_before(&known.line) {
             return None;
@@ -178,8 +178,14 @@ impl Seen {
     }
 
     /// Changes to another history. `begin` and `changes` are its newest changes, which are the witnesses from now on.
-    /// Returns the same as [`Seen::stand`].
-    pub(crate) fn adopt(&self, expected: &Expected, found: &Found, begin: Revision, changes: Changes) -> Option<u64> {
+    /// Returns the same as [`KnownRevisions::stand`].
+    pub(crate) fn adopt(
+        &self,
+        expected: &KnownContent,
+        found: &DatabaseContent,
+        begin: Revision,
+        changes: Changes,
+    ) -> Option<u64> {
         let mut known = self.known.lock();
         if known.incarnation != expected.incarnation {
             return None;
@@ -223,7 +229,7 @@ impl From<StoreEvent> for Witness {
 }
 
 /// The content that the known database must have.
-pub(crate) struct Expected {
+pub(crate) struct KnownContent {
     pub(crate) incarnation: i64,
     pub(crate) name: Option<String>,
     pub(crate) line: Line,
@@ -233,7 +239,7 @@ pub(crate) struct Expected {
 }
 
 /// The content that a database has.
-pub(crate) struct Found {
+pub(crate) struct DatabaseContent {
     pub(crate) state: State,
     pub(crate) line: Line,
     pub(crate) name: Option<String>,
@@ -269,8 +275,8 @@ pub(crate) struct Loss {
     pub(crate) keys: Vec<String>,
 }
 
-impl Expected {
-    pub(crate) fn judge(&self, found: &Found) -> Verdict {
+impl KnownContent {
+    pub(crate) fn judge(&self, found: &DatabaseContent) -> Verdict {
         let state = found.state;
         if self.name.is_some() && found.name.is_some() && self.name != found.name {
             return Verdict::Foreign;
@@ -301,7 +307,7 @@ impl Expected {
     }
 }
 
-impl Found {
+impl DatabaseContent {
     /// Returns true if a change that this server has read is missing or replaced. Compaction may have deleted a
     /// superseded version up to the oldest revision, or a delete at that revision.
     fn lacks(&self, witness: &Witness) -> bool {
@@ -322,21 +328,21 @@ mod tests {
         StoreEvent::new(StoreKey::new(format!("k{revision}")), Revision::new(revision), value).into()
     }
 
-    fn expected() -> Expected {
+    fn expected() -> KnownContent {
         let witnesses = vec![put(8, "a"), put(9, "b")];
-        Expected { incarnation: 1, name: None, line: line(2), highest: Revision::new(10), witnesses }
+        KnownContent { incarnation: 1, name: None, line: line(2), highest: Revision::new(10), witnesses }
     }
 
     fn line(number: i32) -> Line {
         Line { cluster: "c".to_owned(), number }
     }
 
-    fn found(incarnation: i64, (revision, oldest): (u64, u64), rows: Vec<Witness>) -> Found {
+    fn found(incarnation: i64, (revision, oldest): (u64, u64), rows: Vec<Witness>) -> DatabaseContent {
         let state = State { incarnation, revision: Revision::new(revision), oldest: Revision::new(oldest) };
-        Found { state, line: line(2), name: None, rows }
+        DatabaseContent { state, line: line(2), name: None, rows }
     }
 
-    fn check(found: &Found, verdict: Option<&Verdict>) {
+    fn check(found: &DatabaseContent, verdict: Option<&Verdict>) {
         let given = expected().judge(found);
         match verdict {
             Some(verdict) => assert_eq!(&given, verdict),
@@ -375,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_loss_begins_after_what_is_still_there() {
-        let common = |found: &Found| match expected().judge(found) {
+        let common = |found: &DatabaseContent| match expected().judge(found) {
             Verdict::Lost(loss) => loss.common.get(),
             other => panic!("{other:?}"),
         };
@@ -401,7 +407,7 @@ mod tests {
             (None, found(1, (9, 0), vec![put(8, "a")]), None),
             (None, found(2, (90, 11), vec![]), Some(Verdict::Another)),
         ] {
-            let given = known.judge(&Found { name: named(name), ..found });
+            let given = known.judge(&DatabaseContent { name: named(name), ..found });
             match verdict {
                 Some(verdict) => assert_eq!(given, verdict, "{name:?}"),
                 None => assert!(matches!(given, Verdict::Lost(_)), "{given:?}"),

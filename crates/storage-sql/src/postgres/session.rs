@@ -21,9 +21,9 @@ use tokio_postgres::{AsyncMessage, Client, Config, Statement};
 
 use super::access::Purpose;
 use super::config::{CONNECT_TIMEOUT, PostgresConfig};
-use super::error::{Meaning, Trouble, lacks_password, login_hint, meaning, store_error, text};
+use super::error::{Meaning, QueryFault, lacks_password, login_hint, meaning, store_error, text};
 use super::refusal;
-use super::seen::Seen;
+use super::seen::KnownRevisions;
 use super::settle::{exchanged, settle};
 use super::setup;
 use super::statements::Query;
@@ -68,7 +68,7 @@ pub(crate) struct Session {
     pub(crate) client: Client,
     statements: Vec<Statement>,
     driver: Driver,
-    /// The value of [`Seen::generation`] when the session was checked.
+    /// The value of [`KnownRevisions::generation`] when the session was checked.
     generation: u64,
     /// The process of the server for this connection.
     pub(crate) process: ServerProcess,
@@ -113,13 +113,13 @@ impl Session {
 }
 
 /// The reason for which there is no session.
-pub(crate) struct Unreached {
+pub(crate) struct SessionError {
     pub(crate) why: String,
     /// True if a server was reached that does not accept writes.
     is_read_only: bool,
 }
 
-impl Unreached {
+impl SessionError {
     fn error(&self) -> StoreError {
         if self.is_read_only {
             refusal::read_only(&self.why)
@@ -141,7 +141,7 @@ pub(crate) struct Connector {
     /// The server's process for this store's writer. Its notifications are ignored, since its changes are known. 0
     /// while the process is unknown.
     pub(crate) own_writer: Arc<AtomicI32>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: KnownRevisions,
     pub(crate) counters: Arc<PostgresCounters>,
 }
 
@@ -155,7 +155,7 @@ impl Connector {
             first_host: AtomicUsize::new(0),
             hint: Arc::new(Notify::new()),
             own_writer: Arc::default(),
-            seen: Seen::new(config.recent_bytes, counters.clone()),
+            seen: KnownRevisions::new(config.recent_bytes, counters.clone()),
             counters,
         }
     }
@@ -185,7 +185,7 @@ impl Connector {
         Ok((client, driver))
     }
 
-    async fn session(&self, purpose: Purpose) -> Result<Session, Trouble> {
+    async fn session(&self, purpose: Purpose) -> Result<Session, QueryFault> {
         let (client, driver) = self.connect(purpose).await?;
         let (statements, process) = try_join(statements(&client), process(&client)).await?;
         let mut session =
@@ -195,9 +195,9 @@ impl Connector {
     }
 
     /// Repeats `attempt` until it succeeds, fails for good, or the timeout is reached. The error has the reason.
-    pub(crate) async fn patiently<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, Unreached>
+    pub(crate) async fn patiently<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, SessionError>
     where
-        F: Future<Output = Result<T, Trouble>>,
+        F: Future<Output = Result<T, QueryFault>>,
     {
         let deadline = Instant::now() + self.patience();
         let mut pause = PAUSES.0;
@@ -206,17 +206,17 @@ impl Connector {
             let mut is_read_only = false;
             let why = match timeout(self.longest_attempt(), attempt()).await {
                 Ok(Ok(made)) => return Ok(made),
-                Ok(Err(Trouble::Sql(error))) if is_final(&error) => {
+                Ok(Err(QueryFault::Sql(error))) if is_final(&error) => {
                     let hint = login_hint(&error).map(|hint| format!("; {hint}")).unwrap_or_default();
-                    return Err(Unreached { why: format!("{}{hint}", text(&error)), is_read_only });
+                    return Err(SessionError { why: format!("{}{hint}", text(&error)), is_read_only });
                 }
-                Ok(Err(Trouble::Sql(error))) => text(&error),
-                Ok(Err(Trouble::Doubt(why))) => {
+                Ok(Err(QueryFault::Sql(error))) => text(&error),
+                Ok(Err(QueryFault::Doubt(why))) => {
                     self.pass_over(first);
                     why
                 }
-                Ok(Err(Trouble::Unready(why))) => return Err(Unreached { why, is_read_only }),
-                Ok(Err(Trouble::ReadOnly(why))) => {
+                Ok(Err(QueryFault::Unready(why))) => return Err(SessionError { why, is_read_only }),
+                Ok(Err(QueryFault::ReadOnly(why))) => {
                     is_read_only = true;
                     why
                 }
@@ -226,7 +226,7 @@ impl Connector {
                 }
             };
             if Instant::now() + pause > deadline {
-                return Err(Unreached { why, is_read_only });
+                return Err(SessionError { why, is_read_only });
             }
             sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
@@ -255,13 +255,13 @@ impl Connector {
 
 /// Prepares the statements. If a function is missing (a failover has lost it, or an older dump was restored), sets up
 /// the database as at a start.
-async fn statements(client: &Client) -> Result<Vec<Statement>, Trouble> {
+async fn statements(client: &Client) -> Result<Vec<Statement>, QueryFault> {
     let prepare = || try_join_all(Query::ALL.map(|query| client.prepare(query.sql())));
     match prepare().await {
         Err(error) if meaning(&error) == Meaning::Incomplete => {
             let ready = setup::prepare(client, Revision::ZERO, true, None, false).await;
             let missing = text(&error);
-            ready.map_err(|error| Trouble::Unready(format!("{missing}, and it can't be made: {error}")))?;
+            ready.map_err(|error| QueryFault::Unready(format!("{missing}, and it can't be made: {error}")))?;
             tracing::warn!(missing, "a function was missing in the database and has been made again");
             Ok(prepare().await?)
         }
@@ -271,7 +271,7 @@ async fn statements(client: &Client) -> Result<Vec<Statement>, Trouble> {
     }
 }
 
-async fn process(client: &Client) -> Result<ServerProcess, Trouble> {
+async fn process(client: &Client) -> Result<ServerProcess, QueryFault> {
     let statement = "SELECT a.pid, to_char(a.backend_start AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS') \
         FROM pg_stat_get_activity(pg_backend_pid()) a";
     let row = client.query_one(statement, &[]).await?;
@@ -300,11 +300,11 @@ pub(crate) struct Link {
     /// The timeout of a query.
     answer: Duration,
     purpose: Purpose,
-    held: Mutex<Held>,
+    held: Mutex<HeldSession>,
 }
 
 #[derive(Default)]
-struct Held {
+struct HeldSession {
     session: Option<Arc<Session>>,
     /// The time and error of the last failed attempt to create a session.
     failed: Option<(Instant, StoreError)>,
@@ -331,12 +331,12 @@ impl Link {
         match self.connector.patiently(|| self.connector.session(self.purpose)).await {
             Ok(session) => {
                 let session = Arc::new(session);
-                *held = Held { session: Some(session.clone()), failed: None };
+                *held = HeldSession { session: Some(session.clone()), failed: None };
                 Ok(session)
             }
             Err(unreached) => {
                 let error = unreached.error();
-                *held = Held { session: None, failed: Some((Instant::now(), error.clone())) };
+                *held = HeldSession { session: None, failed: Some((Instant::now(), error.clone())) };
                 Err(error)
             }
         }
@@ -356,7 +356,7 @@ impl Link {
     /// Runs a query that changes nothing. Repeats it if the connection breaks or the result can't be trusted.
     pub(crate) async fn read<T, E, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
     where
-        E: Into<Trouble>,
+        E: Into<QueryFault>,
         F: Future<Output = Result<T, E>>,
     {
         let deadline = Instant::now() + PATIENCE;
@@ -365,8 +365,8 @@ impl Link {
             let answer = timeout(self.answer, ask(session.clone())).await.map(|answer| answer.map_err(Into::into));
             let error = match answer {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(Trouble::Sql(error))) => error,
-                Ok(Err(Trouble::Doubt(why))) => {
+                Ok(Err(QueryFault::Sql(error))) => error,
+                Ok(Err(QueryFault::Doubt(why))) => {
                     // The next session is checked before it is used.
                     session.abandon();
                     if Instant::now() > deadline {
@@ -375,7 +375,9 @@ impl Link {
                     sleep(PAUSES.0).await;
                     continue;
                 }
-                Ok(Err(Trouble::Unready(why) | Trouble::ReadOnly(why))) => return Err(StoreError::Unavailable(why)),
+                Ok(Err(QueryFault::Unready(why) | QueryFault::ReadOnly(why))) => {
+                    return Err(StoreError::Unavailable(why));
+                }
                 Err(_) => {
                     session.abandon();
                     return Err(StoreError::Unavailable(format!("PostgreSQL gave no answer within {:?}", self.answer)));
@@ -413,12 +415,12 @@ impl Pool {
     /// Runs a query as [`Link::read`] does, on a link that no other reader uses meanwhile.
     pub(crate) async fn read<T, E, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
     where
-        E: Into<Trouble>,
+        E: Into<QueryFault>,
         F: Future<Output = Result<T, E>>,
     {
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| super::error::stopped())?;
         let link = self.idle.lock().pop().ok_or_else(super::error::stopped)?;
-        let mut borrowed = Borrowed { idle: self.idle.clone(), held: Some((link, permit)), answered: false };
+        let mut borrowed = PooledSession { idle: self.idle.clone(), held: Some((link, permit)), answered: false };
         let answer = match &borrowed.held {
             Some((link, _)) => link.read(ask).await,
             None => Err(super::error::stopped()),
@@ -429,13 +431,13 @@ impl Pool {
 }
 
 /// A link that returns to the pool on drop. If the reader is gone before its result, the query is cancelled first.
-struct Borrowed {
+struct PooledSession {
     idle: Arc<parking_lot::Mutex<Vec<Link>>>,
     held: Option<(Link, OwnedSemaphorePermit)>,
     answered: bool,
 }
 
-impl Drop for Borrowed {
+impl Drop for PooledSession {
     fn drop(&mut self) {
         let Some((link, permit)) = self.held.take() else { return };
         let idle = self.idle.clone();

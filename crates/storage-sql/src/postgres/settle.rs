@@ -15,10 +15,10 @@ use keelson_supervision::error_repeated;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
-use super::error::Trouble;
+use super::error::QueryFault;
 use super::read;
 use super::rows;
-use super::seen::{Found, Line, Loss, Seen, Verdict, WITNESSES};
+use super::seen::{DatabaseContent, KnownRevisions, Line, Loss, Verdict, WITNESSES};
 use super::session::Session;
 use super::statements::number;
 use super::stats::{PostgresCounters, count};
@@ -67,13 +67,17 @@ const EXCHANGE: &str = "UPDATE keelson_state SET incarnation = hashtextextended(
     revision = $1, oldest = $1";
 
 /// Checks a session. Returns its generation.
-pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCounters) -> Result<u64, Trouble> {
+pub(crate) async fn settle(
+    session: &Session,
+    seen: &KnownRevisions,
+    counters: &PostgresCounters,
+) -> Result<u64, QueryFault> {
     let (line, name) = try_join(line(session), name(session)).await?;
     for _ in 0..LOOKS {
         let expected = seen.expected();
         let revisions: Vec<i64> = expected.witnesses.iter().map(|witness| number(witness.revision)).collect();
         let (state, rows) = read::witnesses(session, &revisions).await?;
-        let found = Found { state, line: line.clone(), rows, name: name.clone() };
+        let found = DatabaseContent { state, line: line.clone(), rows, name: name.clone() };
         let settled = match expected.judge(&found) {
             Verdict::Same => seen.stand(&expected, &found.line),
             Verdict::Another => {
@@ -92,13 +96,13 @@ pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCo
                 // another kind, which clients must not see as deletions.
                 if let Some(loss) = rows::loss(&session.client).await? {
                     rows::report(&loss);
-                    return Err(Trouble::Unready(loss));
+                    return Err(QueryFault::Unready(loss));
                 }
                 raise(session, &found, &loss, counters).await?;
                 None
             }
             Verdict::Outdated => {
-                return Err(Trouble::Doubt(
+                return Err(QueryFault::Doubt(
                     "it is the primary from before a failover, or an older backup: make sure that it takes no connections, or call \
                      keelson_restored() in it, or restart this server, if the other primary was the wrong one"
                         .to_owned(),
@@ -109,21 +113,21 @@ pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCo
             return Ok(generation);
         }
     }
-    Err(Trouble::Doubt("its history is exchanged again and again".to_owned()))
+    Err(QueryFault::Doubt("its history is exchanged again and again".to_owned()))
 }
 
 /// The error for a database that has other content than this server has read.
-pub(super) fn exchanged(holds: &str) -> Trouble {
+pub(super) fn exchanged(holds: &str) -> QueryFault {
     let why = format!(
         "the database holds {holds} in place of the store that this server has read: restore its backup, or stop all servers, and start \
          them again to go on with what is there now"
     );
     error_repeated!(""; "{why}; requests are refused until then");
-    Trouble::Unready(why)
+    QueryFault::Unready(why)
 }
 
 /// The name of the store. Stores of older releases have none.
-async fn name(session: &Session) -> Result<Option<String>, Trouble> {
+async fn name(session: &Session) -> Result<Option<String>, QueryFault> {
     match session.client.query_opt("SELECT name FROM keelson_name", &[]).await {
         Ok(row) => Ok(row.map(|row| row.try_get(0)).transpose()?),
         Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(None),
@@ -131,12 +135,12 @@ async fn name(session: &Session) -> Result<Option<String>, Trouble> {
     }
 }
 
-async fn holds_objects(session: &Session) -> Result<bool, Trouble> {
+async fn holds_objects(session: &Session) -> Result<bool, QueryFault> {
     let statement = "SELECT EXISTS (SELECT 1 FROM keelson_history WHERE NOT deleted)";
     Ok(session.client.query_one(statement, &[]).await?.try_get(0)?)
 }
 
-async fn line(session: &Session) -> Result<Line, Trouble> {
+async fn line(session: &Session) -> Result<Line, QueryFault> {
     match session.client.query_one(LINE, &[]).await {
         Ok(row) => Ok(Line { cluster: row.try_get(0)?, number: row.try_get(1)? }),
         Err(error) if error.code().is_some() => Ok(Line::default()),
@@ -145,7 +149,12 @@ async fn line(session: &Session) -> Result<Line, Trouble> {
 }
 
 /// Begins a new history above this one, unless another server has done so.
-async fn raise(session: &Session, found: &Found, loss: &Loss, counters: &PostgresCounters) -> Result<(), Trouble> {
+async fn raise(
+    session: &Session,
+    found: &DatabaseContent,
+    loss: &Loss,
+    counters: &PostgresCounters,
+) -> Result<(), QueryFault> {
     let client = &session.client;
     client.batch_execute(BEGIN).await?;
     let parameters: [&(dyn ToSql + Sync); 2] = [&found.state.incarnation, &number(loss.seen)];

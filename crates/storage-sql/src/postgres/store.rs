@@ -21,13 +21,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::Purpose;
 use super::config::PostgresConfig;
-use super::error::{PostgresError, Trouble, stopped, unheard};
+use super::error::{PostgresError, QueryFault, stopped, unheard};
 use super::feed;
 use super::read::{self, State};
 use super::refusal::Refusal;
-use super::rows::FoundLoss;
+use super::rows::DetectedLoss;
 use super::scan;
-use super::seen::Seen;
+use super::seen::KnownRevisions;
 use super::session::{Connector, LONG, Link, Pool, SHORT, Session};
 use super::setup;
 use super::statements::is_storable;
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     /// The state of refused writes.
     pub(crate) refusal: Refusal,
     /// The loss of rows, if one was found.
-    pub(crate) loss: FoundLoss,
+    pub(crate) loss: DetectedLoss,
     /// The state of the writer. Some readers wait for the end of its group.
     pub(crate) turn: watch::Sender<Turn>,
 }
@@ -77,7 +77,7 @@ pub(crate) struct Turn {
 }
 
 impl Shared {
-    pub(crate) fn seen(&self) -> &Seen {
+    pub(crate) fn seen(&self) -> &KnownRevisions {
         &self.connector.seen
     }
 
@@ -85,7 +85,7 @@ impl Shared {
     pub(super) async fn believed<T>(
         &self,
         asked: impl Future<Output = Result<(State, T), tokio_postgres::Error>>,
-    ) -> Result<(State, T), Trouble> {
+    ) -> Result<(State, T), QueryFault> {
         let before = self.seen().highest();
         let answer = asked.await?;
         self.seen().believe(before, answer.0)?;
@@ -115,7 +115,7 @@ impl PostgresStore {
             readers: Pool::new(&connector, config.readers),
             maintenance: Link::new(connector.clone(), LONG, Purpose::Write),
             refusal: Refusal::default(),
-            loss: FoundLoss::default(),
+            loss: DetectedLoss::default(),
             turn: watch::Sender::default(),
             connector,
         });

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep};
 use tokio_postgres::types::ToSql;
 
-use super::error::Trouble;
+use super::error::QueryFault;
 use super::read;
 use super::session::{ServerProcess, Session};
 use super::statements::{number, revision};
@@ -63,7 +63,7 @@ pub(super) async fn find(
     session: &Session,
     lost: &Lost,
     transactions: &[&Transaction],
-) -> Result<Vec<Option<Committed>>, Trouble> {
+) -> Result<Vec<Option<Committed>>, QueryFault> {
     end_process(session, &lost.process).await?;
     let paths: Vec<&str> =
         transactions.iter().flat_map(|transaction| &transaction.writes).map(|write| write.key().as_str()).collect();
@@ -77,16 +77,16 @@ pub(super) async fn find(
     // ORDER: the state is read after the rows, since a compaction may have deleted some of them before.
     let state = read::state(session).await?;
     if state.incarnation != lost.incarnation {
-        return Err(Trouble::Doubt("the history was exchanged meanwhile".to_owned()));
+        return Err(QueryFault::Doubt("the history was exchanged meanwhile".to_owned()));
     }
     if state.oldest > lost.before {
-        return Err(Trouble::Doubt("that write is compacted".to_owned()));
+        return Err(QueryFault::Doubt("that write is compacted".to_owned()));
     }
-    judge(transactions, &rows).ok_or_else(|| Trouble::Doubt("it has only deleted, and others may have".to_owned()))
+    judge(transactions, &rows).ok_or_else(|| QueryFault::Doubt("it has only deleted, and others may have".to_owned()))
 }
 
 /// Terminates the process that the group was sent to, and waits until it has ended.
-async fn end_process(session: &Session, process: &ServerProcess) -> Result<(), Trouble> {
+async fn end_process(session: &Session, process: &ServerProcess) -> Result<(), QueryFault> {
     let deadline = Instant::now() + END;
     loop {
         let parameters: [&(dyn ToSql + Sync); 2] = [&process.number, &process.started];
@@ -95,7 +95,7 @@ async fn end_process(session: &Session, process: &ServerProcess) -> Result<(), T
             return Ok(());
         }
         if Instant::now() > deadline {
-            return Err(Trouble::Doubt(format!("the server's process {} does not end", process.number)));
+            return Err(QueryFault::Doubt(format!("the server's process {} does not end", process.number)));
         }
         sleep(LOOK_EVERY).await;
     }

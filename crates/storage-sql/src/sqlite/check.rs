@@ -26,7 +26,7 @@ const FINDINGS: usize = 100;
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckResult {
     /// The number of rows read: versions of objects, and deletions.
     pub rows: u64,
     /// The newest revision.
@@ -41,11 +41,11 @@ pub struct Checked {
 ///
 /// # Errors
 /// There is no store, or it can't be read at all. Also when `on_progress` ends the work.
-pub fn check(data_dir: &Path, on_progress: &mut OnProgress<'_>) -> Result<Checked, OpenError> {
+pub fn check(data_dir: &Path, on_progress: &mut OnProgress<'_>) -> Result<CheckResult, OpenError> {
     let file = data_dir.join(DATABASE_FILE);
     // ORDER: this runs before the directory is locked, since locking creates the directory.
     check_there(data_dir)?;
-    let mut checked = Checked::default();
+    let mut checked = CheckResult::default();
     let lock = match DirectoryLock::take(data_dir) {
         Ok(lock) => Some(lock),
         Err(OpenError::InUse { .. }) => None,
@@ -76,7 +76,11 @@ pub fn check(data_dir: &Path, on_progress: &mut OnProgress<'_>) -> Result<Checke
     }
 }
 
-fn examine(connection: &Connection, checked: &mut Checked, on_progress: &mut OnProgress<'_>) -> rusqlite::Result<()> {
+fn examine(
+    connection: &Connection,
+    checked: &mut CheckResult,
+    on_progress: &mut OnProgress<'_>,
+) -> rusqlite::Result<()> {
     // All statements read one snapshot.
     connection.execute_batch("BEGIN")?;
     let pages = {

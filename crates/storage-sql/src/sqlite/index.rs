@@ -17,15 +17,15 @@ const SAMPLED_ROWS: u64 = 63;
 /// Compares the number of rows in the path index with their recorded number, and checks their order: a search in an
 /// unordered index would miss rows. Reads the whole index and nothing else.
 pub(crate) fn check(connection: &Connection) -> rusqlite::Result<()> {
-    compare(connection, &[Stretch::read(connection, Bound::None)?])
+    compare(connection, &[IndexRange::read(connection, Bound::None)?])
 }
 
 /// Does the same as [`check`] for a store without a writer. A second connection reads the second half at the same time.
 pub(crate) fn check_with(connection: &Connection, other: Connection) -> rusqlite::Result<()> {
     let Some(middle) = middle(connection) else { return check(connection) };
     let (before, behind) = std::thread::scope(|scope| {
-        let behind = scope.spawn(|| Stretch::read(&{ other }, Bound::From(&middle)));
-        let before = Stretch::read(connection, Bound::Before(&middle));
+        let behind = scope.spawn(|| IndexRange::read(&{ other }, Bound::From(&middle)));
+        let before = IndexRange::read(connection, Bound::Before(&middle));
         (before, behind.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     compare(connection, &[before?, behind?])
@@ -53,7 +53,7 @@ enum Bound<'a> {
 }
 
 /// A range of adjacent entries of the index.
-struct Stretch {
+struct IndexRange {
     /// The first and the last entry.
     ends: Option<[(String, Revision); 2]>,
     /// The number of entries up to the revision of the recorded number.
@@ -63,7 +63,7 @@ struct Stretch {
     newest: Revision,
 }
 
-impl Stretch {
+impl IndexRange {
     fn read(connection: &Connection, bound: Bound<'_>) -> rusqlite::Result<Self> {
         let counted = Fact::Counted.get(connection)?;
         let (condition, path) = match bound {
@@ -101,7 +101,7 @@ fn out_of_order(path: &str) -> rusqlite::Error {
 }
 
 /// Compares the entries of all parts of the index with the recorded number.
-fn compare(connection: &Connection, parts: &[Stretch]) -> rusqlite::Result<()> {
+fn compare(connection: &Connection, parts: &[IndexRange]) -> rusqlite::Result<()> {
     Fact::check(connection)?;
     let ends: Vec<_> = parts.iter().filter_map(|part| part.ends.as_ref()).collect();
     if let Some([_, [first, _]]) = ends.array_windows().find(|[[_, last], [first, _]]| first <= last) {
@@ -145,8 +145,8 @@ mod tests {
         connection
     }
 
-    fn halves(connection: &Connection, middle: &str) -> rusqlite::Result<[Stretch; 2]> {
-        Ok([Stretch::read(connection, Bound::Before(middle))?, Stretch::read(connection, Bound::From(middle))?])
+    fn halves(connection: &Connection, middle: &str) -> rusqlite::Result<[IndexRange; 2]> {
+        Ok([IndexRange::read(connection, Bound::Before(middle))?, IndexRange::read(connection, Bound::From(middle))?])
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
     fn halves_that_overlap_or_leave_a_gap_are_noticed() {
         let connection = filled();
         let [before, behind] = halves(&connection, "/005").unwrap();
-        let part = |bound| Stretch::read(&connection, bound).unwrap();
+        let part = |bound| IndexRange::read(&connection, bound).unwrap();
         let overlap = compare(&connection, &[part(Bound::Before("/006")), behind]).unwrap_err();
         assert!(overlap.to_string().contains("out of order at \"/005\""), "{overlap}");
         let gap = compare(&connection, &[before, part(Bound::From("/006"))]).unwrap_err();

@@ -26,14 +26,14 @@ const BUFFER: usize = 1 << 20;
 
 /// The damage of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Torn {
+pub(crate) struct LogDamage {
     /// The number of the invalid frame, from 0. None for the header of the log.
     pub(crate) frame: Option<u64>,
     /// The number of complete commits after it.
     pub(crate) commits: usize,
 }
 
-impl std::fmt::Display for Torn {
+impl std::fmt::Display for LogDamage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { frame, commits } = self;
         match frame {
@@ -81,7 +81,7 @@ pub(crate) fn salts(log: &Path) -> io::Result<Option<Salts>> {
 }
 
 /// Checks that a log, if it exists, is not damaged before its end.
-pub(crate) fn check(log: &Path) -> io::Result<Option<Torn>> {
+pub(crate) fn check(log: &Path) -> io::Result<Option<LogDamage>> {
     match File::open(log) {
         Ok(file) => match examine(BufReader::with_capacity(BUFFER, file)) {
             // The log ends within a frame, as after an interrupted write.
@@ -119,7 +119,7 @@ fn field(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-fn examine(mut log: impl Read) -> io::Result<Option<Torn>> {
+fn examine(mut log: impl Read) -> io::Result<Option<LogDamage>> {
     let mut header = [0; HEADER];
     log.read_exact(&mut header)?;
     if header == [0; HEADER] {
@@ -133,11 +133,11 @@ fn examine(mut log: impl Read) -> io::Result<Option<Torn>> {
     if !whole {
         // The header is written and synced alone, and fits into the smallest unit that disks write. So an invalid
         // header is damage.
-        return Ok(Some(Torn { frame: None, commits: 0 }));
+        return Ok(Some(LogDamage { frame: None, commits: 0 }));
     }
     let salts = &header[16..24];
     let mut frame = vec![0; FRAME_HEADER + page];
-    let mut torn: Option<Torn> = None;
+    let mut torn: Option<LogDamage> = None;
     // The checksum up to the frame before. None if that frame does not belong to this log.
     let mut before = Some(start);
     for number in 0.. {
@@ -151,7 +151,7 @@ fn examine(mut log: impl Read) -> io::Result<Option<Torn>> {
             ours && before.is_some_and(|before| before.over(&frame[..8]).over(&frame[FRAME_HEADER..]).sums == told);
         before = ours.then_some(Chain { sums: told, ..start });
         match &mut torn {
-            None if !fits => torn = Some(Torn { frame: Some(number), commits: 0 }),
+            None if !fits => torn = Some(LogDamage { frame: Some(number), commits: 0 }),
             // The last frame of a commit has the size of the database after the commit.
             Some(torn) if fits && field(&frame, 4) != 0 => torn.commits += 1,
             _ => {}

@@ -16,8 +16,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::error::OpenError;
 use crate::sqlite::log::{self, Salts};
-use crate::sqlite::mark::{Found, MARK, Mark, MarkFile};
-use crate::sqlite::noting::{self, Noting};
+use crate::sqlite::mark::{MARK, Mark, MarkFile, MarkRead};
+use crate::sqlite::noting::{self, PendingStart};
 use crate::sqlite::open::{DATABASE_FILE, LOG, empty_log};
 use crate::sqlite::private::beside;
 use crate::sqlite::schema::{self, Fact};
@@ -37,7 +37,7 @@ const DIFFERENT_STORES: &str = "keelson.db and keelson.db-mark are of different 
 pub(crate) struct Losses {
     directory: PathBuf,
     accept: bool,
-    mark: Found,
+    mark: MarkRead,
     /// The salts of the log before the store was opened. None if the log is missing or empty.
     log: Option<Salts>,
     /// True after a loss was found and accepted.
@@ -57,14 +57,14 @@ impl Losses {
         let log = log::salts(&wal).map_err(OpenError::io(&wal))?;
         let mut losses = Self { directory: directory.to_owned(), accept, mark, log, accepted: false };
         losses.check_log(&database, &wal)?;
-        if mark != Found::Nothing && length(&database)? == 0 {
+        if mark != MarkRead::Nothing && length(&database)? == 0 {
             let revision = mark.mark().map(|mark| format!(", which records revision {}", mark.revision));
             losses.found(format!(
                 "{DATABASE_FILE} is missing or empty beside {DATABASE_FILE}{MARK}{}",
                 revision.unwrap_or_default()
             ))?;
         }
-        if mark != Found::Nothing && length(&journal)? > 0 {
+        if mark != MarkRead::Nothing && length(&journal)? > 0 {
             losses.found(format!("{DATABASE_FILE}{JOURNAL} is none that this store has made"))?;
             set_aside(&journal)?;
         }
@@ -145,7 +145,7 @@ impl Losses {
             )),
             None if was_open && open != noting::UNMARKED => Some(format!(
                 "its server did not stop in order, and {DATABASE_FILE}{MARK}, which records the newest acknowledged revision, is {}",
-                if self.mark == Found::Nothing { "missing" } else { "damaged" }
+                if self.mark == MarkRead::Nothing { "missing" } else { "damaged" }
             )),
             Some(_) | None => None,
         })
@@ -168,7 +168,7 @@ impl Losses {
     ///
     /// # Errors
     /// The new revision can't be made durable.
-    pub(crate) fn begin(self, connection: &mut Connection) -> Result<Noting, OpenError> {
+    pub(crate) fn begin(self, connection: &mut Connection) -> Result<PendingStart, OpenError> {
         let database = self.directory.join(DATABASE_FILE);
         let sqlite = || OpenError::sqlite(&database);
         let newest = schema::newest_revision(connection).map_err(sqlite())?;
@@ -180,7 +180,7 @@ impl Losses {
         }
         let store = known_or_random(connection).map_err(sqlite())?;
         let before = Fact::Starts.get(connection).map_err(sqlite())?.get();
-        Ok(Noting::new(self.directory, store, before + 1))
+        Ok(PendingStart::new(self.directory, store, before + 1))
     }
 }
 

@@ -46,14 +46,14 @@ pub(crate) struct Mark {
 
 /// The result of reading the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum MarkRead {
     Nothing,
     /// The content is not a mark, or only a part of one.
     Damaged,
     Mark(Mark),
 }
 
-impl Found {
+impl MarkRead {
     pub(crate) fn mark(self) -> Option<Mark> {
         match self {
             Self::Mark(mark) => Some(mark),
@@ -91,10 +91,10 @@ impl Mark {
     }
 
     /// Reads the file.
-    pub(crate) fn read(file: &Path) -> io::Result<Found> {
+    pub(crate) fn read(file: &Path) -> io::Result<MarkRead> {
         match read_regular(file) {
-            Ok(bytes) => Ok(Self::decode(&bytes).map_or(Found::Damaged, Found::Mark)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Nothing),
+            Ok(bytes) => Ok(Self::decode(&bytes).map_or(MarkRead::Damaged, MarkRead::Mark)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(MarkRead::Nothing),
             Err(error) => Err(error),
         }
     }
@@ -213,7 +213,7 @@ mod tests {
     fn a_file_says_what_was_noted_last() {
         let directory = tempfile::TempDir::new().unwrap();
         let (path, log) = (directory.path().join("mark"), directory.path().join("log"));
-        assert_eq!(Mark::read(&path).unwrap(), Found::Nothing);
+        assert_eq!(Mark::read(&path).unwrap(), MarkRead::Nothing);
         let mut file = MarkFile::make(&path, Mark { revision: Revision::new(5), ..WHOLE }).unwrap();
         assert_eq!(Mark::read(&path).unwrap().mark().unwrap(), Mark { log: None, revision: Revision::new(5), ..WHOLE });
         let mut header = [0; 32];
@@ -222,10 +222,10 @@ mod tests {
         file.follow(10, File::open(&log).unwrap());
         file.note(Revision::new(6));
         let noted = Mark { start: 10, revision: Revision::new(6), log: Some(Salts(3, 4)), ..WHOLE };
-        assert_eq!(Mark::read(&path).unwrap(), Found::Mark(noted));
+        assert_eq!(Mark::read(&path).unwrap(), MarkRead::Mark(noted));
         file.close();
-        assert_eq!(Mark::read(&path).unwrap(), Found::Mark(Mark { log: None, ..noted }));
+        assert_eq!(Mark::read(&path).unwrap(), MarkRead::Mark(Mark { log: None, ..noted }));
         std::fs::write(&path, "keelson-mark").unwrap();
-        assert_eq!(Mark::read(&path).unwrap(), Found::Damaged);
+        assert_eq!(Mark::read(&path).unwrap(), MarkRead::Damaged);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) const UNMARKED: Revision = Revision::new(i64::MAX.unsigned_abs());
 
 /// The record of one start that is not yet complete.
 #[derive(Debug)]
-pub(crate) struct Noting {
+pub(crate) struct PendingStart {
     directory: PathBuf,
     /// The name of the store in its facts.
     store: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Noting {
     said: bool,
 }
 
-impl Noting {
+impl PendingStart {
     pub(crate) const fn new(directory: PathBuf, store: u64, start: u64) -> Self {
         Self { directory, store, start, said: false }
     }

@@ -21,7 +21,7 @@ use crate::sqlite::error::OpenError;
 use crate::sqlite::index;
 use crate::sqlite::losses::Losses;
 use crate::sqlite::mark::MarkFile;
-use crate::sqlite::noting::Noting;
+use crate::sqlite::noting::PendingStart;
 use crate::sqlite::private::{self, beside};
 use crate::sqlite::reserve::Reserve;
 use crate::sqlite::schema::{self, APPLICATION_ID, FORMAT, PAGE_SIZE};
@@ -255,7 +255,7 @@ pub(crate) fn open_roomy(
     directory: &Path,
     how: Opening<'_>,
     reserve: &mut Reserve,
-) -> Result<(Connection, Noted), OpenError> {
+) -> Result<(Connection, OpenRecord), OpenError> {
     // The start moves the log into the database, and creates the index of the log again.
     if reserve.is_held() && reserve.room().is_ok_and(|room| room.free < reserve.bytes() / 2) {
         tracing::warn!("the disk is almost full: its reserve is given up to start");
@@ -288,20 +288,20 @@ pub(crate) fn open_roomy(
         Some(mut mark) => {
             // The log may have started over.
             mark.note(schema::newest_revision(&opened).map_err(OpenError::sqlite(&file))?);
-            Noted::Whole(mark)
+            OpenRecord::Whole(mark)
         }
-        None => Noted::Pending(noting),
+        None => OpenRecord::Pending(noting),
     };
     reserve.take();
     Ok((opened, noted))
 }
 
 /// The state of the record that the store is open.
-pub(crate) enum Noted {
+pub(crate) enum OpenRecord {
     /// The record is complete.
     Whole(MarkFile),
     /// The disk has no space for the whole record.
-    Pending(Noting),
+    Pending(PendingStart),
 }
 
 /// Converts a small file of an older release to the format that can return free pages to the disk.
@@ -360,7 +360,7 @@ fn end_begun(directory: &Path, how: Opening<'_>) -> Result<(), OpenError> {
 
 /// Opens the writer's connection to the database in a directory. Creates the database if it is absent. The caller still
 /// has to record that the store is open.
-fn open_writer(directory: &Path, how: Opening<'_>) -> Result<(Connection, Noting), OpenError> {
+fn open_writer(directory: &Path, how: Opening<'_>) -> Result<(Connection, PendingStart), OpenError> {
     let file = directory.join(DATABASE_FILE);
     let sqlite = || OpenError::sqlite(&file);
     check_begun(directory, how)?;

@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use keelson_storage::{Disk, DiskRoom};
+use keelson_storage::{Disk, DiskSpace};
 use keelson_supervision::warn_repeated;
 
 use crate::sqlite::error::is_full;
@@ -88,7 +88,7 @@ impl Reserve {
     }
 
     /// The space of the disk, without the reserve.
-    pub(crate) fn room(&self) -> io::Result<DiskRoom> {
+    pub(crate) fn room(&self) -> io::Result<DiskSpace> {
         self.disk.room(&self.directory)
     }
 
@@ -159,10 +159,10 @@ mod tests {
 
     /// A disk that always reports the same space.
     #[derive(Debug)]
-    struct Sized(DiskRoom);
+    struct Sized(DiskSpace);
 
     impl Disk for Sized {
-        fn room(&self, _: &Path) -> io::Result<DiskRoom> {
+        fn room(&self, _: &Path) -> io::Result<DiskSpace> {
             Ok(self.0)
         }
 
@@ -173,11 +173,11 @@ mod tests {
 
     /// A disk with free space that can't allocate blocks.
     #[derive(Debug)]
-    struct Failing(ErrorKind);
+    struct FullDisk(ErrorKind);
 
-    impl Disk for Failing {
-        fn room(&self, _: &Path) -> io::Result<DiskRoom> {
-            Ok(DiskRoom { total: 80 << 20, free: 80 << 20 })
+    impl Disk for FullDisk {
+        fn room(&self, _: &Path) -> io::Result<DiskSpace> {
+            Ok(DiskSpace { total: 80 << 20, free: 80 << 20 })
         }
 
         fn allocate(&self, _: &File, _: u64) -> io::Result<()> {
@@ -194,13 +194,13 @@ mod tests {
             (ErrorKind::PermissionDenied, false),
         ] {
             let directory = TempDir::new().unwrap();
-            let mut reserve = Reserve::find(directory.path(), Arc::new(Failing(kind)), None);
+            let mut reserve = Reserve::find(directory.path(), Arc::new(FullDisk(kind)), None);
             reserve.take();
             assert_eq!((reserve.is_held(), reserve.is_spent()), (false, is_spent), "{kind}");
         }
         let directory = TempDir::new().unwrap();
         std::fs::write(directory.path().join(RESERVE_FILE), "").unwrap();
-        let mut spent = Reserve::find(directory.path(), Arc::new(Failing(ErrorKind::Unsupported)), None);
+        let mut spent = Reserve::find(directory.path(), Arc::new(FullDisk(ErrorKind::Unsupported)), None);
         spent.take();
         assert!(spent.is_spent(), "one that was given up stays so");
     }
@@ -210,7 +210,7 @@ mod tests {
         let directory = TempDir::new().unwrap();
         let length = || std::fs::metadata(directory.path().join(RESERVE_FILE)).unwrap().len();
         for (bytes, is_held) in [(6 << 20, false), (8 << 20, false), (4 << 20, true)] {
-            let disk = Arc::new(Sized(DiskRoom { total: 80 << 20, free: 80 << 20 }));
+            let disk = Arc::new(Sized(DiskSpace { total: 80 << 20, free: 80 << 20 }));
             let mut found = Reserve::find(directory.path(), disk, Some(bytes));
             assert_eq!((found.is_held(), found.is_spent()), (is_held, false), "{bytes}");
             found.take();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     fn reserve(directory: &TempDir, total: u64, free: u64) -> Reserve {
-        Reserve::find(directory.path(), Arc::new(Sized(DiskRoom { total, free })), None)
+        Reserve::find(directory.path(), Arc::new(Sized(DiskSpace { total, free })), None)
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
     fn a_reserve_leaves_room_for_objects_whatever_is_asked_for() {
         let directory = TempDir::new().unwrap();
         let find = |wanted: u64, free: u64| {
-            let disk = Arc::new(Sized(DiskRoom { total: 80 << 20, free }));
+            let disk = Arc::new(Sized(DiskSpace { total: 80 << 20, free }));
             Reserve::find(directory.path(), disk, Some(wanted))
         };
         assert_eq!(find(70 << 20, 80 << 20).bytes(), 10 << 20);
@@ -244,12 +244,12 @@ mod tests {
         let mut spent = find(8 << 20, 80 << 20);
         spent.take();
         spent.give_up();
-        spent.disk = Arc::new(Sized(DiskRoom { total: 80 << 20, free: 16 << 20 }));
+        spent.disk = Arc::new(Sized(DiskSpace { total: 80 << 20, free: 16 << 20 }));
         spent.keep();
         assert_eq!((spent.is_held(), spent.is_spent(), spent.bytes()), (true, false, 2 << 20));
         spent.keep();
         assert_eq!(spent.bytes(), 2 << 20);
-        spent.disk = Arc::new(Sized(DiskRoom { total: 80 << 20, free: 70 << 20 }));
+        spent.disk = Arc::new(Sized(DiskSpace { total: 80 << 20, free: 70 << 20 }));
         spent.keep();
         assert_eq!((spent.is_held(), spent.bytes()), (true, 8 << 20));
     }

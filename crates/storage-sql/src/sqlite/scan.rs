@@ -25,7 +25,7 @@ const FEW_ROWS: i64 = 4_096;
 
 /// A row that is needed.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct NeededRow {
     revision: Revision,
     /// The checksum of the path in the index. The paths themselves would use as much memory as a small server.
     path_sum: u32,
@@ -40,7 +40,7 @@ pub(crate) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
         shared.check_readable(revision)?;
         let wanted = in_halves(&shared, ranges, revision).await?;
         let connections = shared.readers.connections();
-        let pieces: Vec<Arc<[Wanted]>> = wanted.chunks(PIECE_ROWS).map(Arc::from).collect();
+        let pieces: Vec<Arc<[NeededRow]>> = wanted.chunks(PIECE_ROWS).map(Arc::from).collect();
         let fetched = stream::iter(pieces).map(move |piece| {
             let shared = shared.clone();
             async move {
@@ -58,7 +58,7 @@ pub(crate) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
 
 /// Finds the rows of the ranges at a revision, ascending. Unless there are few rows, a second connection searches the
 /// second half. Most ranges that are read while a server runs belong to a new collection, and are empty.
-async fn in_halves(shared: &Shared, ranges: Ranges, revision: Revision) -> Result<Vec<Wanted>, StoreError> {
+async fn in_halves(shared: &Shared, ranges: Ranges, revision: Revision) -> Result<Vec<NeededRow>, StoreError> {
     let (connections, all) = (shared.readers.connections(), ranges.clone());
     let looked = shared.readers.read(move |connection| {
         let middle = match connections > 1 && has_many_rows(connection, &all)? {
@@ -99,7 +99,7 @@ fn has_many_rows(connection: &Connection, ranges: &[(StoreKey, StoreKey)]) -> ru
 }
 
 /// Returns the rows to read for the ranges at a revision.
-fn wanted(connection: &Connection, ranges: &[(StoreKey, StoreKey)], at: Revision) -> rusqlite::Result<Vec<Wanted>> {
+fn wanted(connection: &Connection, ranges: &[(StoreKey, StoreKey)], at: Revision) -> rusqlite::Result<Vec<NeededRow>> {
     let mut versions = connection.prepare_cached(
         "SELECT path, revision FROM history WHERE path >= ?1 AND path < ?2 AND revision <= ?3 ORDER BY path, revision",
     )?;
@@ -127,20 +127,20 @@ fn wanted(connection: &Connection, ranges: &[(StoreKey, StoreKey)], at: Revision
 }
 
 /// Returns the newest row of a path, and its oldest row for the check of [`read::check_oldest`].
-fn rows_of(path: &str, (oldest, newest): (Revision, Revision)) -> impl Iterator<Item = Wanted> + use<> {
+fn rows_of(path: &str, (oldest, newest): (Revision, Revision)) -> impl Iterator<Item = NeededRow> + use<> {
     let path_sum = crc32fast::hash(path.as_bytes());
-    let row = move |revision, is_newest| Wanted { revision, path_sum, is_newest };
+    let row = move |revision, is_newest| NeededRow { revision, path_sum, is_newest };
     (oldest < newest).then(|| row(oldest, false)).into_iter().chain([row(newest, true)])
 }
 
 /// Returns the entries of these rows, without deletions.
-fn fetch(connection: &Connection, rows: &[Wanted]) -> rusqlite::Result<Vec<KeyValue>> {
+fn fetch(connection: &Connection, rows: &[NeededRow]) -> rusqlite::Result<Vec<KeyValue>> {
     // One transaction for all rows, since beginning a transaction takes as long as finding a row.
     let _reading = connection.unchecked_transaction()?;
     let mut path_of = connection.prepare_cached("SELECT path FROM history WHERE revision = ?1")?;
     let mut row_of = connection.prepare_cached("SELECT revision, path, value, sum FROM history WHERE revision = ?1")?;
     let mut entries = Vec::with_capacity(rows.len());
-    for Wanted { revision, path_sum, is_newest } in rows.iter().copied() {
+    for NeededRow { revision, path_sum, is_newest } in rows.iter().copied() {
         let is_own = |path: &str| crc32fast::hash(path.as_bytes()) == path_sum;
         let missing = || sum::missing(revision);
         if is_newest {

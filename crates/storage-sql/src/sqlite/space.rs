@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use keelson_meta::Revision;
-use keelson_storage::crowd::{Superseded, raise};
+use keelson_storage::crowd::{SupersededBytes, raise};
 use keelson_storage::{StoreError, Transaction};
 use parking_lot::Mutex;
 use rusqlite::Connection;
@@ -180,7 +180,7 @@ pub(crate) struct Space {
     allowance: Allowance,
     /// The reserve. None in memory.
     reserve: Option<Reserve>,
-    history: Superseded,
+    history: SupersededBytes,
     unmeasured: u64,
     /// True if so little space is left that each group is followed by a measurement.
     is_near: bool,
@@ -200,7 +200,7 @@ impl Space {
         Self {
             allowance,
             reserve,
-            history: Superseded::within(allowance.history),
+            history: SupersededBytes::within(allowance.history),
             unmeasured: 0,
             is_near: false,
             pages: Pages::default(),

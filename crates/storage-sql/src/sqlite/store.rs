@@ -28,9 +28,9 @@ use crate::sqlite::checkpoint::Checkpoints;
 use crate::sqlite::error::{OpenError, stopped};
 use crate::sqlite::index;
 use crate::sqlite::mark::MarkFile;
-use crate::sqlite::noting::Noting;
+use crate::sqlite::noting::PendingStart;
 use crate::sqlite::open::{
-    DirectoryLock, Noted, Opening, SqliteConfig, SqlitePath, check_there, open_memory, open_other, open_roomy,
+    DirectoryLock, OpenRecord, Opening, SqliteConfig, SqlitePath, check_there, open_memory, open_other, open_roomy,
 };
 use crate::sqlite::place::Places;
 use crate::sqlite::read;
@@ -65,7 +65,7 @@ struct OnDisk {
     space: Space,
     checkpoints: Option<Checkpoints>,
     mark: Option<MarkFile>,
-    noting: Option<Noting>,
+    noting: Option<PendingStart>,
     places: Option<Places>,
     lock: Option<DirectoryLock>,
 }
@@ -165,8 +165,8 @@ impl SqliteStore {
                 let allowance = Allowance { quota: quota_bytes, history: history_bytes };
                 let space = Space::new(allowance, Some(reserve));
                 let (mark, noting) = match noted {
-                    Noted::Whole(mark) => (Some(mark), None),
-                    Noted::Pending(noting) => (None, Some(noting)),
+                    OpenRecord::Whole(mark) => (Some(mark), None),
+                    OpenRecord::Pending(noting) => (None, Some(noting)),
                 };
                 let (checkpoints, places, lock) = (Some(checkpoints), Some(places), Some(lock));
                 let on_disk = OnDisk { space, checkpoints, mark, noting, places, lock };

@@ -19,7 +19,7 @@ const STEP_ROWS: u32 = 256;
 /// keys, which have about the same size, and freeing a large value frees many pages.
 const STEP_BYTES: u64 = 4 * 1024 * 1024;
 
-struct Passed {
+struct SweepStep {
     revision: Revision,
     key: StoreKey,
     /// The length of the value. None for a deletion.
@@ -55,7 +55,7 @@ pub(crate) fn step(connection: &Connection, oldest: Revision) -> rusqlite::Resul
 }
 
 /// Returns the rows of one step, and true if there are no more.
-fn rows_between(connection: &Connection, after: Revision, until: Revision) -> rusqlite::Result<(Vec<Passed>, bool)> {
+fn rows_between(connection: &Connection, after: Revision, until: Revision) -> rusqlite::Result<(Vec<SweepStep>, bool)> {
     let mut statement = connection.prepare_cached(
         "SELECT revision, path, length(value) FROM history WHERE revision > ?1 AND revision <= ?2 \
          ORDER BY revision LIMIT ?3",
@@ -64,7 +64,7 @@ fn rows_between(connection: &Connection, after: Revision, until: Revision) -> ru
     let (mut rows, mut bytes) = (Vec::new(), 0);
     while let Some(row) = found.next()? {
         let length = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs);
-        rows.push(Passed { revision: revision_at(row, 0)?, key: key_at(row, 1)?, bytes: length });
+        rows.push(SweepStep { revision: revision_at(row, 0)?, key: key_at(row, 1)?, bytes: length });
         bytes += length.unwrap_or_default();
         if bytes >= STEP_BYTES {
             return Ok((rows, false));

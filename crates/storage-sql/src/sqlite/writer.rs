@@ -20,7 +20,7 @@ use crate::sqlite::error::{disk_full, stopped, store_error};
 use crate::sqlite::expiry::{self, Expired};
 use crate::sqlite::losses;
 use crate::sqlite::mark::MarkFile;
-use crate::sqlite::noting::Noting;
+use crate::sqlite::noting::PendingStart;
 use crate::sqlite::place::Places;
 use crate::sqlite::schema::Fact;
 use crate::sqlite::shrink;
@@ -95,7 +95,7 @@ pub(crate) struct Writer {
     /// Records the newest acknowledged revision. None in memory.
     pub(crate) mark: Option<MarkFile>,
     /// The incomplete record that the store is open, while the disk has no space for it.
-    pub(crate) noting: Option<Noting>,
+    pub(crate) noting: Option<PendingStart>,
     /// The names of the files. None in memory.
     pub(crate) places: Option<Places>,
     /// Notified when the store can't write any more.

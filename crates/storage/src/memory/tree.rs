@@ -81,7 +81,7 @@ impl<V: Clone + Default> Tree<V> {
     /// Calls `change` for the values for which `concerns` returns true, and removes those for which `change` returns
     /// false. Nodes without such values are not copied.
     pub(super) fn retain(&mut self, concerns: impl Fn(&V) -> bool, mut change: impl FnMut(&mut V) -> bool) {
-        if retain(&mut self.0, &concerns, &mut change) == Left::Nothing {
+        if retain(&mut self.0, &concerns, &mut change) == RemainingNode::Nothing {
             *self = Self::default();
         }
     }
@@ -127,7 +127,7 @@ fn second_half<T>(of: &mut Vec<T>) -> Option<Vec<T>> {
 
 /// The content of a node after entries were removed.
 #[derive(PartialEq, Eq)]
-enum Left {
+enum RemainingNode {
     Something,
     Nothing,
 }
@@ -136,9 +136,9 @@ fn retain<V: Clone>(
     node: &mut Arc<Node<V>>,
     concerns: &impl Fn(&V) -> bool,
     change: &mut impl FnMut(&mut V) -> bool,
-) -> Left {
+) -> RemainingNode {
     if !is_concerned(node, concerns) {
-        return Left::Something;
+        return RemainingNode::Something;
     }
     let is_empty = match Arc::make_mut(node) {
         Node::Leaf(entries) => {
@@ -146,11 +146,11 @@ fn retain<V: Clone>(
             entries.is_empty()
         }
         Node::Inner(children) => {
-            children.retain_mut(|(_, child)| retain(child, concerns, change) == Left::Something);
+            children.retain_mut(|(_, child)| retain(child, concerns, change) == RemainingNode::Something);
             children.is_empty()
         }
     };
-    if is_empty { Left::Nothing } else { Left::Something }
+    if is_empty { RemainingNode::Nothing } else { RemainingNode::Something }
 }
 
 fn is_concerned<V>(node: &Node<V>, concerns: &impl Fn(&V) -> bool) -> bool {

@@ -29,7 +29,7 @@ pub(super) const ERROR: u8 = 3;
 pub(super) const RESIZE: u8 = 4;
 
 /// Output on one channel. The last piece of a channel ends it.
-pub(super) struct Piece {
+pub(super) struct OutputChunk {
     pub(super) channel: u8,
     pub(super) bytes: Bytes,
     pub(super) is_last: bool,
@@ -37,13 +37,13 @@ pub(super) struct Piece {
 
 /// A requested session.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct SessionRequest {
     pub(super) path: String,
     pub(super) command: Vec<String>,
     flags: Vec<String>,
 }
 
-impl Asked {
+impl SessionRequest {
     fn of(request: &Request<Incoming>) -> Self {
         let pairs = request.uri().query().unwrap_or_default().split('&');
         let pairs: Vec<(&str, String)> =
@@ -69,7 +69,7 @@ fn item<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
 
 /// Answers a request for a session: an upgrade to SPDY, or to a websocket.
 pub(super) fn answer(mut request: Request<Incoming>, open: Arc<Open>) -> Response<UpstreamBody> {
-    let asked = Asked::of(&request);
+    let asked = SessionRequest::of(&request);
     let upgrade = hyper::upgrade::on(&mut request);
     let headers = request.headers();
     let mut response = Response::new(Empty::new().map_err(|never| match never {}).boxed());
@@ -108,7 +108,7 @@ pub(super) fn answer(mut request: Request<Incoming>, open: Arc<Open>) -> Respons
     response
 }
 
-async fn over_spdy(asked: Asked, connection: TokioIo<hyper::upgrade::Upgraded>) {
+async fn over_spdy(asked: SessionRequest, connection: TokioIo<hyper::upgrade::Upgraded>) {
     let (writer, mut streams) = spdy::serve(connection);
     if asked.path.starts_with("/portForward") {
         forward_ports(writer, streams).await;
@@ -133,10 +133,10 @@ async fn over_spdy(asked: Asked, connection: TokioIo<hyper::upgrade::Upgraded>) 
         STDERR => stderr.as_ref().map(|stream| stream.id),
         _ => error.as_ref().map(|stream| stream.id),
     };
-    let (output, mut pieces) = mpsc::channel::<Piece>(16);
+    let (output, mut pieces) = mpsc::channel::<OutputChunk>(16);
     let running = run(asked, stdin.map(|stream| stream.data), resize.map(|stream| stream.data), output);
     let sending = async {
-        while let Some(Piece { channel, bytes, is_last }) = pieces.recv().await {
+        while let Some(OutputChunk { channel, bytes, is_last }) = pieces.recv().await {
             let Some(stream) = numbers(channel) else { continue };
             if writer.data(stream, &bytes, is_last).await.is_err() {
                 return;
@@ -154,14 +154,14 @@ async fn over_spdy(asked: Asked, connection: TokioIo<hyper::upgrade::Upgraded>) 
 /// Runs the command of a session. `die` ends without a status, `hang` never ends, `size` prints the size of the
 /// terminal.
 pub(super) async fn run(
-    asked: Asked,
+    asked: SessionRequest,
     stdin: Option<mpsc::UnboundedReceiver<Bytes>>,
     resize: Option<mpsc::UnboundedReceiver<Bytes>>,
-    output: mpsc::Sender<Piece>,
+    output: mpsc::Sender<OutputChunk>,
 ) {
     let send = async |channel: u8, text: String, is_last: bool| {
         // A client that has disconnected reads nothing.
-        let _ = output.send(Piece { channel, bytes: text.into(), is_last }).await;
+        let _ = output.send(OutputChunk { channel, bytes: text.into(), is_last }).await;
     };
     let command = match asked.path.starts_with("/attach") {
         true => {
@@ -196,7 +196,7 @@ pub(super) async fn run(
 async fn program(
     command: &[String],
     stdin: Option<mpsc::UnboundedReceiver<Bytes>>,
-    (is_terminal, output): (bool, &mpsc::Sender<Piece>),
+    (is_terminal, output): (bool, &mpsc::Sender<OutputChunk>),
 ) -> Value {
     let mut started = Command::new(&command[0]);
     started.args(&command[1..]).stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
@@ -233,10 +233,10 @@ async fn program(
     })
 }
 
-async fn pump(mut from: impl tokio::io::AsyncRead + Unpin, channel: u8, output: &mpsc::Sender<Piece>) {
+async fn pump(mut from: impl tokio::io::AsyncRead + Unpin, channel: u8, output: &mpsc::Sender<OutputChunk>) {
     let mut buffer = vec![0; 16 << 10];
     while let Ok(count) = from.read(&mut buffer).await {
-        let piece = Piece { channel, bytes: Bytes::copy_from_slice(&buffer[..count]), is_last: false };
+        let piece = OutputChunk { channel, bytes: Bytes::copy_from_slice(&buffer[..count]), is_last: false };
         if count == 0 || output.send(piece).await.is_err() {
             return;
         }

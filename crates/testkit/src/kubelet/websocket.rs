@@ -15,7 +15,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::sessions::{Asked, Piece, RESIZE, STDIN, run};
+use super::sessions::{OutputChunk, RESIZE, STDIN, SessionRequest, run};
 
 /// The suffix of the client's key (RFC 6455 section 1.3).
 const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -35,7 +35,7 @@ pub(super) fn accept(headers: &HeaderMap, fields: &mut HeaderMap) -> Option<Stri
 }
 
 /// Runs a session.
-pub(super) async fn session(asked: Asked, protocol: String, connection: TokioIo<Upgraded>) {
+pub(super) async fn session(asked: SessionRequest, protocol: String, connection: TokioIo<Upgraded>) {
     let socket = WebSocketStream::from_raw_socket(connection, Role::Server, None).await;
     let (mut sink, mut messages) = socket.split();
     let (stdin, from_client) = mpsc::unbounded_channel::<Bytes>();
@@ -58,11 +58,11 @@ pub(super) async fn session(asked: Asked, protocol: String, connection: TokioIo<
             }
         }
     };
-    let (output, mut pieces) = mpsc::channel::<Piece>(16);
+    let (output, mut pieces) = mpsc::channel::<OutputChunk>(16);
     let stdin = asked.wants("input").then_some(from_client);
     let running = run(asked, stdin, Some(sizes), output);
     let sending = async {
-        while let Some(Piece { channel, bytes, .. }) = pieces.recv().await {
+        while let Some(OutputChunk { channel, bytes, .. }) = pieces.recv().await {
             let message = [&[channel], &bytes[..]].concat();
             if !bytes.is_empty() && sink.send(Message::Binary(message.into())).await.is_err() {
                 return;

@@ -21,7 +21,7 @@ pub(super) struct Step {
     pub(super) path: String,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: String,
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedResponse,
 }
 
 /// The exceptions of a step. By default the administrator sends it once and the whole response is compared.
@@ -87,13 +87,13 @@ impl fmt::Display for Notes {
 
 /// A response in the form for comparison. Status 0 means a step without an expected response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Expected {
+pub(super) struct ExpectedResponse {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: String,
 }
 
-impl fmt::Display for Expected {
+impl fmt::Display for ExpectedResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{ANSWER}{}", self.status)?;
         for (name, value) in &self.headers {
@@ -160,12 +160,12 @@ fn step(title: String, lines: &[&str]) -> Result<Step> {
     })
 }
 
-fn expected(lines: &[&str]) -> Result<Expected> {
+fn expected(lines: &[&str]) -> Result<ExpectedResponse> {
     let (head, body) = split_body(lines);
-    let Some((status, headers)) = head.split_first() else { return Ok(Expected::default()) };
+    let Some((status, headers)) = head.split_first() else { return Ok(ExpectedResponse::default()) };
     let status = status.trim_start_matches(ANSWER).trim().parse().context("the answer has no status")?;
     let headers = headers.iter().map(|line| header(line.trim_start_matches(ANSWER))).collect::<Result<_>>()?;
-    Ok(Expected { status, headers, body })
+    Ok(ExpectedResponse { status, headers, body })
 }
 
 /// The lines before the first blank one, and the text after it.

@@ -6,36 +6,36 @@
 use keelson_meta::json::{Map, Value, json};
 use keelson_schema::{Budget, DefaultSchema};
 
-use super::schema::{Before, flag, sorted};
+use super::schema::{StoredDefinition, flag, sorted};
 use crate::validating::at::At;
 use crate::validating::type_rules::Run;
 
 /// Validates all defaults of a schema. Returns true if they are valid.
-pub(super) fn judge(at: &At<'_, '_>, before: &Before<'_>, run: &mut Run<'_>) -> bool {
+pub(super) fn judge(at: &At<'_, '_>, before: &StoredDefinition<'_>, run: &mut Run<'_>) -> bool {
     let start = run.faults.len();
-    let mut judging = Judging { before, budget: Budget::FULL, outer: None, run };
-    judging.schema(at, true, Whole { schema: at.value, is_resource: true, way: None });
+    let mut judging = DefaultValidation { before, budget: Budget::FULL, outer: None, run };
+    judging.schema(at, true, EnclosingObject { schema: at.value, is_resource: true, way: None });
     judging.run.faults.len() == start
 }
 
 /// The innermost enclosing object with metadata: its schema, and the path to the value.
 #[derive(Clone, Copy)]
-struct Whole<'w> {
+struct EnclosingObject<'w> {
     schema: &'w Value,
     /// True for the root schema.
     is_resource: bool,
     /// The path within the metadata, kind or apiVersion of that object; `None` outside of them.
-    way: Option<&'w Way<'w>>,
+    way: Option<&'w PathSteps<'w>>,
 }
 
 /// The last step of a path, and the steps before it.
-struct Way<'w> {
-    before: Option<&'w Way<'w>>,
+struct PathSteps<'w> {
+    before: Option<&'w PathSteps<'w>>,
     /// The field name; `None` for an item of a list.
     field: Option<&'w str>,
 }
 
-impl Way<'_> {
+impl PathSteps<'_> {
     /// Wraps a value in the objects and lists of this path.
     fn around(&self, value: Value) -> Value {
         let held = match self.field {
@@ -53,8 +53,8 @@ impl Way<'_> {
     }
 }
 
-struct Judging<'j, 'r> {
-    before: &'j Before<'j>,
+struct DefaultValidation<'j, 'r> {
+    before: &'j StoredDefinition<'j>,
     /// The remaining budget for all defaults of the schema.
     budget: Budget,
     /// The last compiled schema of an enclosing object, with its address.
@@ -62,27 +62,28 @@ struct Judging<'j, 'r> {
     run: &'j mut Run<'r>,
 }
 
-impl Judging<'_, '_> {
-    fn schema(&mut self, at: &At<'_, '_>, is_root: bool, around: Whole<'_>) {
+impl DefaultValidation<'_, '_> {
+    fn schema(&mut self, at: &At<'_, '_>, is_root: bool, around: EnclosingObject<'_>) {
         if at.tree().is_none() || self.run.is_full() || self.budget.is_spent() {
             return;
         }
         let is_whole = is_root || flag(at.value, "x-kubernetes-embedded-resource");
-        let whole = if is_whole { Whole { schema: at.value, is_resource: is_root, way: None } } else { around };
+        let whole =
+            if is_whole { EnclosingObject { schema: at.value, is_resource: is_root, way: None } } else { around };
         if at.field("default").is_set() {
             self.default(at, is_root, &whole);
         }
-        let step = Way { before: whole.way, field: None };
-        self.schema(&at.field("items"), false, Whole { way: whole.way.map(|_| &step), ..whole });
+        let step = PathSteps { before: whole.way, field: None };
+        self.schema(&at.field("items"), false, EnclosingObject { way: whole.way.map(|_| &step), ..whole });
         for (name, property) in sorted(&at.field("properties")) {
-            let step = Way { before: whole.way, field: Some(name) };
+            let step = PathSteps { before: whole.way, field: Some(name) };
             let enters = is_whole && matches!(name, "metadata" | "apiVersion" | "kind");
             let way = if enters || whole.way.is_some() { Some(&step) } else { None };
-            self.schema(&property, false, Whole { way, ..whole });
+            self.schema(&property, false, EnclosingObject { way, ..whole });
         }
     }
 
-    fn default(&mut self, at: &At<'_, '_>, is_root: bool, whole: &Whole<'_>) {
+    fn default(&mut self, at: &At<'_, '_>, is_root: bool, whole: &EnclosingObject<'_>) {
         let default = at.field("default");
         // If the schema cannot be compiled, another check reports the keyword.
         let Ok(part) = DefaultSchema::compile(at.value, is_root) else { return };
@@ -114,7 +115,7 @@ impl Judging<'_, '_> {
     }
 
     /// The compiled schema of the enclosing object. Several defaults share it.
-    fn outer(&mut self, whole: &Whole<'_>) -> Option<DefaultSchema> {
+    fn outer(&mut self, whole: &EnclosingObject<'_>) -> Option<DefaultSchema> {
         match self.outer.take().filter(|(schema, _)| std::ptr::eq(*schema, whole.schema)) {
             Some((_, part)) => Some(part),
             None => DefaultSchema::compile(whole.schema, whole.is_resource).ok(),

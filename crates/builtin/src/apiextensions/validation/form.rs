@@ -5,7 +5,7 @@
 use keelson_meta::json::{Value, json};
 
 use crate::validating::go_form::Form;
-use crate::validating::go_form::Shown::{Flag, List, Map, Maybe, Number, Other, Plain, Text};
+use crate::validating::go_form::PrintedValue::{Flag, List, Map, Maybe, Number, Other, Plain, Text};
 
 /// The versions of a definition.
 pub(super) static VERSION: Form = Form(&[

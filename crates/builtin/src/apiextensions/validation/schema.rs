@@ -46,11 +46,11 @@ const WITH_STATUS: [&str; 22] = [
 
 /// The stored definition.
 #[derive(Clone, Copy)]
-pub(super) struct Before<'v> {
+pub(super) struct StoredDefinition<'v> {
     versions: &'v [Value],
 }
 
-impl<'v> Before<'v> {
+impl<'v> StoredDefinition<'v> {
     pub(super) fn of(run: &Run<'v>) -> Self {
         let versions = run.before.and_then(|before| before.get(&["spec", "versions"])).and_then(Value::as_array);
         Self { versions: versions.map_or(&[], Vec::as_slice) }
@@ -73,7 +73,13 @@ impl<'v> Before<'v> {
 }
 
 /// Validates the schema of a version, or the shared schema. `has_status` is true if there is a status subresource.
-pub(super) fn judge(at: &At<'_, '_>, has_status: bool, version: &str, before: &Before<'_>, run: &mut Run<'_>) {
+pub(super) fn judge(
+    at: &At<'_, '_>,
+    has_status: bool,
+    version: &str,
+    before: &StoredDefinition<'_>,
+    run: &mut Run<'_>,
+) {
     if at.tree().is_none() {
         return;
     }
@@ -92,7 +98,7 @@ pub(super) fn judge(at: &At<'_, '_>, has_status: bool, version: &str, before: &B
     }
     let unsupported = structure::unsupported(at.value);
     let is_sound = unsupported.is_none() && structure::judge(at, run) && defaults::judge(at, before, run);
-    let mut judging = Judging { before, rules: is_sound.then(Rules::default) };
+    let mut judging = SchemaValidation { before, rules: is_sound.then(Rules::default) };
     keywords(at, SchemaContext::ROOT, &mut judging, run);
     let rules = judging.rules.unwrap_or_default();
     rules.tell(run);
@@ -178,8 +184,8 @@ fn gather_formats<'v>(schema: &'v Value, found: &mut HashSet<&'v str>, depth: us
 }
 
 /// The state while one schema is validated.
-pub(super) struct Judging<'b> {
-    before: &'b Before<'b>,
+pub(super) struct SchemaValidation<'b> {
+    before: &'b StoredDefinition<'b>,
     /// The errors and costs of rules; `None` if rules are not validated.
     rules: Option<Rules>,
 }
@@ -243,7 +249,7 @@ pub(super) fn flag(schema: &Value, key: &str) -> bool {
     schema.get(key).and_then(Value::as_bool).unwrap_or_default()
 }
 
-fn keywords<'v>(at: &At<'v, '_>, place: SchemaContext<'v, '_>, judging: &mut Judging<'_>, run: &mut Run<'_>) {
+fn keywords<'v>(at: &At<'v, '_>, place: SchemaContext<'v, '_>, judging: &mut SchemaValidation<'_>, run: &mut Run<'_>) {
     if at.tree().is_none() || run.is_full() {
         return;
     }
@@ -286,7 +292,7 @@ pub(super) fn sorted<'v, 'p>(at: &'p At<'v, '_>) -> Vec<(&'v str, At<'v, 'p>)> {
     entries
 }
 
-fn members<'v>(at: &At<'v, '_>, place: &SchemaContext<'v, '_>, judging: &mut Judging<'_>, run: &mut Run<'_>) {
+fn members<'v>(at: &At<'v, '_>, place: &SchemaContext<'v, '_>, judging: &mut SchemaValidation<'_>, run: &mut Run<'_>) {
     let (properties, others) = (at.field("properties"), at.field("additionalProperties"));
     if !properties.is_empty() && others.is_set() && !others.is_true() {
         others.forbidden(run, "additionalProperties and properties are mutual exclusive");
@@ -313,7 +319,7 @@ fn members<'v>(at: &At<'v, '_>, place: &SchemaContext<'v, '_>, judging: &mut Jud
 }
 
 /// Reports keywords and values that definitions may not have.
-fn unsupported(at: &At<'_, '_>, place: &SchemaContext<'_, '_>, judging: &Judging<'_>, run: &mut Run<'_>) {
+fn unsupported(at: &At<'_, '_>, place: &SchemaContext<'_, '_>, judging: &SchemaValidation<'_>, run: &mut Run<'_>) {
     let is_unknown = |schema: &Value| {
         let of = schema.get("type").and_then(Value::as_str).unwrap_or_default();
         !of.is_empty() && !TYPES.contains(&of)
@@ -353,7 +359,7 @@ fn unsupported(at: &At<'_, '_>, place: &SchemaContext<'_, '_>, judging: &Judging
     }
 }
 
-fn extensions(at: &At<'_, '_>, judging: &Judging<'_>, run: &mut Run<'_>) {
+fn extensions(at: &At<'_, '_>, judging: &SchemaValidation<'_>, run: &mut Run<'_>) {
     let preserves = at.field("x-kubernetes-preserve-unknown-fields");
     if preserves.value == &Value::Bool(false) {
         preserves.invalid(run, false, "must be true or undefined");

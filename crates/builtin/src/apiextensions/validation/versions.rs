@@ -10,7 +10,7 @@ use keelson_meta::go_format::is_print;
 use keelson_meta::json::Value;
 use keelson_schema::field_path;
 
-use super::schema::{self, Before};
+use super::schema::{self, StoredDefinition};
 use crate::validating::at::At;
 use crate::validating::type_rules::Run;
 
@@ -54,7 +54,12 @@ pub(super) fn own_parts(versions: &Value) -> Vec<&'static str> {
 }
 
 /// Validates the parts of one version; `own` has the parts that differ between versions.
-pub(super) fn version_parts(version: &At<'_, '_>, own: &[&'static str], before: &Before<'_>, run: &mut Run<'_>) {
+pub(super) fn version_parts(
+    version: &At<'_, '_>,
+    own: &[&'static str],
+    before: &StoredDefinition<'_>,
+    run: &mut Run<'_>,
+) {
     deprecation(version, run);
     let is_own = |part: &str| own.contains(&part);
     if is_own("schema") {
@@ -91,7 +96,7 @@ pub(super) fn shared_parts(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let schemas = shared("schema");
     if let Some(held) = schemas {
         let has_status = versions.list().iter().any(has_status);
-        let before = Before::of(run);
+        let before = StoredDefinition::of(run);
         let at = spec.field("validation");
         let at = at.holding(held);
         schema::judge(&at.field("openAPIV3Schema"), has_status, first.field("name").text(), &before, run);

@@ -8,7 +8,7 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::conditions::{list, list_mut, text};
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Value, json};
-use keelson_registry::strategy::Confined;
+use keelson_registry::strategy::AcceptedPart;
 
 /// The condition types that only `/approval` sets.
 const VERDICTS: [&str; 2] = ["Approved", "Denied"];
@@ -18,7 +18,7 @@ const CONDITIONS: &str = "status.conditions";
 const CERTIFICATE: &str = "status.certificate";
 
 /// Keeps only the changes that `/approval` permits: conditions and metadata.
-pub(crate) fn confine_approval(stored: &Object, mut sent: Object, now: SystemTime) -> Confined {
+pub(crate) fn confine_approval(stored: &Object, mut sent: Object, now: SystemTime) -> AcceptedPart {
     date_conditions(stored, &mut sent, now);
     let conditions = sent.get(&["status", "conditions"]).cloned();
     for part in ["spec", "status"] {
@@ -33,11 +33,11 @@ pub(crate) fn confine_approval(stored: &Object, mut sent: Object, now: SystemTim
     }
     let mut errors = conditions_faults(&sent);
     errors.extend(taken_back(stored, &sent));
-    Confined::Cut(sent, errors)
+    AcceptedPart::Cut(sent, errors)
 }
 
 /// Keeps only the changes that `/status` permits: the status without the approval conditions.
-pub(crate) fn confine_status(stored: &Object, mut sent: Object, now: SystemTime) -> Confined {
+pub(crate) fn confine_status(stored: &Object, mut sent: Object, now: SystemTime) -> AcceptedPart {
     keep(&mut sent, stored, "spec");
     for verdict in VERDICTS {
         keep_instances(stored, &mut sent, verdict);
@@ -56,7 +56,7 @@ pub(crate) fn confine_status(stored: &Object, mut sent: Object, now: SystemTime)
     if !certificate(stored).is_empty() && certificate(stored) != certificate(&sent) {
         errors.push(FieldError::forbidden(CERTIFICATE, "updates may not modify existing certificate content"));
     }
-    Confined::Cut(sent, errors)
+    AcceptedPart::Cut(sent, errors)
 }
 
 fn keep(sent: &mut Object, stored: &Object, part: &str) {

@@ -9,7 +9,7 @@ use keelson_codec::StoredObject;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object, Revision};
-use keelson_registry::{AddressRange, Companions, Family, ManagedObject, OnConflict, Registry, Target};
+use keelson_registry::{AddressRange, AssociatedWrites, Family, ManagedObject, OnConflict, Registry, Target};
 use keelson_storage::{KeyValue, StoreKey};
 
 use super::counts::{Scope, note_address};
@@ -27,7 +27,7 @@ pub(super) async fn assign(
     service_ref: &ServiceRef<'_>,
     before: Option<&Map>,
     spec: &mut Map,
-    companions: &mut Companions,
+    companions: &mut AssociatedWrites,
 ) -> Result<(), ApiError> {
     if !needs_addresses(spec) || is_headless(spec) {
         return Ok(());
@@ -79,7 +79,7 @@ pub(super) async fn give_back(
     service_ref: &ServiceRef<'_>,
     before: &Map,
     after: Option<&Map>,
-    companions: &mut Companions,
+    companions: &mut AssociatedWrites,
 ) -> Result<(), ApiError> {
     let kept = after.map(held_addresses).unwrap_or_default();
     let target = registry.target(GROUP, "ipaddresses")?;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use keelson_meta::ApiError;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Map, Value, json};
-use keelson_registry::{Companions, OnConflict, Registry, store_error};
+use keelson_registry::{AssociatedWrites, OnConflict, Registry, store_error};
 use keelson_storage::{KeyValue, RangeRequest, StoreKey};
 
 use super::counts::{Scope, note_port};
@@ -29,7 +29,7 @@ pub(super) async fn assign(
     before: Option<&Map>,
     spec: &mut Map,
     attempt: usize,
-    companions: &mut Companions,
+    companions: &mut AssociatedWrites,
 ) -> Result<(), ApiError> {
     let held: HashSet<u16> = before.map(held_ports).unwrap_or_default().into_iter().collect();
     // Most ports are free, so the first attempt tries random ones. Later attempts read which ports are allocated.
@@ -55,7 +55,7 @@ pub(super) async fn give_back(
     service_ref: &ServiceRef<'_>,
     before: &Map,
     after: Option<&Map>,
-    companions: &mut Companions,
+    companions: &mut AssociatedWrites,
 ) -> Result<(), ApiError> {
     let kept: HashSet<u16> = after.map(held_ports).unwrap_or_default().into_iter().collect();
     // The value is not an object, but the text from `owner`.
@@ -77,7 +77,7 @@ struct Taking<'a> {
     taken: HashSet<u16>,
     /// The ports that the service gets in this write.
     new: HashSet<u16>,
-    companions: &'a mut Companions,
+    companions: &'a mut AssociatedWrites,
 }
 
 impl Taking<'_> {

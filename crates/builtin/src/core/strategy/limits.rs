@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::strategy::{CreateStrategy, DeleteStrategy, WriteStrategy};
-use keelson_registry::{Companions, Registry, Target, Warnings};
+use keelson_registry::{AssociatedWrites, Registry, Target, Warnings};
 use keelson_storage::KeyValue;
 
 /// The strategy of limit ranges.
@@ -39,9 +39,9 @@ impl WriteStrategy for ResourceQuotas {
         before: Option<&'a Object>,
         after: Option<&'a mut Object>,
         _attempt: usize,
-    ) -> BoxFuture<'a, Result<Companions, ApiError>> {
+    ) -> BoxFuture<'a, Result<AssociatedWrites, ApiError>> {
         Box::pin(async move {
-            let mut companions = Companions::default();
+            let mut companions = AssociatedWrites::default();
             let (Some(before), Some(after)) = (before, after) else { return Ok(companions) };
             if same_limits(before, after) {
                 return Ok(companions);

@@ -11,7 +11,7 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::names::label_key_faults;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::strategy::{CreateStrategy, DeleteStrategy, UpdateStrategy};
-use keelson_registry::{InherentPlugin, Registry, Target, Warnings};
+use keelson_registry::{BuiltinStagePlugin, Registry, Target, Warnings};
 
 /// The label with the name of a namespace, for selectors (KEP-2161).
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -43,7 +43,7 @@ fn prepare_update(target: &Target, current: &Object, next: &mut Object) {
 }
 
 fn check_delete(registry: &Registry, target: &Target, name: &str) -> Result<(), ApiError> {
-    if !IMMORTAL.contains(&name) || !registry.does(InherentPlugin::NamespaceLifecycle) {
+    if !IMMORTAL.contains(&name) || !registry.does(BuiltinStagePlugin::NamespaceLifecycle) {
         return Ok(());
     }
     Err(ApiError::Refused {

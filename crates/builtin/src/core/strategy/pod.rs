@@ -16,9 +16,9 @@ use keelson_meta::json::{Map, Value, json};
 use keelson_meta::pod_resources::quality_of_service;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::strategy::{
-    ClosedFields, Confined, CreateStrategy, DeleteStrategy, EACH, FieldPath, UpdateStrategy,
+    AcceptedPart, ClosedFields, CreateStrategy, DeleteStrategy, EACH, FieldPath, UpdateStrategy,
 };
-use keelson_registry::{InherentPlugin, Registry, Target, Warnings, grace};
+use keelson_registry::{BuiltinStagePlugin, Registry, Target, Warnings, grace};
 
 use crate::scheduling::strategy as scheduling;
 
@@ -94,8 +94,8 @@ impl CreateStrategy for Pods {
     fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
         // The priority may refuse the pod, so it comes first.
         let has_priority =
-            registry.does(InherentPlugin::Priority) && scheduling::pod_priority(registry, target, object)?;
-        let tolerates_more = registry.does(InherentPlugin::DefaultTolerationSeconds)
+            registry.does(BuiltinStagePlugin::Priority) && scheduling::pod_priority(registry, target, object)?;
+        let tolerates_more = registry.does(BuiltinStagePlugin::DefaultTolerationSeconds)
             && tolerate_troubles(object, registry.config().toleration_seconds);
         Ok(has_priority || tolerates_more)
     }
@@ -115,18 +115,18 @@ impl UpdateStrategy for Pods {
         next: &mut Object,
     ) -> Result<bool, ApiError> {
         let tolerates_more = target.subresource.is_none()
-            && registry.does(InherentPlugin::DefaultTolerationSeconds)
+            && registry.does(BuiltinStagePlugin::DefaultTolerationSeconds)
             && tolerate_troubles(next, registry.config().toleration_seconds);
-        let keeps_priority = registry.does(InherentPlugin::Priority) && scheduling::keep_priority(current, next);
+        let keeps_priority = registry.does(BuiltinStagePlugin::Priority) && scheduling::keep_priority(current, next);
         Ok(keeps_priority || tolerates_more)
     }
 
-    fn confine(&self, subresource: &str, stored: &Object, sent: Object, _: SystemTime) -> Confined {
+    fn confine(&self, subresource: &str, stored: &Object, sent: Object, _: SystemTime) -> AcceptedPart {
         match subresource {
             "ephemeralcontainers" => ephemeral_containers::confine(stored, &sent),
             "resize" => resize::confine(stored, &sent),
             "status" => pod_status::confine(stored, sent),
-            _ => Confined::AsSent(sent),
+            _ => AcceptedPart::AsSent(sent),
         }
     }
 

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::strategy::{CreateStrategy, DeleteStrategy, UpdateStrategy, WriteStrategy};
-use keelson_registry::{Companions, Registry, Target, Warnings};
+use keelson_registry::{AssociatedWrites, Registry, Target, Warnings};
 
 use crate::core::allocation::{self, Spec as _, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
 
@@ -133,7 +133,7 @@ impl WriteStrategy for Services {
         before: Option<&'a Object>,
         after: Option<&'a mut Object>,
         attempt: usize,
-    ) -> BoxFuture<'a, Result<Companions, ApiError>> {
+    ) -> BoxFuture<'a, Result<AssociatedWrites, ApiError>> {
         Box::pin(allocation::accompany_service(registry, target, before, after, attempt))
     }
 }

@@ -30,7 +30,7 @@ impl ClassBudget {
 
 /// A named class, or its complement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Named {
+struct NamedClass {
     of: Source,
     negated: bool,
 }
@@ -59,11 +59,11 @@ struct Builder {
     /// The code points of negated classes.
     negated: CodePoints,
     /// The named classes in the class, each once.
-    names: Vec<Named>,
+    names: Vec<NamedClass>,
 }
 
 impl Builder {
-    fn add(&mut self, named: Named, folds: bool, budget: &mut ClassBudget) -> Result<(), SyntaxError> {
+    fn add(&mut self, named: NamedClass, folds: bool, budget: &mut ClassBudget) -> Result<(), SyntaxError> {
         if self.names.contains(&named) {
             return Ok(());
         }
@@ -164,7 +164,7 @@ const SPACE: &[Range] = &[(0x09, 0x0A), (0x0C, 0x0D), (0x20, 0x20)];
 const WORD: &[Range] = &[(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)];
 
 /// Reads `\d`, `\pL` and the like. Also returns the rest of the text.
-fn named_escape(text: &str) -> Result<Option<(Named, &str)>, SyntaxError> {
+fn named_escape(text: &str) -> Result<Option<(NamedClass, &str)>, SyntaxError> {
     let Some(escape) = text.strip_prefix('\\').and_then(|rest| rest.chars().next()) else { return Ok(None) };
     let of = match escape {
         'd' | 'D' => Source::Ascii(DIGIT),
@@ -173,11 +173,11 @@ fn named_escape(text: &str) -> Result<Option<(Named, &str)>, SyntaxError> {
         'p' | 'P' => return unicode_class(text, escape == 'P').map(Some),
         _ => return Ok(None),
     };
-    Ok(Some((Named { of, negated: escape.is_ascii_uppercase() }, &text[2..])))
+    Ok(Some((NamedClass { of, negated: escape.is_ascii_uppercase() }, &text[2..])))
 }
 
 /// Reads `\pL` or `\p{Name}`. Also returns the rest of the text.
-fn unicode_class(text: &str, is_upper: bool) -> Result<(Named, &str), SyntaxError> {
+fn unicode_class(text: &str, is_upper: bool) -> Result<(NamedClass, &str), SyntaxError> {
     let after = &text[2..];
     let (name, rest) = if after.starts_with('{') {
         let Some(end) = after.find('}') else { return Err(SyntaxFault::ClassRange.in_part(text)) };
@@ -189,11 +189,11 @@ fn unicode_class(text: &str, is_upper: bool) -> Result<(Named, &str), SyntaxErro
     let Some(table) = unicode::table(plain) else {
         return Err(SyntaxFault::ClassRange.in_part(&text[..text.len() - rest.len()]));
     };
-    Ok((Named { of: Source::Unicode(table), negated: is_upper != is_opposite }, rest))
+    Ok((NamedClass { of: Source::Unicode(table), negated: is_upper != is_opposite }, rest))
 }
 
 /// Reads `[:name:]`. Also returns the rest of the text. If `:]` is missing, the start is an ordinary character.
-fn posix(text: &str) -> Result<Option<(Named, &str)>, SyntaxError> {
+fn posix(text: &str) -> Result<Option<(NamedClass, &str)>, SyntaxError> {
     let Some(inside) = text.strip_prefix("[:") else { return Ok(None) };
     let Some((name, rest)) = inside.split_once(":]") else { return Ok(None) };
     let (negated, plain) = name.strip_prefix('^').map_or((false, name), |name| (true, name));
@@ -214,7 +214,7 @@ fn posix(text: &str) -> Result<Option<(Named, &str)>, SyntaxError> {
         "xdigit" => &[(0x30, 0x39), (0x41, 0x46), (0x61, 0x66)],
         _ => return Err(SyntaxFault::ClassRange.in_part(&text[..text.len() - rest.len()])),
     };
-    Ok(Some((Named { of: Source::Ascii(ranges), negated }, rest)))
+    Ok(Some((NamedClass { of: Source::Ascii(ranges), negated }, rest)))
 }
 
 /// Reads a character of a class. Also returns the rest of the text.

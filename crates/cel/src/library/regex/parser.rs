@@ -30,7 +30,7 @@ pub(super) struct Parsed {
 /// # Errors
 /// The first error, with Go's text.
 pub(super) fn parse(pattern: &str) -> Result<Parsed, SyntaxError> {
-    let Piece { node, size, .. } = read(pattern, true)?;
+    let RegexPiece { node, size, .. } = read(pattern, true)?;
     Ok(Parsed { hir: node.into_hir(), states: size.states, height: size.height })
 }
 
@@ -42,7 +42,7 @@ pub(super) fn measure(pattern: &str) -> Result<u64, SyntaxError> {
     Ok(read(pattern, false)?.size.states)
 }
 
-fn read(pattern: &str, builds: bool) -> Result<Piece, SyntaxError> {
+fn read(pattern: &str, builds: bool) -> Result<RegexPiece, SyntaxError> {
     let mut parser = Parser {
         pattern,
         builds,
@@ -107,7 +107,7 @@ enum Shape {
 
 /// A part of an expression to which a repetition can be applied.
 #[derive(Debug)]
-struct Piece {
+struct RegexPiece {
     node: Node,
     shape: Shape,
     size: Size,
@@ -116,8 +116,8 @@ struct Piece {
 /// The alternatives of a group: the complete ones, and the current one.
 #[derive(Debug, Default)]
 struct Branches {
-    complete: Vec<Piece>,
-    sequence: Vec<Piece>,
+    complete: Vec<RegexPiece>,
+    sequence: Vec<RegexPiece>,
 }
 
 /// An open group.
@@ -152,7 +152,7 @@ impl Node {
     }
 }
 
-impl Piece {
+impl RegexPiece {
     fn of(node: Node, states: u64) -> Self {
         Self { node, shape: Shape::Other, size: Size { states, height: 1, repeats: 1 } }
     }
@@ -170,7 +170,7 @@ impl<'p> Parser<'p> {
     }
 
     /// Joins several pieces.
-    fn joined(&self, pieces: Vec<Piece>, shape: Shape) -> Piece {
+    fn joined(&self, pieces: Vec<RegexPiece>, shape: Shape) -> RegexPiece {
         let mut size = Size { states: 0, height: 0, repeats: 1 };
         for piece in &pieces {
             size.states = size.states.saturating_add(piece.size.states);
@@ -182,7 +182,7 @@ impl<'p> Parser<'p> {
             let hirs = pieces.into_iter().map(|piece| piece.node.into_hir()).collect();
             if shape == Shape::Sequence { Hir::concat(hirs) } else { Hir::alternation(hirs) }
         });
-        Piece { node, shape, size }
+        RegexPiece { node, shape, size }
     }
 
     fn rest(&self) -> &'p str {
@@ -289,13 +289,13 @@ impl<'p> Parser<'p> {
 
     fn look(&mut self, length: usize, look: Look) -> Result<(), SyntaxError> {
         self.at += length;
-        self.push(Piece::of(self.node(|| Hir::look(look)), 1))
+        self.push(RegexPiece::of(self.node(|| Hir::look(look)), 1))
     }
 
     fn set(&mut self, set: CodePoints) -> Result<(), SyntaxError> {
         let states = set.states();
         let node = self.node(|| set.into_hir());
-        self.push(Piece { shape: Shape::Character, ..Piece::of(node, states) })
+        self.push(RegexPiece { shape: Shape::Character, ..RegexPiece::of(node, states) })
     }
 
     fn character(&mut self, code: u32) -> Result<(), SyntaxError> {
@@ -308,7 +308,7 @@ impl<'p> Parser<'p> {
         // The code point is a surrogate, which no text contains.
         let Some(c) = char::from_u32(code) else { return self.set(CodePoints::default()) };
         let size = Size { states: c.len_utf8() as u64, height: 1, repeats: 1 };
-        self.push(Piece { node: Node::Text(c.into()), shape: Shape::Character, size })
+        self.push(RegexPiece { node: Node::Text(c.into()), shape: Shape::Character, size })
     }
 
     /// Adds to the number of states.
@@ -317,13 +317,13 @@ impl<'p> Parser<'p> {
         if self.states > MAX_STATES { Err(SyntaxFault::TooLarge.in_part(self.pattern)) } else { Ok(()) }
     }
 
-    fn push(&mut self, piece: Piece) -> Result<(), SyntaxError> {
+    fn push(&mut self, piece: RegexPiece) -> Result<(), SyntaxError> {
         self.count(piece.size.states)?;
         self.add(piece)
     }
 
     /// Adds a piece, and counts its states.
-    fn add(&mut self, piece: Piece) -> Result<(), SyntaxError> {
+    fn add(&mut self, piece: RegexPiece) -> Result<(), SyntaxError> {
         if piece.size.height > MAX_HEIGHT {
             return Err(SyntaxFault::TooDeep.in_part(self.pattern));
         }
@@ -337,8 +337,8 @@ impl<'p> Parser<'p> {
         let sequence = &mut self.branches.sequence;
         if let [
             ..,
-            Piece { node: Node::Text(before), shape, size },
-            Piece { node: Node::Text(last), size: of_last, .. },
+            RegexPiece { node: Node::Text(before), shape, size },
+            RegexPiece { node: Node::Text(last), size: of_last, .. },
         ] = sequence.as_mut_slice()
         {
             before.push_str(last);
@@ -355,7 +355,7 @@ impl<'p> Parser<'p> {
         let piece = match (sequence.pop(), sequence.is_empty()) {
             (None, _) => {
                 self.count(1)?;
-                Piece::of(self.node(Hir::empty), 1)
+                RegexPiece::of(self.node(Hir::empty), 1)
             }
             (Some(one), true) => one,
             (Some(last), false) => {
@@ -371,7 +371,7 @@ impl<'p> Parser<'p> {
     }
 
     /// Ends the alternatives of a group or of the whole expression.
-    fn close(&mut self) -> Result<Piece, SyntaxError> {
+    fn close(&mut self) -> Result<RegexPiece, SyntaxError> {
         self.close_branch()?;
         let mut complete = std::mem::take(&mut self.branches.complete);
         if complete.len() == 1
@@ -488,7 +488,7 @@ impl<'p> Parser<'p> {
         if let Some(before) = repeated {
             return Err(self.error(SyntaxFault::NestedRepetition, before));
         }
-        let Some(Piece { node, size, .. }) = self.branches.sequence.pop() else {
+        let Some(RegexPiece { node, size, .. }) = self.branches.sequence.pop() else {
             return Err(self.error(SyntaxFault::MissingRepeatArgument, start));
         };
         // Each repetition needs a state to end. One more state is for several repetitions, or for `*` after a piece
@@ -509,7 +509,7 @@ impl<'p> Parser<'p> {
             let sub = Box::new(node.into_hir());
             Hir::repetition(Repetition { min: least, max: most, greedy: !lazy, sub })
         });
-        self.branches.sequence.push(Piece { node, shape: Shape::Other, size: Size { states, height, repeats } });
+        self.branches.sequence.push(RegexPiece { node, shape: Shape::Other, size: Size { states, height, repeats } });
         Ok(start)
     }
 }

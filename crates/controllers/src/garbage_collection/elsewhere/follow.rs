@@ -13,7 +13,7 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use keelson_meta::ApiError;
 use keelson_supervision::warn_repeated;
 
-use super::{Elsewhere, EventElsewhere, NumberElsewhere, Objects, ObjectsElsewhere, ResourceElsewhere};
+use super::{Objects, RemoteAccess, RemoteEvent, RemoteKind, RemoteKindNumber, RemoteKnowledge};
 use crate::queue::Backoff;
 
 /// The interval between checks for new and removed kinds.
@@ -43,12 +43,12 @@ impl Drop for Listing<'_> {
     }
 }
 
-impl Elsewhere {
+impl RemoteKnowledge {
     /// Follows the objects of other servers until dropped.
     pub(in super::super) async fn follow(&self) -> Infallible {
         let Some(servers) = self.servers.as_deref() else { return std::future::pending().await };
         let mut following = FuturesUnordered::new();
-        let mut handles: HashMap<NumberElsewhere, AbortHandle> = HashMap::new();
+        let mut handles: HashMap<RemoteKindNumber, AbortHandle> = HashMap::new();
         let mut seen = None;
         loop {
             let generation = servers.generation();
@@ -72,23 +72,19 @@ impl Elsewhere {
     }
 
     /// Returns new kinds and removed kinds. Kinds of a server that does not answer are kept.
-    fn compare(
-        &self,
-        servers: &dyn ObjectsElsewhere,
-    ) -> (Vec<(NumberElsewhere, Arc<ResourceElsewhere>)>, Vec<NumberElsewhere>) {
+    fn compare(&self, servers: &dyn RemoteAccess) -> (Vec<(RemoteKindNumber, Arc<RemoteKind>)>, Vec<RemoteKindNumber>) {
         let mut wanted = servers.resources();
         let mut known = self.known.lock();
         // A server may report any number of kinds.
-        let all: HashSet<&ResourceElsewhere> = wanted.iter().collect();
-        let is_gone = |resource: &ResourceElsewhere| {
+        let all: HashSet<&RemoteKind> = wanted.iter().collect();
+        let is_gone = |resource: &RemoteKind| {
             let is_silent = servers.is_silent(&resource.group, &resource.version);
             !is_silent && !all.contains(resource)
         };
-        let gone: Vec<NumberElsewhere> =
+        let gone: Vec<RemoteKindNumber> =
             known.collections.iter().filter(|(_, it)| is_gone(&it.resource)).map(|(number, _)| *number).collect();
         gone.iter().for_each(|number| known.forget(*number));
-        let followed: HashSet<Arc<ResourceElsewhere>> =
-            known.collections.values().map(|it| it.resource.clone()).collect();
+        let followed: HashSet<Arc<RemoteKind>> = known.collections.values().map(|it| it.resource.clone()).collect();
         wanted.retain(|wanted| !followed.contains(wanted));
         let room = MOST_KINDS.saturating_sub(known.collections.len());
         if wanted.len() > room {
@@ -109,9 +105,9 @@ impl Elsewhere {
 
     async fn follow_kind(
         &self,
-        servers: &dyn ObjectsElsewhere,
-        number: NumberElsewhere,
-        resource: Arc<ResourceElsewhere>,
+        servers: &dyn RemoteAccess,
+        number: RemoteKindNumber,
+        resource: Arc<RemoteKind>,
     ) -> Infallible {
         let mut failures = 0;
         loop {
@@ -135,9 +131,9 @@ impl Elsewhere {
     /// Lists a kind and watches it until that fails.
     async fn follow_once(
         &self,
-        servers: &dyn ObjectsElsewhere,
-        number: NumberElsewhere,
-        resource: &ResourceElsewhere,
+        servers: &dyn RemoteAccess,
+        number: RemoteKindNumber,
+        resource: &RemoteKind,
         failures: &mut u32,
     ) -> Result<Infallible, ApiError> {
         let (objects, mut resource_version) = self.list(servers, resource).await?;
@@ -147,15 +143,15 @@ impl Elsewhere {
             let mut events = servers.watch(resource, &resource_version).await?;
             while let Some(event) = events.next().await {
                 match event? {
-                    EventElsewhere::Is(object) => {
+                    RemoteEvent::Is(object) => {
                         resource_version.clone_from(&object.resource_version);
                         self.known.lock().update(number, object)?;
                     }
-                    EventElsewhere::Gone(object) => {
+                    RemoteEvent::Gone(object) => {
                         resource_version.clone_from(&object.resource_version);
                         self.known.lock().remove(number, &object);
                     }
-                    EventElsewhere::UpTo(version) => resource_version = version,
+                    RemoteEvent::UpTo(version) => resource_version = version,
                 }
                 *failures = 0;
                 self.look_again();
@@ -165,11 +161,7 @@ impl Elsewhere {
         }
     }
 
-    async fn list(
-        &self,
-        servers: &dyn ObjectsElsewhere,
-        resource: &ResourceElsewhere,
-    ) -> Result<(Objects, String), ApiError> {
+    async fn list(&self, servers: &dyn RemoteAccess, resource: &RemoteKind) -> Result<(Objects, String), ApiError> {
         let mut objects = Objects::new();
         let mut listing = Listing { all: &self.listing, own: 0 };
         let mut token = String::new();

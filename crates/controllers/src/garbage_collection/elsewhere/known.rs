@@ -9,7 +9,7 @@ use std::sync::Arc;
 use keelson_meta::ApiError;
 use tokio::sync::Semaphore;
 
-use super::{NumberElsewhere, ObjectElsewhere, Objects, ResourceElsewhere};
+use super::{Objects, RemoteKind, RemoteKindNumber, RemoteObject};
 
 /// The most known objects of other servers, including lists in progress. About 300 bytes each.
 const MOST_OBJECTS: usize = 250_000;
@@ -17,17 +17,17 @@ const MOST_OBJECTS: usize = 250_000;
 /// A change on another server.
 pub(in super::super) enum Change {
     /// An object was created, changed or deleted.
-    Object { number: NumberElsewhere, before: Option<Arc<ObjectElsewhere>>, after: Option<Arc<ObjectElsewhere>> },
+    Object { number: RemoteKindNumber, before: Option<Arc<RemoteObject>>, after: Option<Arc<RemoteObject>> },
     /// The first list of a kind is complete.
     Listed,
     /// No server has the kind any more.
-    Forgotten(NumberElsewhere),
+    Forgotten(RemoteKindNumber),
 }
 
 /// All known objects of other servers.
 #[derive(Default)]
 pub(super) struct RemoteObjects {
-    pub(super) collections: HashMap<NumberElsewhere, KnownCollection>,
+    pub(super) collections: HashMap<RemoteKindNumber, KnownCollection>,
     pub(super) changes: VecDeque<Change>,
     objects: usize,
     given: u32,
@@ -35,7 +35,7 @@ pub(super) struct RemoteObjects {
 
 /// The objects of a kind.
 pub(super) struct KnownCollection {
-    pub(super) resource: Arc<ResourceElsewhere>,
+    pub(super) resource: Arc<RemoteKind>,
     pub(super) objects: Objects,
     pub(super) permits: Arc<Semaphore>,
     is_listed: bool,
@@ -43,16 +43,16 @@ pub(super) struct KnownCollection {
 
 impl RemoteObjects {
     /// The kind of this name in a group. Kinds without a complete first list are not found.
-    pub(super) fn by_kind(&self, group: &str, kind: &str) -> Option<(NumberElsewhere, &KnownCollection)> {
+    pub(super) fn by_kind(&self, group: &str, kind: &str) -> Option<(RemoteKindNumber, &KnownCollection)> {
         let mut collections = self.collections.iter();
         let found = collections
             .find(|(_, known)| known.is_listed && known.resource.group == group && known.resource.kind == kind);
         found.map(|(number, collection)| (*number, collection))
     }
 
-    pub(super) fn add(&mut self, resource: ResourceElsewhere) -> NumberElsewhere {
+    pub(super) fn add(&mut self, resource: RemoteKind) -> RemoteKindNumber {
         self.given += 1;
-        let number = NumberElsewhere(self.given);
+        let number = RemoteKindNumber(self.given);
         let collection = KnownCollection {
             resource: Arc::new(resource),
             objects: Objects::new(),
@@ -63,7 +63,7 @@ impl RemoteObjects {
         number
     }
 
-    pub(super) fn forget(&mut self, number: NumberElsewhere) {
+    pub(super) fn forget(&mut self, number: RemoteKindNumber) {
         if let Some(collection) = self.collections.remove(&number) {
             self.objects -= collection.objects.len();
             self.changes.push_back(Change::Forgotten(number));
@@ -82,7 +82,7 @@ impl RemoteObjects {
     }
 
     /// Replaces all objects of a kind by a list.
-    pub(super) fn replace(&mut self, number: NumberElsewhere, listed: Objects) {
+    pub(super) fn replace(&mut self, number: RemoteKindNumber, listed: Objects) {
         let Some(collection) = self.collections.get_mut(&number) else { return };
         let before = std::mem::replace(&mut collection.objects, listed);
         self.objects = self.objects - before.len() + collection.objects.len();
@@ -103,7 +103,7 @@ impl RemoteObjects {
     ///
     /// # Errors
     /// Errors of [`check_room`](Self::check_room).
-    pub(super) fn update(&mut self, number: NumberElsewhere, object: ObjectElsewhere) -> Result<(), ApiError> {
+    pub(super) fn update(&mut self, number: RemoteKindNumber, object: RemoteObject) -> Result<(), ApiError> {
         let Some(collection) = self.collections.get(&number) else { return Ok(()) };
         let is_new = !collection.objects.contains_key(&object.key);
         if is_new {
@@ -118,7 +118,7 @@ impl RemoteObjects {
     }
 
     /// Removes an object.
-    pub(super) fn remove(&mut self, number: NumberElsewhere, object: &ObjectElsewhere) {
+    pub(super) fn remove(&mut self, number: RemoteKindNumber, object: &RemoteObject) {
         let Some(collection) = self.collections.get_mut(&number) else { return };
         if let Some(before) = collection.objects.remove(&object.key) {
             self.objects -= 1;
@@ -130,9 +130,9 @@ impl RemoteObjects {
 /// Records a change if the garbage collector needs it.
 fn note(
     changes: &mut VecDeque<Change>,
-    number: NumberElsewhere,
-    before: Option<&Arc<ObjectElsewhere>>,
-    after: &Arc<ObjectElsewhere>,
+    number: RemoteKindNumber,
+    before: Option<&Arc<RemoteObject>>,
+    after: &Arc<RemoteObject>,
 ) {
     let replaced = before.filter(|before| before.uid != after.uid);
     if let Some(replaced) = replaced {
@@ -149,8 +149,8 @@ fn note(
 mod tests {
     use super::*;
 
-    fn object(key: &str, uid: &str, references: Option<&str>) -> ObjectElsewhere {
-        ObjectElsewhere {
+    fn object(key: &str, uid: &str, references: Option<&str>) -> RemoteObject {
+        RemoteObject {
             key: key.into(),
             uid: uid.to_owned(),
             resource_version: String::new(),
@@ -176,14 +176,14 @@ mod tests {
         told
     }
 
-    fn listed(objects: Vec<ObjectElsewhere>) -> Objects {
+    fn listed(objects: Vec<RemoteObject>) -> Objects {
         objects.into_iter().map(|object| (object.key.clone(), Arc::new(object))).collect()
     }
 
     #[test]
     fn only_what_ties_objects_to_others_is_told() {
         let mut known = RemoteObjects::default();
-        let resource = ResourceElsewhere {
+        let resource = RemoteKind {
             group: "g".to_owned(),
             version: "v1".to_owned(),
             plural: "things".to_owned(),

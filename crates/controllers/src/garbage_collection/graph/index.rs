@@ -11,7 +11,7 @@ use keelson_cache::Event;
 use keelson_registry::CollectionId;
 
 use super::super::metadata::{OwnerReference, Ties};
-use super::super::owners::{World, find_owner, is_out_of_reach};
+use super::super::owners::{OwnerLookup, find_owner, is_out_of_reach};
 use super::{CollectionPlace, ObjectId, Visits};
 
 /// Hash maps with random keys: clients choose names and uids, and must not be able to construct collisions. The
@@ -49,7 +49,13 @@ pub(in super::super) struct Dependent {
 
 impl Index {
     /// Processes events of a collection.
-    pub(super) fn take(&mut self, world: World<'_>, collection: CollectionId, events: &[Arc<Event>], visits: &Visits) {
+    pub(super) fn take(
+        &mut self,
+        world: OwnerLookup<'_>,
+        collection: CollectionId,
+        events: &[Arc<Event>],
+        visits: &Visits,
+    ) {
         let mut found = Vec::new();
         for event in events {
             let [before, after] = [&event.previous, &event.current].map(|entry| entry.as_deref().map(Ties::of));
@@ -63,7 +69,7 @@ impl Index {
     /// Processes one change of an object.
     pub(super) fn apply(
         &mut self,
-        world: World<'_>,
+        world: OwnerLookup<'_>,
         collection: CollectionPlace,
         before: Option<Ties<'_>>,
         after: Option<Ties<'_>>,
@@ -91,7 +97,7 @@ impl Index {
     }
 
     /// Repeats the lookup of an object's owners, since a kind has become known.
-    pub(super) fn settle(&mut self, world: World<'_>, id: &ObjectId, visits: &mut Vec<ObjectId>) {
+    pub(super) fn settle(&mut self, world: OwnerLookup<'_>, id: &ObjectId, visits: &mut Vec<ObjectId>) {
         match id.collection {
             CollectionPlace::Here(collection) => {
                 let found = world.surface.collection(collection).and_then(|stored| stored.cached.get(&id.key));
@@ -129,7 +135,7 @@ impl Index {
     /// dependent, and the dependent itself if a new owner of it waits or is not found.
     fn relink(
         &mut self,
-        world: World<'_>,
+        world: OwnerLookup<'_>,
         id: &ObjectId,
         before: Option<Ties<'_>>,
         after: Option<Ties<'_>>,
@@ -146,7 +152,7 @@ impl Index {
         }
     }
 
-    fn link_all(&mut self, world: World<'_>, id: &ObjectId, ties: Ties<'_>, visits: &mut Vec<ObjectId>) {
+    fn link_all(&mut self, world: OwnerLookup<'_>, id: &ObjectId, ties: Ties<'_>, visits: &mut Vec<ObjectId>) {
         let mut orphaned = false;
         for reference in ties.owners() {
             orphaned |= !self.link(world, id, &reference);
@@ -158,7 +164,7 @@ impl Index {
 
     /// Records an owner of a dependent. Returns false when the owner waits for its dependents, or is not where the
     /// reference says.
-    fn link(&mut self, world: World<'_>, id: &ObjectId, reference: &OwnerReference<'_>) -> bool {
+    fn link(&mut self, world: OwnerLookup<'_>, id: &ObjectId, reference: &OwnerReference<'_>) -> bool {
         let owner = &*reference.uid;
         let place = find_owner(world, reference, id);
         let known = match self.dependents.entry_ref(owner) {
@@ -237,7 +243,7 @@ fn is_known(before: Option<Ties<'_>>, after: Option<Ties<'_>>) -> bool {
 
 /// Returns true if the cache, or the data of the owner's server, has this owner with this uid. If not, the data may
 /// only be stale. If it has the owner, the index will see its deletion.
-fn is_there(world: World<'_>, owner: &ObjectId, uid: &str) -> bool {
+fn is_there(world: OwnerLookup<'_>, owner: &ObjectId, uid: &str) -> bool {
     match owner.collection {
         CollectionPlace::Here(collection) => {
             let found = world.surface.collection(collection).and_then(|stored| stored.cached.get(&owner.key));
@@ -254,27 +260,27 @@ mod tests {
     use keelson_builtin::{collection_specs, contributions};
     use keelson_cache::{Cache, CacheConfig, Entry};
     use keelson_meta::{Revision, SystemClock};
-    use keelson_registry::{RegistryConfig, StoredCollection, Surface, Surfaces};
+    use keelson_registry::{ApiRegistrations, RegistryConfig, ServedApis, StoredCollection};
     use keelson_storage::memory::MemoryStore;
     use keelson_storage::{KeyValue, StoreKey};
 
-    use super::super::super::elsewhere::Elsewhere;
+    use super::super::super::elsewhere::RemoteKnowledge;
     use super::*;
 
     /// An index that receives events of config maps only.
-    struct Told {
-        surface: Arc<Surface>,
+    struct IndexModel {
+        surface: Arc<ServedApis>,
         index: Index,
         collection: Arc<StoredCollection>,
         known: HashMap<String, Arc<Entry>>,
     }
 
-    impl Told {
+    impl IndexModel {
         async fn new() -> Self {
             let config = CacheConfig::new(Arc::new(SystemClock));
             let cache = Cache::start(Arc::new(MemoryStore::new()), collection_specs(), config).await.unwrap();
             let config = RegistryConfig::default();
-            let surface = Surfaces::builtin(&contributions(&config), cache, &config).current();
+            let surface = ApiRegistrations::builtin(&contributions(&config), cache, &config).current();
             let collection = surface.resource("", "configmaps").unwrap().stored().unwrap().clone();
             Self { surface, index: Index::default(), collection, known: HashMap::default() }
         }
@@ -291,8 +297,8 @@ mod tests {
                 None => self.known.remove(name),
             };
             let mut visits = Vec::new();
-            let elsewhere = Elsewhere::new(None);
-            let world = World { surface: &self.surface, elsewhere: &elsewhere };
+            let elsewhere = RemoteKnowledge::new(None);
+            let world = OwnerLookup { surface: &self.surface, elsewhere: &elsewhere };
             let [before, after] = [&previous, &current].map(|entry| entry.as_deref().map(Ties::of));
             self.index.apply(world, CollectionPlace::Here(self.collection.id), before, after, &mut visits);
             visits.iter().map(|id| id.name().to_owned()).collect()
@@ -322,7 +328,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_is_a_dependent_of_the_owners_that_it_has_now() {
-        let mut told = Told::new().await;
+        let mut told = IndexModel::new().await;
         told.tell("d", Some(&owned_by(&["x", "!y", "y"])));
         told.check("x", &[("d", false)]);
         told.check("y", &[("d", true)]);
@@ -338,7 +344,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_is_visited_when_its_owner_is_missing_or_goes() {
-        let mut told = Told::new().await;
+        let mut told = IndexModel::new().await;
         assert_eq!(told.tell("d", Some(&owned_by(&["o"]))), ["d"], "the owner has not been seen");
         assert!(told.tell("d", Some(&owned_by(&["o"]))).is_empty(), "its owners are those that it had");
         told.tell("o", Some(r#"{"uid":"o"}"#));
@@ -347,7 +353,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_owner_that_waits_is_visited_when_it_loses_the_last_that_it_waits_for() {
-        let mut told = Told::new().await;
+        let mut told = IndexModel::new().await;
         told.tell("d", Some(&owned_by(&["!o"])));
         told.tell("e", Some(&owned_by(&["!o"])));
         assert_eq!(told.tell("o", Some(WAITING)), ["o"]);

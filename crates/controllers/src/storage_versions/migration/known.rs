@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use keelson_meta::{GroupResource, Object};
 
 use super::objects::{AUTOMATIC_LABEL, has_ended};
-use crate::client::Stored;
+use crate::client::RevisedObject;
 
 /// The open migrations of all resources.
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl KnownMigrations {
 
 /// The ended automatic migrations of a resource, oldest first, without the newest `without`. Clients delete the
 /// migrations that they created.
-pub fn superseded(mut of_resource: Vec<Stored>, without: usize) -> Vec<Stored> {
+pub fn superseded(mut of_resource: Vec<RevisedObject>, without: usize) -> Vec<RevisedObject> {
     let is_automatic =
         |migration: &Object| migration.labels().any(|(key, value)| key == AUTOMATIC_LABEL && value == "true");
     of_resource.retain(|it| has_ended(&it.object) && is_automatic(&it.object));
@@ -105,7 +105,7 @@ mod tests {
             ("f", true, false, 7),
         ];
         let over = |without: usize| -> Vec<String> {
-            let stored = |(name, automatic, ended, at): (&str, bool, bool, u64)| Stored {
+            let stored = |(name, automatic, ended, at): (&str, bool, bool, u64)| RevisedObject {
                 object: migration(name, automatic, ended),
                 revision: Revision::new(at),
             };

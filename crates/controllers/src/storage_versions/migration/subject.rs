@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use keelson_meta::{GroupResource, GroupVersionKind};
-use keelson_registry::{ServedResource, StoredCollection, Surface, Target};
+use keelson_registry::{ServedApis, ServedResource, StoredCollection, Target};
 
 use crate::storage_versions::entry::name_of;
 
@@ -22,7 +22,7 @@ pub struct Subject {
 
 impl Subject {
     /// A resource of a surface; `None` where it is not stored or has no served version.
-    pub fn of(surface: &Arc<Surface>, served: &ServedResource) -> Option<Self> {
+    pub fn of(surface: &Arc<ServedApis>, served: &ServedResource) -> Option<Self> {
         let (stored, kind) = (served.stored()?, served.storage_kind()?);
         let target = surface.stored_target(stored)?;
         let resource = GroupResource { group: kind.group.clone(), resource: served.group_resource().resource };

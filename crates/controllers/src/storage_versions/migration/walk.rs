@@ -18,7 +18,7 @@ use super::{Request, StorageVersionMigrator, Subject};
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The outcome of a walk.
-pub(super) enum Walked {
+pub(super) enum WalkOutcome {
     /// All objects were visited, with these failures.
     Through(Failures),
     /// The servers no longer agree, with the reason.
@@ -34,7 +34,7 @@ impl StorageVersionMigrator {
     ///
     /// # Errors
     /// Errors of reading the migration.
-    pub(super) async fn walk(&self, request: &Request, subject: &Subject) -> Result<Walked, ApiError> {
+    pub(super) async fn walk(&self, request: &Request, subject: &Subject) -> Result<WalkOutcome, ApiError> {
         let (mut failures, mut told) = (Failures::default(), Instant::now());
         let mut from = Some(String::new());
         while let Some(start) = from {
@@ -48,21 +48,21 @@ impl StorageVersionMigrator {
             from = self.rewriter.step(subject, &start, &mut failures).await;
         }
         self.tell_progress(request, subject).await?;
-        Ok(self.look_up(request, subject).unwrap_or(Walked::Through(failures)))
+        Ok(self.look_up(request, subject).unwrap_or(WalkOutcome::Through(failures)))
     }
 
     /// The reason to end a walk early, if there is one. Reads only the cache.
-    fn look_up(&self, request: &Request, subject: &Subject) -> Option<Walked> {
+    fn look_up(&self, request: &Request, subject: &Subject) -> Option<WalkOutcome> {
         let migrations = self.migrations.collection().ok()?;
         let is_open =
             |entry: &Entry| entry.object.uid() == request.uid && !has_ended(&entry.object.decode(entry.revision));
         if !migrations.get(&request.name).is_some_and(|entry| is_open(&entry)) {
-            return Some(Walked::Unwanted);
+            return Some(WalkOutcome::Unwanted);
         }
         if subject.is_removed() {
-            return Some(Walked::Replaced);
+            return Some(WalkOutcome::Replaced);
         }
-        self.known_disagreement(subject).map(Walked::Disagreed)
+        self.known_disagreement(subject).map(WalkOutcome::Disagreed)
     }
 
     /// Writes the number of rewritten objects. Returns true if the migration still exists.

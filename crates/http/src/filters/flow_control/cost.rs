@@ -44,14 +44,14 @@ const LONG_PAGES: [&str; 3] = ["/openapi/", "/metrics", super::dumps::PATH];
 
 /// The body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct RequestBodySize {
     /// Its size in bytes, or the minimum if the exact size is not known.
     pub(crate) bytes: u64,
     /// True if it is larger than [`LONG_BODY_BYTES`], or may produce an object larger than itself.
     pub(crate) much: bool,
 }
 
-impl Sent {
+impl RequestBodySize {
     /// Measures a body. Reads only as many bytes as the decision needs.
     pub(crate) async fn of(parts: &Parts, body: &mut RequestBody) -> Self {
         if body.is_empty() {
@@ -81,7 +81,7 @@ impl Default for Cost {
 }
 
 /// The cost of a request, from the cache's estimate of its objects.
-pub(crate) fn of(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: Sent) -> Cost {
+pub(crate) fn of(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: RequestBodySize) -> Cost {
     let is_watch = info.verb == RequestVerb::Resource(Verb::Watch);
     let seats = 1 + about.bytes / SEAT_BYTES + about.looked_at / SEAT_ROWS;
     let is_list = matches!(info.verb, RequestVerb::Resource(Verb::List | Verb::DeleteCollection | Verb::Watch));
@@ -132,7 +132,7 @@ mod tests {
     fn check(target: &str, accept: &str, about: Estimate, much: bool, seats: usize, is_long: bool) {
         let parts = Request::get(target).header(ACCEPT, accept).body(()).unwrap().into_parts().0;
         let info = RequestInfo::parse(&Method::GET, &parts.uri);
-        let cost = of(&info, &parts, &about, Sent { much, ..Sent::default() });
+        let cost = of(&info, &parts, &about, RequestBodySize { much, ..RequestBodySize::default() });
         assert_eq!(cost, Cost { seats, is_long }, "{target} {accept}");
     }
 
@@ -169,7 +169,7 @@ mod tests {
         let info = RequestInfo::parse(&parts.method, &parts.uri);
         let is_long = |looked_at, bytes| {
             let about = Estimate { bytes, looked_at, ..Estimate::default() };
-            of(&info, &parts, &about, Sent::default()).is_long
+            of(&info, &parts, &about, RequestBodySize::default()).is_long
         };
         assert!(!is_long(20, 60_000));
         assert!(is_long(20, 1 << 20));
@@ -182,7 +182,7 @@ mod tests {
             let parts = Request::patch("/apis/e.com/v1/namespaces/a/hosts/h").body(()).unwrap().into_parts().0;
             let info = RequestInfo::parse(&parts.method, &parts.uri);
             let about = Estimate { bytes: stored, looked_at: 1, effort, ..Estimate::default() };
-            let is_long = of(&info, &parts, &about, Sent { bytes: sent, much: false }).is_long;
+            let is_long = of(&info, &parts, &about, RequestBodySize { bytes: sent, much: false }).is_long;
             assert_eq!(is_long, expected, "{effort} times {sent} and {stored}");
         };
         check(1, 2_000, 100_000, false);
@@ -201,7 +201,7 @@ mod tests {
             let parts = request.body(()).unwrap().into_parts().0;
             let info = RequestInfo::parse(&parts.method, &parts.uri);
             let mut sent = RequestBody::from_bytes(body.clone());
-            let cost = of(&info, &parts, &about(bytes), Sent::of(&parts, &mut sent).await);
+            let cost = of(&info, &parts, &about(bytes), RequestBodySize::of(&parts, &mut sent).await);
             assert_eq!(cost.is_long, expect, "{form} {} {bytes}", &body[..body.len().min(80)]);
             assert_eq!(sent.read(LONG_BODY_BYTES).await.unwrap(), body);
         };

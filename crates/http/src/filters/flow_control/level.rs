@@ -254,9 +254,9 @@ impl Level {
         let (place, mut granted) = {
             let mut state = self.lock();
             match self.arrive(&mut state, asked, coming) {
-                Arrived::Seated(seats) => return Ok(seats),
-                Arrived::Refused(seconds) => return Err(seconds),
-                Arrived::Waits(place, granted) => (place, granted),
+                ArrivedRequest::Seated(seats) => return Ok(seats),
+                ArrivedRequest::Refused(seconds) => return Err(seconds),
+                ArrivedRequest::Waits(place, granted) => (place, granted),
             }
         };
         let begun = self.now();
@@ -281,7 +281,7 @@ impl Level {
         }
     }
 
-    fn arrive(self: &Arc<Self>, state: &mut State, mut asked: Asked, coming: Coming) -> Arrived {
+    fn arrive(self: &Arc<Self>, state: &mut State, mut asked: Asked, coming: Coming) -> ArrivedRequest {
         let now = self.now();
         let most = match (state.spec.kind, coming) {
             (LevelKind::Exempt, _) | (_, Coming::Back) => usize::MAX,
@@ -290,7 +290,7 @@ impl Level {
         asked.seats = asked.seats.clamp(1, most);
         let (slot, seats) = (asked.slot, asked.seats);
         match state.queues.arrive(now, asked.flow, seats, coming) {
-            Arrival::Seated(seat) => Arrived::Seated(self.seated(state, asked, seat, now)),
+            Arrival::Seated(seat) => ArrivedRequest::Seated(self.seated(state, asked, seat, now)),
             Arrival::Waits(turn) => {
                 let (grant, granted) = oneshot::channel();
                 let place = state.queues.wait(now, turn, Waiting { grant, asked, arrived: now });
@@ -299,7 +299,7 @@ impl Level {
                 numbers.waiting += 1;
                 numbers.waiting_seats += seats as u64;
                 numbers.queue_lengths.note(length as f64);
-                Arrived::Waits(place, granted)
+                ArrivedRequest::Waits(place, granted)
             }
             Arrival::Refused(refusal) => {
                 let why = match refusal {
@@ -307,7 +307,7 @@ impl Level {
                     Refusal::QueueFull => Rejection::QueueFull,
                 };
                 state.numbers(slot).reject(why, Duration::ZERO);
-                Arrived::Refused(state.retry.refuse(now.as_secs()))
+                ArrivedRequest::Refused(state.retry.refuse(now.as_secs()))
             }
         }
     }
@@ -355,7 +355,7 @@ impl Level {
     }
 }
 
-enum Arrived {
+enum ArrivedRequest {
     Seated(Seats),
     Waits(Place, oneshot::Receiver<Seats>),
     Refused(u32),

@@ -24,7 +24,7 @@ async fn acquire(
     let parts = HttpRequest::builder().method(method).uri(target).body(()).unwrap().into_parts().0;
     let info = RequestInfo::parse(&parts.method, &parts.uri);
     let flow = control.classify(user, &info);
-    let cost = of(&info, &parts, about, Sent::default());
+    let cost = of(&info, &parts, about, RequestBodySize::default());
     let time = Duration::from_secs(60);
     let request = Request { user, holder: Holder::of(user), info: &info, parts: &parts, time };
     let seats = control.acquire(flow.as_ref(), request, cost.seats).await;

@@ -45,14 +45,14 @@ static SHARES: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(tokio::runtime::Handle::current().metrics().num_workers())));
 
 /// The next frame or block. `None` at the end.
-type Polled<T> = Poll<Result<Option<T>, BodyError>>;
+type NextFrame<T> = Poll<Result<Option<T>, BodyError>>;
 
 /// Work that runs on another thread, or waits for one.
-type UnderWay<T> = BoxFuture<'static, Result<T, JoinError>>;
+type BackgroundWork<T> = BoxFuture<'static, Result<T, JoinError>>;
 
 /// Starts the work on another thread if a share is free. Heavy work waits for a share. Other work is returned to the
 /// caller.
-fn begin<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(bytes: u64, work: F) -> Result<UnderWay<T>, F> {
+fn begin<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(bytes: u64, work: F) -> Result<BackgroundWork<T>, F> {
     match SHARES.clone().try_acquire_owned() {
         Ok(share) => Ok(on_a_thread(share, work).boxed()),
         Err(_) if bytes > HEAVY_BYTES => Ok(async move {
@@ -130,7 +130,7 @@ pub(in crate::handlers) struct AheadBody {
     /// Writes the rest of the list. `None` once the last frame is complete.
     writer: Option<ListWriter>,
     entries: Entries,
-    ahead: VecDeque<Ahead>,
+    ahead: VecDeque<StartedBlock>,
     /// The bytes before the items, until they are sent.
     start: Option<Vec<u8>>,
     /// The state of the gzip member, if the list is compressed.
@@ -138,13 +138,13 @@ pub(in crate::handlers) struct AheadBody {
 }
 
 /// A block that was started.
-enum Ahead {
-    UnderWay(UnderWay<Made>),
-    Made(Made),
+enum StartedBlock {
+    UnderWay(BackgroundWork<BlockResult>),
+    Made(BlockResult),
 }
 
 /// A block, or the error of one of its items.
-type Made = Result<Block, ApiError>;
+type BlockResult = Result<Block, ApiError>;
 
 /// An encoded block.
 enum Block {
@@ -152,8 +152,8 @@ enum Block {
     Deflated(DeflateBlock),
 }
 
-impl Ahead {
-    fn begin(bytes: u64, work: impl FnOnce() -> Made + Send + 'static) -> Self {
+impl StartedBlock {
+    fn begin(bytes: u64, work: impl FnOnce() -> BlockResult + Send + 'static) -> Self {
         match begin(bytes, work) {
             Ok(under_way) => Self::UnderWay(under_way),
             // Other lists hold all shares.
@@ -179,7 +179,7 @@ impl AheadBody {
     fn begin_blocks(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
         while self.ahead.len() < BLOCKS_AHEAD && SHARES.available_permits() > 0 {
             let Poll::Ready(Some((bytes, work))) = self.poll_work(context)? else { break };
-            self.ahead.push_back(Ahead::begin(bytes, work));
+            self.ahead.push_back(StartedBlock::begin(bytes, work));
         }
         Ok(())
     }
@@ -190,15 +190,15 @@ impl AheadBody {
         if self.ahead.is_empty()
             && let Some((bytes, work)) = ready!(self.poll_work(context))?
         {
-            self.ahead.push_back(Ahead::begin(bytes, work));
+            self.ahead.push_back(StartedBlock::begin(bytes, work));
         }
         let made = match self.ahead.pop_front() {
             None => return Poll::Ready(Ok(None)),
-            Some(Ahead::Made(made)) => made,
-            Some(Ahead::UnderWay(mut under_way)) => match under_way.poll_unpin(context) {
+            Some(StartedBlock::Made(made)) => made,
+            Some(StartedBlock::UnderWay(mut under_way)) => match under_way.poll_unpin(context) {
                 Poll::Ready(made) => made.map_err(|error| BodyError::Aborted(error.to_string()))?,
                 Poll::Pending => {
-                    self.ahead.push_front(Ahead::UnderWay(under_way));
+                    self.ahead.push_front(StartedBlock::UnderWay(under_way));
                     return Poll::Pending;
                 }
             },
@@ -212,7 +212,7 @@ impl AheadBody {
     fn poll_work(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Polled<(u64, impl FnOnce() -> Made + Send + 'static + use<>)> {
+    ) -> NextFrame<(u64, impl FnOnce() -> BlockResult + Send + 'static + use<>)> {
         let gzip = self.member.is_some();
         let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(None)) };
         let ease = writer.ease() as u64;

@@ -5,8 +5,8 @@
 
 use serde_json::{Value, json};
 
-use super::policies::Judged;
-use super::{Hooked, MERGE, allowed, patched, review};
+use super::policies::PolicyServer;
+use super::{MERGE, WebhookServer, allowed, patched, review};
 
 const PODS: &str = "/api/v1/namespaces/hooked/pods";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/hooked/deployments";
@@ -32,7 +32,7 @@ fn on(resources: &[&str]) -> Value {
 }
 
 /// The subject of each request in one line, and the request.
-fn asked(hooked: &Hooked) -> Vec<(String, Value)> {
+fn asked(hooked: &WebhookServer) -> Vec<(String, Value)> {
     let line = |(path, request): (String, Value)| {
         let text = |member: &str| request[member].as_str().unwrap_or_default().to_owned();
         assert_eq!(request["subResource"], request["requestSubResource"]);
@@ -46,7 +46,7 @@ fn asked(hooked: &Hooked) -> Vec<(String, Value)> {
 
 #[tokio::test]
 async fn a_binding_is_shown_as_it_is_by_either_way_and_may_be_refused() {
-    let hooked = Hooked::open(|request| {
+    let hooked = WebhookServer::open(|request| {
         let refuses = request.body["request"]["object"]["target"]["name"] == "bad";
         review(request, json!({ "allowed": !refuses, "status": { "message": "no such node for us" } }))
     })
@@ -83,7 +83,7 @@ async fn a_binding_is_shown_as_it_is_by_either_way_and_may_be_refused() {
 
 #[tokio::test]
 async fn a_binding_is_selected_by_its_own_labels_and_bound_as_it_was_changed() {
-    let hooked = Hooked::open(|request| match request.path.split('?').next().unwrap() {
+    let hooked = WebhookServer::open(|request| match request.path.split('?').next().unwrap() {
         "/moves" => patched(request, &json!([{ "op": "replace", "path": "/target/name", "value": "other" }])),
         _ => allowed(request),
     })
@@ -108,7 +108,7 @@ async fn a_binding_is_selected_by_its_own_labels_and_bound_as_it_was_changed() {
 
 #[tokio::test]
 async fn a_status_is_shown_with_the_whole_object_and_may_be_refused_and_changed() {
-    let hooked = Hooked::open(|request| match request.path.split('?').next().unwrap() {
+    let hooked = WebhookServer::open(|request| match request.path.split('?').next().unwrap() {
         "/adds" => patched(
             request,
             &json!([
@@ -151,7 +151,7 @@ async fn a_status_is_shown_with_the_whole_object_and_may_be_refused_and_changed(
 
 #[tokio::test]
 async fn policies_judge_bindings_and_statuses() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     let rule = |group: &str, resources: &[&str]| json!({ "operations": ["*"], "apiGroups": [group], "apiVersions": ["v1"], "resources": resources });
     let spec = |rule: Value, expression: &str, message: &str, selector: Value| {
         let constraints = json!({ "resourceRules": [rule], "objectSelector": selector });

@@ -5,7 +5,7 @@
 use keelson_testkit::{HookReply, HookRequest};
 use serde_json::{Value, json};
 
-use super::{Hooked, MAPS, allowed, map, review, warnings};
+use super::{MAPS, WebhookServer, allowed, map, review, warnings};
 
 /// The response that the path selects.
 pub(super) fn answer(request: &HookRequest) -> HookReply {
@@ -68,7 +68,7 @@ pub(super) fn answer(request: &HookRequest) -> HookReply {
 
 #[tokio::test]
 async fn a_refusal_is_told_with_what_the_webhook_says_of_it() {
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     for kind in ["validating", "mutating"] {
         let check = async |path: &str, code: u16, message: &str, warning: &str| {
             hooked.configure(kind, "c", vec![hooked.webhook(path, json!({}))]).await;
@@ -104,7 +104,7 @@ async fn a_refusal_is_told_with_what_the_webhook_says_of_it() {
 
 #[tokio::test]
 async fn what_is_no_answer_fails_the_request_or_is_passed_over_as_the_policy_says() {
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     let check = async |path: &str, message: &str| {
         for (policy, code) in [("Fail", 500), ("Ignore", 201)] {
             let with = json!({ "failurePolicy": policy, "timeoutSeconds": if path == "hangs" { 1 } else { 30 } });
@@ -157,7 +157,7 @@ async fn what_is_no_answer_fails_the_request_or_is_passed_over_as_the_policy_say
 
 #[tokio::test]
 async fn the_older_form_of_reviews_is_spoken_and_its_answers_are_checked_less() {
-    let hooked = Hooked::open(|request| {
+    let hooked = WebhookServer::open(|request| {
         assert_eq!(request.body["apiVersion"], "admission.k8s.io/v1beta1");
         match request.path.split('?').next().unwrap() {
             "/uid" => review(request, json!({ "allowed": true, "uid": "other" })),
@@ -179,7 +179,7 @@ async fn the_older_form_of_reviews_is_spoken_and_its_answers_are_checked_less() 
 
 #[tokio::test]
 async fn all_that_judge_answer_before_anybody_is_told_and_none_is_asked_behind_a_refused_change() {
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     let judges = ["warns-no", "warns", "fine"].map(|name| hooked.webhook(name, json!({}))).to_vec();
     hooked.configure("validating", "v", judges).await;
     let told = hooked.raw.post(MAPS, &map("x")).await.expect(400);
@@ -195,7 +195,7 @@ async fn all_that_judge_answer_before_anybody_is_told_and_none_is_asked_behind_a
 
 #[tokio::test]
 async fn a_client_that_waits_no_longer_is_told_so_and_the_webhook_knows_until_when() {
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     hooked.configure("validating", "v", vec![hooked.webhook("hangs", json!({ "failurePolicy": "Ignore" }))]).await;
     let told = hooked.raw.post(format!("{MAPS}?timeout=1s"), &map("x")).await.expect(504).json();
     assert_eq!(told["reason"], "Timeout");
@@ -204,7 +204,7 @@ async fn a_client_that_waits_no_longer_is_told_so_and_the_webhook_knows_until_wh
 
 #[tokio::test]
 async fn what_webhooks_cost_and_refuse_is_told_under_the_names_of_the_reference() {
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     let hooks =
         vec![hooked.webhook("details", json!({})), hooked.webhook("http-500", json!({ "failurePolicy": "Ignore" }))];
     hooked.configure("validating", "v", hooks).await;

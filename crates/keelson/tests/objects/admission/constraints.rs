@@ -5,11 +5,11 @@
 
 use serde_json::{Value, json};
 
-use super::policies::{Judged, merge};
+use super::policies::{PolicyServer, merge};
 use super::{MERGE, map};
 
 /// A server with a second namespace, of another team, and policies that deny everything that they match.
-struct Lab(Judged);
+struct Lab(PolicyServer);
 
 /// A rule for ConfigMaps.
 fn rule(with: Value) -> Value {
@@ -21,7 +21,7 @@ fn rule(with: Value) -> Value {
 
 impl Lab {
     async fn open() -> Self {
-        let judged = Judged::open().await;
+        let judged = PolicyServer::open().await;
         let other = json!({ "metadata": { "name": "other", "labels": { "team": "blue" } } });
         judged.raw.post("/api/v1/namespaces", &other).await.expect(201);
         Self(judged)

@@ -20,12 +20,12 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A webhook that records the credentials of each request, and allows everything.
-struct Noting {
+struct RecordingWebhook {
     hook: HookServer,
     seen: Arc<Mutex<Vec<Option<String>>>>,
 }
 
-impl Noting {
+impl RecordingWebhook {
     async fn start(reply: impl Fn(&HookRequest) -> HookReply + Send + Sync + 'static) -> Self {
         let seen: Arc<Mutex<Vec<Option<String>>>> = Arc::default();
         let noted = seen.clone();
@@ -101,10 +101,10 @@ fn map(name: &str, label: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn credentials_go_to_the_host_that_they_are_for() {
     // SIZE: one story, in its order.
-    let (own, other) = (Noting::start(answer).await, Noting::start(answer).await);
+    let (own, other) = (RecordingWebhook::start(answer).await, RecordingWebhook::start(answer).await);
     let redirected = other.hook.url("/x");
     let redirecting =
-        Noting::start(move |_| HookReply::Other(307, vec![("location", redirected.clone())], String::new()));
+        RecordingWebhook::start(move |_| HookReply::Other(307, vec![("location", redirected.clone())], String::new()));
     let redirecting = redirecting.await;
     let files = TempDir::new().unwrap();
     let basic = json!({ "username": "ann", "password": "pass" });

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use keelson_testkit::{HookReply, HookRequest, HookServer, converted_review, definition, definition_version};
 use serde_json::{Value, json};
 
-use super::policies::{Judged, applies, patches};
-use super::{Hooked, MERGE, allowed, define, patched};
+use super::policies::{PolicyServer, applies, patches};
+use super::{MERGE, WebhookServer, allowed, define, patched};
 
 const GADGETS: &str = "policy.example.org";
 const HOSTS: &str = "hooks.example.org";
@@ -19,7 +19,7 @@ fn gadgets(version: &str) -> String {
     format!("/apis/{GADGETS}/{version}/namespaces/hooked/gadgets?dryRun=All")
 }
 
-async fn define_gadgets(judged: &Judged) {
+async fn define_gadgets(judged: &PolicyServer) {
     let list = json!({ "type": "array", "items": { "type": "string" } });
     let properties = json!({ "n": { "type": "integer" }, "l": list, "q": { "type": "string" } });
     let schema = json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": properties } } });
@@ -41,7 +41,7 @@ fn on_gadgets(name: &str) -> Value {
 
 #[tokio::test]
 async fn policies_judge_custom_resources_in_the_version_of_their_rules() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     define_gadgets(&judged).await;
     let told = "'n ' + string(object.spec.n) + ' l ' + string(size(object.spec.l)) + ' of ' + object.apiVersion + ' asked for ' + request.requestKind.version";
     let spec = json!({
@@ -65,7 +65,7 @@ async fn policies_judge_custom_resources_in_the_version_of_their_rules() {
 
 #[tokio::test]
 async fn policies_change_custom_resources_in_each_of_their_versions() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     define_gadgets(&judged).await;
     let change = async |name: &str, mutation: Value| {
         judged.mutation(name, json!([mutation]), json!({ "matchConstraints": on_gadgets(name) })).await;
@@ -138,7 +138,7 @@ fn answer(request: &HookRequest) -> HookReply {
 }
 
 /// The calls, sorted: the path, the version of the kind and of the request, the subresource, and the object.
-fn told(hooked: &Hooked) -> Vec<(String, Value)> {
+fn told(hooked: &WebhookServer) -> Vec<(String, Value)> {
     let mut told: Vec<_> = hooked.asked();
     told.sort_by(|one, other| one.0.cmp(&other.0));
     let row = |(path, request): (String, Value)| {
@@ -155,7 +155,7 @@ fn told(hooked: &Hooked) -> Vec<(String, Value)> {
 async fn a_custom_resource_is_converted_for_who_asks_for_another_version_and_back() {
     let works = Arc::new(AtomicBool::new(true));
     let converter = converter(works.clone()).await;
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     define(&hooked.raw, &hosts(&converter)).await;
     let on = |version: &str, policy: &str| {
         let resources = ["hosts", "hosts/status"];
@@ -221,7 +221,7 @@ async fn a_custom_resource_is_converted_for_who_asks_for_another_version_and_bac
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_scale_of_a_custom_resource_is_shown_as_it_is_with_the_resource_of_the_other_version() {
     let converter = converter(Arc::new(AtomicBool::new(true))).await;
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     define(&hooked.raw, &hosts(&converter)).await;
     let place = format!("/apis/{HOSTS}/v2/namespaces/hooked/hosts");
     let sent = json!({ "metadata": { "name": "h" }, "spec": { "address": "a", "replicas": 3 } });

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use keelson_testkit::{HookReply, HookRequest};
 use serde_json::{Map, Value, json};
 
-use super::{Hooked, MAPS, map, patched, review, warnings};
+use super::{MAPS, WebhookServer, map, patched, review, warnings};
 
 /// The longest text or list of a webhook that a client gets, in bytes, with the rest of the response.
 const MOST_BYTES: usize = 1300 << 10;
@@ -87,7 +87,7 @@ const CASES: [(&str, u16); 15] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn answers_without_measure_are_cut_or_refused_and_hold_up_nobody() {
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     for (case, code) in CASES {
         hooked.configure("mutating", "c", vec![hooked.webhook(case, json!({}))]).await;
         let other = hooked.client();
@@ -122,7 +122,7 @@ async fn answers_without_measure_are_cut_or_refused_and_hold_up_nobody() {
 
 #[tokio::test]
 async fn a_refusal_names_no_token_of_this_server() {
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     hooked.configure("validating", "c", vec![hooked.webhook("posing", json!({}))]).await;
     let told = hooked.raw.post(MAPS, &map("x")).await.expect(410).json();
     assert_eq!(told["metadata"], json!({}));
@@ -131,7 +131,7 @@ async fn a_refusal_names_no_token_of_this_server() {
 
 #[tokio::test]
 async fn a_patch_says_how_large_it_may_be() {
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     hooked.configure("mutating", "c", vec![hooked.webhook("patch", json!({}))]).await;
     let told = hooked.raw.post(MAPS, &map("x")).await.expect(500).json();
     let message = told["message"].as_str().unwrap();

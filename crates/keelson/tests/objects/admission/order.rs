@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
 use super::policies::applies;
-use super::{GROUP, Hooked, MAPS, allowed, map, patched, review};
+use super::{GROUP, MAPS, WebhookServer, allowed, map, patched, review};
 
 /// Adds `hook` to the data.
 fn answer(request: &HookRequest) -> HookReply {
@@ -19,7 +19,7 @@ fn answer(request: &HookRequest) -> HookReply {
 }
 
 /// Creates a policy for ConfigMaps with a label with its name, and its binding.
-async fn policy(hooked: &Hooked, kind: &str, case: &str, with: Value) {
+async fn policy(hooked: &WebhookServer, kind: &str, case: &str, with: Value) {
     let operations = json!(["CREATE"]);
     let rule =
         json!({ "operations": operations, "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] });
@@ -38,7 +38,7 @@ async fn policy(hooked: &Hooked, kind: &str, case: &str, with: Value) {
 
 #[tokio::test]
 async fn policies_change_an_object_before_webhooks_and_again_behind_them_where_they_want_to() {
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     let looks = "Object{data: {'policy': has(object.data.hook) ? 'saw the hook' : 'saw no hook'}}";
     for (case, again) in [("with-never", "Never"), ("with-ifneeded", "IfNeeded"), ("with-validating", "Never")] {
         let with = json!({ "mutations": [applies(looks)], "reinvocationPolicy": again });
@@ -82,7 +82,7 @@ async fn policies_change_an_object_before_webhooks_and_again_behind_them_where_t
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn webhooks_that_judge_are_all_asked_before_one_answers() {
     const JUDGES: usize = 3;
-    let hooked = Hooked::open(allowed).await;
+    let hooked = WebhookServer::open(allowed).await;
     let all_are_asked = Arc::new(Barrier::new(JUDGES));
     let hook = HookServer::start(&["127.0.0.1"], move |request: HookRequest| {
         let all_are_asked = all_are_asked.clone();

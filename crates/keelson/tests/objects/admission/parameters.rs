@@ -8,7 +8,7 @@ use std::time::Duration;
 use keelson_testkit::{DEFINITIONS, definition, definition_version};
 use serde_json::{Value, json};
 
-use super::policies::{Judged, applies};
+use super::policies::{PolicyServer, applies};
 use super::{MAPS, MERGE, define, map};
 
 const GROUP: &str = "policy.example.org";
@@ -47,7 +47,7 @@ fn reference(reference: Value) -> Value {
 }
 
 /// Waits until the response to a ConfigMap with `a: four` has this code, and its message ends with this text.
-async fn until(judged: &Judged, name: &str, code: u16, text: &str) {
+async fn until(judged: &PolicyServer, name: &str, code: u16, text: &str) {
     let answered = async {
         loop {
             let told = judged.asks(name, json!({ "a": "four" })).await;
@@ -63,7 +63,7 @@ async fn until(judged: &Judged, name: &str, code: u16, text: &str) {
 
 #[tokio::test]
 async fn custom_resources_are_parameters_from_when_they_are_defined_until_they_are_not() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     let raw = &judged.raw;
     judged.policy("named", spec("Limit"), reference(json!({ "name": "small" }))).await;
     let unknown = "failed to configure policy: failed to find resource referenced by paramKind: 'policy.example.org/v1, Kind=Limit'";
@@ -97,7 +97,7 @@ async fn custom_resources_are_parameters_from_when_they_are_defined_until_they_a
 
 #[tokio::test]
 async fn parameters_that_are_in_no_namespace_have_none_and_others_need_one() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     let raw = &judged.raw;
     define(raw, &limits("ceilings", "Ceiling", "Cluster")).await;
     define(raw, &limits("limits", "Limit", "Namespaced")).await;
@@ -140,7 +140,7 @@ async fn parameters_that_are_in_no_namespace_have_none_and_others_need_one() {
 
 #[tokio::test]
 async fn a_policy_that_changes_objects_does_so_for_each_of_its_parameters() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     for (name, value) in [("mconf", "parameter"), ("mconf2", "second")] {
         let parameter = json!({ "metadata": { "name": name, "labels": { "conf": "yes" } }, "data": { "v": value } });
         judged.raw.post(MAPS, &parameter).await.expect(201);

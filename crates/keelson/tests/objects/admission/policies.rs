@@ -14,12 +14,12 @@ use super::{GROUP, MAPS, MERGE, map};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server with the namespace `hooked`, and policies for ConfigMaps with a label with the policy's name.
-pub(super) struct Judged {
+pub(super) struct PolicyServer {
     pub(super) raw: Raw,
     _server: TestServer,
 }
 
-impl Judged {
+impl PolicyServer {
     pub(super) async fn open() -> Self {
         let server = TestServer::start().await;
         let raw = server.raw();
@@ -94,7 +94,7 @@ fn valid(expression: &str) -> Value {
 
 #[tokio::test]
 async fn what_does_not_hold_is_refused_with_the_message_and_the_reason_of_the_policy() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     let none = || json!({});
     judged.policy("plain", valid("  object.data.a == 'ok' "), none()).await;
     judged.refuses("plain", 422, "failed expression: object.data.a == 'ok'").await;
@@ -136,7 +136,7 @@ async fn what_does_not_hold_is_refused_with_the_message_and_the_reason_of_the_po
 
 #[tokio::test]
 async fn expressions_see_the_request_the_namespace_and_variables_that_are_evaluated_when_they_are_needed() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     let told =
         |expression: &str| json!({ "validations": [{ "expression": "false", "messageExpression": expression }] });
     let check = async |name: &str, spec: Value, expected: &str| {
@@ -195,7 +195,7 @@ async fn expressions_see_the_request_the_namespace_and_variables_that_are_evalua
 
 #[tokio::test]
 async fn updates_and_deletions_are_judged_by_both_objects() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     judged.policy("update", json!({
         "matchConstraints": { "resourceRules": [{ "operations": ["UPDATE", "DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] },
         "validations": [{ "expression": "object != null && object.data.a == oldObject.data.a", "message": "a stays" }],
@@ -212,7 +212,7 @@ async fn updates_and_deletions_are_judged_by_both_objects() {
 
 #[tokio::test]
 async fn parameters_of_any_kind_are_found_where_the_binding_says() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     let raw = &judged.raw;
     let limit = |name: &str, most: &str| json!({ "metadata": { "name": name, "labels": { "limit": "yes" } }, "data": { "most": most } });
     raw.post(MAPS, &limit("small", "2")).await.expect(201);
@@ -265,7 +265,7 @@ async fn parameters_of_any_kind_are_found_where_the_binding_says() {
 
 #[tokio::test]
 async fn policies_judge_what_configures_webhooks_but_no_policies() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     let everything = json!({ "resourceRules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"] }] });
     judged
         .policy("all", json!({ "matchConstraints": everything, "validations": [{ "expression": "false" }] }), json!({}))
@@ -287,7 +287,7 @@ pub(super) fn patches(expression: &str) -> Value {
 
 #[tokio::test]
 async fn mutations_are_applied_in_order_and_owned_by_nobody() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     let check = async |name: &str, mutations: Value, with: Value, expected: Value| {
         judged.mutation(name, mutations, with).await;
         let made = judged.asks(name, json!({ "a": "b" })).await.expect(201).json();
@@ -338,7 +338,7 @@ async fn mutations_are_applied_in_order_and_owned_by_nobody() {
 
 #[tokio::test]
 async fn what_a_policy_makes_of_a_pod_is_held_against_its_class_and_filled_in_once_more() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     let rule = json!({ "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"] });
     let asks = async |name: &str, mutation: Value| {
         let matched = json!({ "resourceRules": [rule], "objectSelector": { "matchLabels": { "case": name } } });
@@ -366,7 +366,7 @@ async fn what_a_policy_makes_of_a_pod_is_held_against_its_class_and_filled_in_on
 
 #[tokio::test]
 async fn mutations_that_fail_are_told_together_unless_they_may_be_ignored() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     let check = async |name: &str, mutations: Value, expected: &[&str]| {
         judged.mutation(name, mutations.clone(), json!({})).await;
         let told = judged.asks(name, json!({ "a": "b" })).await.expect(403).json();
@@ -433,7 +433,7 @@ async fn mutations_that_fail_are_told_together_unless_they_may_be_ignored() {
 
 #[tokio::test]
 async fn what_no_expression_comes_to_is_told_where_it_is_written_or_where_it_is_needed() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     let added = |value: &str| format!("[JSONPatch{{op: 'add', path: '/data/c', value: {value}}}]");
     let unwritten = [
         ("int('x')", "program instantiation failed: type conversion error from 'string' to 'int'"),
@@ -476,7 +476,7 @@ async fn what_no_expression_comes_to_is_told_where_it_is_written_or_where_it_is_
 
 #[tokio::test]
 async fn a_new_namespace_is_in_itself_and_a_connection_has_its_whole_name() {
-    let judged = Judged::open().await;
+    let judged = PolicyServer::open().await;
     let spec = |operation: &str, resource: &str, expression: &str| {
         let rule =
             json!({ "operations": [operation], "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource] });

@@ -7,7 +7,7 @@ use keelson_testkit::{HookReply, HookRequest};
 use serde_json::{Value, json};
 
 use super::answers::answer;
-use super::{Hooked, MAPS, MERGE, map, patched};
+use super::{MAPS, MERGE, WebhookServer, map, patched};
 
 /// Invalid responses.
 const BAD: [&str; 15] = [
@@ -28,14 +28,14 @@ const BAD: [&str; 15] = [
     "endless",
 ];
 
-fn webhook(hooked: &Hooked, path: &str, policy: &str) -> Value {
+fn webhook(hooked: &WebhookServer, path: &str, policy: &str) -> Value {
     let seconds = if path == "hangs" { 1 } else { 30 };
     hooked.webhook(path, json!({ "failurePolicy": policy, "timeoutSeconds": seconds }))
 }
 
 #[tokio::test]
 async fn what_a_bad_answer_refuses_is_not_written_and_what_is_passed_over_is() {
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     for kind in ["mutating", "validating"] {
         for (policy, code, found) in [("Fail", 500, 404), ("Ignore", 201, 200)] {
             for path in BAD {
@@ -58,7 +58,7 @@ async fn what_a_bad_answer_refuses_is_not_written_and_what_is_passed_over_is() {
 
 #[tokio::test]
 async fn what_a_bad_answer_would_have_changed_or_deleted_is_as_it_was() {
-    let hooked = Hooked::open(answer).await;
+    let hooked = WebhookServer::open(answer).await;
     let made = hooked.raw.post(MAPS, &map("kept")).await.expect(201).json();
     let place = format!("{MAPS}/kept");
     for kind in ["mutating", "validating"] {
@@ -106,7 +106,7 @@ fn patches(request: &HookRequest) -> HookReply {
 
 #[tokio::test]
 async fn a_patch_of_the_metadata_is_written_as_far_as_objects_may_say_it() {
-    let hooked = Hooked::open(patches).await;
+    let hooked = WebhookServer::open(patches).await;
     let check = async |case: &str, code: u16, expected: &dyn Fn(&Value)| {
         hooked.configure("mutating", "m", vec![hooked.webhook(case, json!({}))]).await;
         let name = format!("real-{case}");
@@ -165,7 +165,7 @@ async fn a_patch_of_the_metadata_is_written_as_far_as_objects_may_say_it() {
 
 #[tokio::test]
 async fn a_patch_gives_an_object_that_is_there_no_other_name() {
-    let hooked = Hooked::open(patches).await;
+    let hooked = WebhookServer::open(patches).await;
     let made = hooked.raw.post(MAPS, &map("kept")).await.expect(201).json();
     let change = json!({ "data": { "c": "d" } });
     for case in ["name", "name-removed", "metadata-removed", "whole"] {

@@ -6,11 +6,11 @@
 use keelson_testkit::{HookReply, HookRequest, HookServer};
 use serde_json::{Value, json};
 
-use super::{Hooked, MAPS, MERGE, allowed, map, patched, review, warnings};
+use super::{MAPS, MERGE, WebhookServer, allowed, map, patched, review, warnings};
 
 #[tokio::test]
 async fn a_webhook_is_shown_the_write_as_it_will_be_stored() {
-    let hooked = Hooked::open(allowed).await;
+    let hooked = WebhookServer::open(allowed).await;
     hooked.configure("validating", "v", vec![hooked.webhook("seen", json!({}))]).await;
     let raw = &hooked.raw;
     let made = raw.post(format!("{MAPS}?fieldManager=me"), &map("a")).await.expect(201).json();
@@ -66,7 +66,7 @@ async fn a_webhook_is_shown_the_write_as_it_will_be_stored() {
 
 #[tokio::test]
 async fn rules_and_selectors_say_who_is_asked() {
-    let hooked = Hooked::open(allowed).await;
+    let hooked = WebhookServer::open(allowed).await;
     let rule = |operations: &str, group: &str, resources: &str, scope: &str| json!({ "rules": [{ "operations": [operations], "apiGroups": [group], "apiVersions": ["*"], "resources": [resources], "scope": scope }] });
     let selects = |labels: Value| json!({ "objectSelector": labels });
     let hooks = [
@@ -122,7 +122,7 @@ async fn rules_and_selectors_say_who_is_asked() {
 
 #[tokio::test]
 async fn another_version_is_as_good_and_converted_unless_the_version_has_to_be_exact() {
-    let hooked = Hooked::open(|request| match request.path.split('?').next().unwrap() {
+    let hooked = WebhookServer::open(|request| match request.path.split('?').next().unwrap() {
         "/changes" => patched(
             request,
             &json!([{ "op": "replace", "path": "/spec/metrics/0/resource/target/averageUtilization", "value": 33 }]),
@@ -192,7 +192,7 @@ fn adds(request: &HookRequest) -> HookReply {
 
 #[tokio::test]
 async fn webhooks_are_asked_in_order_and_again_where_something_changed_behind_them() {
-    let hooked = Hooked::open(adds).await;
+    let hooked = WebhookServer::open(adds).await;
     let again = json!({ "reinvocationPolicy": "IfNeeded" });
     let never = json!({});
     let check = async |what: &str, hooks: &[(&str, &Value)], expected: &[&str], data: Value| {
@@ -251,7 +251,7 @@ async fn webhooks_are_asked_in_order_and_again_where_something_changed_behind_th
 
 #[tokio::test]
 async fn what_a_webhook_changes_is_given_its_shape_and_owned_by_nobody() {
-    let hooked = Hooked::open(|request| {
+    let hooked = WebhookServer::open(|request| {
         let case = request.body["request"]["object"]["metadata"]["labels"]["case"].as_str().unwrap_or_default();
         let patch = match case {
             "unknown" => json!([{ "op": "add", "path": "/bogus", "value": 1 }]),
@@ -315,7 +315,8 @@ async fn what_a_webhook_changes_is_given_its_shape_and_owned_by_nobody() {
 #[tokio::test]
 async fn conditions_decide_whether_a_webhook_is_asked() {
     let hooked =
-        Hooked::open(|request| review(request, json!({ "allowed": false, "status": { "message": "asked" } }))).await;
+        WebhookServer::open(|request| review(request, json!({ "allowed": false, "status": { "message": "asked" } })))
+            .await;
     let check = async |expressions: &[&str], policy: &str, expected: (u16, &str)| {
         let conditions: Vec<Value> = expressions
             .iter()
@@ -349,7 +350,7 @@ async fn conditions_decide_whether_a_webhook_is_asked() {
 
 #[tokio::test]
 async fn what_is_posted_and_connections_are_asked_about_as_what_they_are() {
-    let hooked = Hooked::open(|request| {
+    let hooked = WebhookServer::open(|request| {
         let is_connection = request.body["request"]["operation"] == "CONNECT";
         review(request, json!({ "allowed": !is_connection, "status": { "message": "no" } }))
     })
@@ -403,7 +404,7 @@ async fn a_request_for_a_token_is_changed_before_it_is_answered() {
     let audience = |request: &HookRequest| {
         patched(request, &json!([{ "op": "replace", "path": "/spec/audiences", "value": ["hook"] }]))
     };
-    let hooked = Hooked::open(audience).await;
+    let hooked = WebhookServer::open(audience).await;
     let account = "/api/v1/namespaces/hooked/serviceaccounts";
     hooked.raw.post(account, &json!({ "metadata": { "name": "sa" } })).await.expect(201);
     let token = json!({ "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["serviceaccounts/token"] });
@@ -430,7 +431,7 @@ async fn notes_of_owners_that_a_webhook_makes_where_there_were_none_are_undone_u
         };
         patched(request, &change)
     };
-    let hooked = Hooked::open(owns).await;
+    let hooked = WebhookServer::open(owns).await;
     hooked.configure("mutating", "m", vec![hooked.webhook("m", json!({}))]).await;
     let made = hooked.raw.post(MAPS, &map("x")).await.expect(201).json();
     assert_eq!(made["metadata"]["managedFields"], Value::Null, "the webhook took them away");
@@ -451,7 +452,7 @@ async fn notes_of_owners_that_a_webhook_makes_where_there_were_none_are_undone_u
 
 #[tokio::test]
 async fn a_deletion_is_judged_with_what_it_will_do() {
-    let hooked = Hooked::open(allowed).await;
+    let hooked = WebhookServer::open(allowed).await;
     let raw = &hooked.raw;
     let pods = "/api/v1/namespaces/hooked/pods";
     let containers = json!([{ "name": "c", "image": "i" }]);
@@ -496,7 +497,7 @@ async fn a_deletion_is_judged_with_what_it_will_do() {
 #[tokio::test]
 async fn an_owner_that_is_named_twice_is_kept_once_and_its_writer_is_warned() {
     let owner = || json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1" });
-    let hooked = Hooked::open(|request| {
+    let hooked = WebhookServer::open(|request| {
         let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1" });
         patched(request, &json!([{ "op": "add", "path": "/metadata/ownerReferences", "value": [owner, owner] }]))
     })
@@ -534,7 +535,7 @@ async fn an_owner_that_is_named_twice_is_kept_once_and_its_writer_is_warned() {
 
 #[tokio::test]
 async fn calls_to_a_url_share_a_connection_where_the_host_speaks_http2() {
-    let hooked = Hooked::open(allowed).await;
+    let hooked = WebhookServer::open(allowed).await;
     let hook = HookServer::start_http2(&["127.0.0.1"], |request: HookRequest| {
         let reply = allowed(&request);
         async move { reply }

@@ -8,7 +8,7 @@ use keelson_server::{AdmissionPlugins, Switches};
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
-use super::{Served, create, samples, served};
+use super::{DiscoveredResource, create, samples, served};
 
 const MERGE: &str = "application/merge-patch+json";
 const LEFT_OUT: [&str; 2] = ["apiservices.apiregistration.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"];
@@ -159,7 +159,7 @@ async fn each_endpoint_writes_its_own_part_of_every_kind() {
     }
 }
 
-async fn check_endpoints(raw: &Raw, row: &Row, resource: &Served, name: &str) {
+async fn check_endpoints(raw: &Raw, row: &Row, resource: &DiscoveredResource, name: &str) {
     for (place, (_, path)) in resource.versions.iter().enumerate() {
         let path = format!("{path}/{name}");
         let before = raw.get(&*path).await.expect(200).json();

@@ -43,7 +43,7 @@ pub(in crate::structural) fn run(
     found: &mut Findings,
 ) {
     let mut run = Run { budget, found, bytes: 0 };
-    let nearest = Correlated::of(Some(root), object, old);
+    let nearest = CorrelatedValue::of(Some(root), object, old);
     // If a fault ended the run, it is among the findings.
     let _ = run.value(checks, Some(root), object, (old, nearest), &At::ROOT);
 }
@@ -77,15 +77,15 @@ struct Ended;
 /// A value, its schema and its old value. If its own old value is unknown, it has the old value of the nearest
 /// enclosing value that has one. If a known old value is equal, faults become warnings.
 #[derive(Clone, Copy)]
-struct Correlated<'v> {
+struct CorrelatedValue<'v> {
     node: &'v Node,
     value: &'v Value,
     old: &'v Value,
 }
 
-type Nearest<'v> = Option<Correlated<'v>>;
+type Nearest<'v> = Option<CorrelatedValue<'v>>;
 
-impl<'v> Correlated<'v> {
+impl<'v> CorrelatedValue<'v> {
     fn of(node: Option<&'v Node>, value: &'v Value, old: Option<&'v Value>) -> Nearest<'v> {
         Some(Self { node: node?, value, old: old? })
     }
@@ -137,7 +137,7 @@ impl Run<'_> {
         for (index, item) in items.iter().enumerate() {
             let keys = checks.keys.as_deref().filter(|_| !partners.is_empty());
             let old = keys.and_then(|keys| partners.get(&SameKeys { keys, item }).copied());
-            let nearest = Correlated::of(node, item, old).or(nearest);
+            let nearest = CorrelatedValue::of(node, item, old).or(nearest);
             self.value(of_items, node, item, (old, nearest), &at.then(PathSegment::Index(index)))?;
         }
         Ok(())
@@ -156,7 +156,7 @@ impl Run<'_> {
             let node = node.and_then(|node| node.member(name));
             let nearest = match at.depth {
                 0 if is_type_field(name) => None,
-                _ => Correlated::of(node, value, old).or(nearest),
+                _ => CorrelatedValue::of(node, value, old).or(nearest),
             };
             self.value(checks, node, value, (old, nearest), &at.then(step))
         };
@@ -185,7 +185,7 @@ impl Run<'_> {
         nearest: Nearest<'_>,
         at: &At<'_>,
     ) -> Result<(), Ended> {
-        let here = Here { value, nearest, of: &checks.of, at };
+        let here = CurrentValue { value, nearest, of: &checks.of, at };
         if self.budget.is_spent() {
             return self.end(&here, OUT_OF_BUDGET.to_owned());
         }
@@ -250,7 +250,7 @@ impl Run<'_> {
     }
 
     /// Ends the run with a fault.
-    fn end(&mut self, here: &Here<'_>, why: String) -> Result<(), Ended> {
+    fn end(&mut self, here: &CurrentValue<'_>, why: String) -> Result<(), Ended> {
         self.fault(here.unjudged(why));
         self.budget.cost = 0;
         Err(Ended)
@@ -275,10 +275,10 @@ impl Run<'_> {
         rule: &Expression,
         variables: &[Cel<'_>],
         has_old: bool,
-        here: &Here<'_>,
+        here: &CurrentValue<'_>,
     ) -> Result<(), Ended> {
         let field = here.field(&rule.field);
-        let was_so = !rule.uses_old_self() && here.nearest.is_some_and(Correlated::is_unchanged);
+        let was_so = !rule.uses_old_self() && here.nearest.is_some_and(CorrelatedValue::is_unchanged);
         let (fault, ended) = match self.message(rule, variables, has_old) {
             Ok(message) => {
                 let detail = message.as_deref().unwrap_or(&rule.plain_message);
@@ -339,14 +339,14 @@ fn text_of(program: &Program, variables: &[Cel<'_>], meter: &mut Meter) -> Resul
 }
 
 /// The value under validation.
-struct Here<'h> {
+struct CurrentValue<'h> {
     value: &'h Value,
     nearest: Nearest<'h>,
     of: &'h str,
     at: &'h At<'h>,
 }
 
-impl Here<'_> {
+impl CurrentValue<'_> {
     /// The field of a fault: the rule's `fieldPath` below the path of the value.
     fn field(&self, below: &str) -> String {
         match (self.at.depth, below) {

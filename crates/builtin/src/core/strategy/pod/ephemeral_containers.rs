@@ -4,16 +4,16 @@
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Value, json};
-use keelson_registry::strategy::Confined;
+use keelson_registry::strategy::AcceptedPart;
 
 /// The annotation of a mirror pod, which represents a static pod of a kubelet.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 const FIELD: &str = "ephemeralContainers";
 
-pub(crate) fn confine(stored: &Object, sent: &Object) -> Confined {
+pub(crate) fn confine(stored: &Object, sent: &Object) -> AcceptedPart {
     let mut confined = stored.clone();
     if stored.annotations().any(|(name, value)| name == MIRROR && !value.is_empty()) {
-        return Confined::Cut(
+        return AcceptedPart::Cut(
             confined,
             vec![FieldError::forbidden("", "static pods do not support ephemeral containers")],
         );
@@ -25,5 +25,5 @@ pub(crate) fn confine(stored: &Object, sent: &Object) -> Confined {
             None => spec.remove(FIELD),
         };
     }
-    Confined::Cut(confined, Vec::new())
+    AcceptedPart::Cut(confined, Vec::new())
 }

@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use keelson_meta::Object;
 use keelson_meta::conditions::list_mut;
 use keelson_meta::json::{Map, Value, json};
-use keelson_registry::strategy::Confined;
+use keelson_registry::strategy::AcceptedPart;
 
 const GENERATION: &str = "observedGeneration";
 
 /// Keeps the QoS class, which is set at creation, and observed generations that are absent in the update (KEP-5067).
-pub(crate) fn confine(stored: &Object, mut sent: Object) -> Confined {
+pub(crate) fn confine(stored: &Object, mut sent: Object) -> AcceptedPart {
     let mut known = observed(stored);
     for condition in list_mut(&mut sent) {
         let kind = condition.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -25,7 +25,7 @@ pub(crate) fn confine(stored: &Object, mut sent: Object) -> Confined {
             keep(status, field, stored.get(&["status", field]).cloned());
         }
     }
-    Confined::Cut(sent, Vec::new())
+    AcceptedPart::Cut(sent, Vec::new())
 }
 
 /// The observed generations of the conditions, by type. Several conditions may have one type; the last one comes first.
@@ -58,7 +58,7 @@ mod tests {
         let sent = object(json!({"observedGeneration": 4, "conditions": [
             {"type": "Ready"}, {"type": "Ready"}, {"type": "Ready"}, {"type": "Other"},
         ]}));
-        let Confined::Cut(confined, _) = confine(&stored, sent) else { panic!("it is cut") };
+        let AcceptedPart::Cut(confined, _) = confine(&stored, sent) else { panic!("it is cut") };
         assert_eq!(
             confined,
             object(json!({"qosClass": "Burstable", "observedGeneration": 4, "conditions": [

@@ -5,7 +5,7 @@ use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::pod_resources::quality_of_service;
-use keelson_registry::strategy::Confined;
+use keelson_registry::strategy::AcceptedPart;
 
 use super::ephemeral_containers::MIRROR;
 
@@ -16,8 +16,8 @@ const LISTS: [&str; 2] = ["containers", "initContainers"];
 const AMOUNTS: [(&str, &str); 2] =
     [("requests", "resource requests cannot be removed"), ("limits", "resource limits cannot be removed")];
 
-pub(crate) fn confine(stored: &Object, sent: &Object) -> Confined {
-    let unchanged = |detail: &str| Confined::Cut(stored.clone(), vec![FieldError::forbidden("", detail)]);
+pub(crate) fn confine(stored: &Object, sent: &Object) -> AcceptedPart {
+    let unchanged = |detail: &str| AcceptedPart::Cut(stored.clone(), vec![FieldError::forbidden("", detail)]);
     if stored.annotations().any(|(name, _)| name == MIRROR) {
         return unchanged("static pods cannot be resized");
     }
@@ -33,7 +33,7 @@ pub(crate) fn confine(stored: &Object, sent: &Object) -> Confined {
     } else {
         errors.extend(order);
     }
-    Confined::Cut(confined, errors)
+    AcceptedPart::Cut(confined, errors)
 }
 
 /// The stored pod with the resources and resize policies of the sent one.
