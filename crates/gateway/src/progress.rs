@@ -50,7 +50,7 @@ struct Away {
 pub(crate) struct Age {
     /// The longest time by which the state may be older than that of the source.
     pub(crate) lag: Duration,
-    /// If the source is away, the time of the state.
+    /// If the source is away, or has gone back to an earlier state, the time of this state.
     pub(crate) as_of: Option<SystemTime>,
 }
 
@@ -145,7 +145,9 @@ impl Progress {
     /// The age of the state.
     pub(crate) fn age(&self) -> Age {
         let contact = self.contact.lock();
-        let as_of = contact.away.is_some().then_some(contact.confirmed.1);
+        // A state that the source no longer has is not its newest, even if the source answers.
+        let is_old = contact.away.is_some() || self.is_restored();
+        let as_of = is_old.then_some(contact.confirmed.1);
         Age { lag: contact.confirmed.0.elapsed(), as_of }
     }
 
@@ -190,5 +192,16 @@ mod tests {
         assert!(progress.is_away(), "the tail finds out when it is back");
         progress.set_watching(true);
         assert!(!progress.is_away() && progress.age().as_of.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_state_that_the_source_no_longer_has_is_old() {
+        let progress = Progress::new();
+        progress.set_watching(true);
+        progress.heard(Instant::now());
+        assert_eq!(progress.age().as_of, None);
+        progress.set_restored();
+        progress.heard(Instant::now());
+        assert!(progress.age().as_of.is_some());
     }
 }

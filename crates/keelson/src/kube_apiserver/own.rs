@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(serve("--controllers=* --v=4").unwrap().serve.controllers.joined(), ["*"]);
         let gates = serve("--feature-gates=WatchList=true,APIListChunking=false --feature-gates=KMSv1=1").unwrap();
         let gates: Vec<_> = gates.serve.feature_gates.joined();
-        let expected = [("WatchList", true), ("APIListChunking", false), ("KMSv1", true)];
+        let expected = [("StorageVersionAPI", false), ("WatchList", true), ("APIListChunking", false), ("KMSv1", true)];
         assert_eq!(gates, expected.map(|(name, on)| (name.to_owned(), on)));
         let emulated = serve("--emulated-version=kube=1.36").unwrap().serve.emulated_version;
         assert_eq!(emulated, Some(keelson_meta::Release::V1_36));

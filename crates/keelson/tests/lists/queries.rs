@@ -357,7 +357,7 @@ async fn what_can_not_be_asked_is_refused_and_changes_nothing() {
     check("keelson.io/fields=a[0]", "a mask has [*] for all items").await;
     check("keelson.io/search=", "a word to search for is expected").await;
     check("keelson.io/matches=true", "is about the words of a keelson.io/search").await;
-    check("keelson.io/search=a&keelson.io/matches=true&limit=1001", "of at most 1000 objects").await;
+    check("keelson.io/search=a&keelson.io/matches=true&limit=1001", "at most 1000 objects").await;
     check("watch=true&keelson.io/groupBy=.spec.nodeName", "are for lists alone").await;
     check("watch=true&keelson.io/at=7", "a watch begins with its resourceVersion").await;
     check("watch=true&keelson.io/page=1", "keelson.io/page needs a limit").await;
