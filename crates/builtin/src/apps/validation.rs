@@ -36,7 +36,7 @@ const REVISION: TypeRules = TypeRules::of(&[("data", STATED), ("revision", NonNe
 /// The data must be present. It may be an empty object.
 const STATED: Rule = Check("data is required", |at, run| {
     if !at.is_set() {
-        at.required(run, "data is required");
+        at.required(run, "data is mandatory");
     }
 });
 const REVISION_UPDATE: TypeRules = TypeRules::of(&[("data", Immutable)]);

@@ -23,6 +23,8 @@ export const connection = store<Connection>({ why: '', since: 0, next: 0, return
 
 let timer: ReturnType<typeof setTimeout> | undefined;
 let wait = FIRST_WAIT;
+/** When the server came back last. */
+let back = 0;
 
 /** Whether an answer says that a server, or what is before it, can't serve now. */
 export function isAway(code: number): boolean {
@@ -49,7 +51,8 @@ function later(): void {
 export function noteAway(why: string): void {
   const now = connection.get();
   if (now.why !== '') return;
-  wait = FIRST_WAIT;
+  // Where only some requests fail, the server comes back at once: it is asked less often each time.
+  if (Date.now() - back > 4 * LONGEST_WAIT) wait = FIRST_WAIT;
   connection.set({ ...now, why, since: Date.now() });
   later();
 }
@@ -61,6 +64,7 @@ export async function askAgain(): Promise<void> {
   const isBack = await answers();
   const now = connection.get();
   if (now.why === '') return;
+  if (isBack) back = Date.now();
   if (isBack) connection.set({ why: '', since: 0, next: 0, returned: now.returned + 1 });
   else later();
 }

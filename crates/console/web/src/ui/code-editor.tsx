@@ -1,6 +1,6 @@
 // A field for YAML: a plain one until the editor is loaded, and for good where it can't be.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Editor, Hint } from '../editor';
 import { useLatest } from './latest';
 
@@ -51,7 +51,8 @@ export function CodeEditor(props: CodeEditorProps) {
       editor.current = null;
     };
   }, [latest]);
-  useEffect(() => editor.current?.setText(props.value), [props.value]);
+  // Before the next key: an effect after the paint would put an older text over what was typed since.
+  useLayoutEffect(() => editor.current?.setText(props.value), [props.value]);
   useEffect(() => editor.current?.setReadOnly(props.readOnly), [props.readOnly]);
   return (
     <div class="code-field">

@@ -156,9 +156,13 @@ export function ApplyPage() {
       window.removeEventListener('pagehide', keep);
     };
   }, [latest]);
+  const target = namespaces.join(',');
+  // What was shown is of other objects once they would go to another namespace.
+  useEffect(() => setResults(null), [target]);
   const change = (next: string) => {
     setText(next);
     setResults(null);
+    setForce(false);
     setProblem('');
   };
   const run = async (dryRun: boolean) => {
@@ -178,6 +182,7 @@ export function ApplyPage() {
       if (!dryRun && found.every(({ error }) => error === null)) {
         announce(found.length === 1 ? `${found[0]?.title ?? ''} is applied` : `${found.length} objects are applied`);
         setText('');
+        setForce(false);
         dropDraft(user, DRAFT);
       }
     } catch (error) {

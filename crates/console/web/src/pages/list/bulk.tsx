@@ -134,7 +134,8 @@ function TaskDialog({ task, kind, chosen, onClose }: TaskProps) {
   const [progress, setProgress] = useState<Progress | null>(null);
   const [finished, setFinished] = useState(false);
   const wrong = task.field === undefined ? '' : task.field.check(text);
-  const asksZero = task.title === 'Scale' && text.trim() === '0' && typed !== '0';
+  const isZero = task.title === 'Scale' && replicasOf(text) === 0;
+  const asksZero = isZero && typed !== '0';
   const ready = wrong === '' && (task.typed === undefined || typed === task.typed) && !asksZero;
   const start = async () => {
     if (!ready || progress !== null) return;
@@ -176,7 +177,7 @@ function TaskDialog({ task, kind, chosen, onClose }: TaskProps) {
             <small>{text === '' || wrong === '' ? task.field.hint : wrong}</small>
           </label>
         )}
-        {task.title === 'Scale' && text.trim() === '0' && (
+        {isZero && (
           <label class="stacked">
             With 0 replicas nothing of them runs. Type 0 once more to have it so.
             <input

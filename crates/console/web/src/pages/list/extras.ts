@@ -25,7 +25,9 @@ export function extraPaths(page: Page | null, plural: string, group: string, add
 export function useExtras(query: ListQuery, page: Page | null, paths: string[]): Extras {
   const [extras, setExtras] = useState<Extras>(new Map());
   const key =
-    page === null || paths.length === 0 ? '' : JSON.stringify([paths, page.revision, query.page, query.limit]);
+    page === null || paths.length === 0
+      ? ''
+      : JSON.stringify([paths, page.revision, { ...query, revision: '', at: '' }]);
   useEffect(() => {
     if (page === null || key === '') {
       setExtras((now) => (now.size === 0 ? now : new Map()));

@@ -150,10 +150,13 @@ function keysOf(shown: Shown, selection: Selection): Key[] {
 }
 
 /** The selected rows, with their metadata. They outlast other pages of the list, and go with the list. */
-function useSelection(shown: Shown): Selection & { chosen: ObjectMeta[]; clear: () => void } {
+function useSelection(shown: Shown, place: Place): Selection & { chosen: ObjectMeta[]; clear: () => void } {
   const [chosen, setChosen] = useState<Map<string, ObjectMeta>>(new Map());
   const { group, version, plural } = shown.query.collection;
-  const list = `${group}/${version}/${plural}/${shown.query.namespaces.join(',')}`;
+  const { namespaces, labels, fields, terms, where, search, at } = shown.query;
+  const rv = revisionOf(place.params);
+  // Rows that are no longer shown, or that were of another time, are not acted on.
+  const list = JSON.stringify([group, version, plural, namespaces, labels, fields, terms, where, search, at, rv]);
   useEffect(() => setChosen(new Map()), [list]);
   const select = (uids: string[], is: boolean) =>
     setChosen((before) => {
@@ -200,7 +203,7 @@ export function ListPage({ place }: { place: Place }) {
   const paths = useSortPaths(resource);
   const view = viewOf(place);
   const labels = useMemo(() => usualLabels(page?.rows ?? []), [page]);
-  const selection = useSelection(shown);
+  const selection = useSelection(shown, place);
   const keys = useMemo(() => keysOf(shown, selection), [shown, selection]);
   useKeys(keys);
   const [filtersOpen, setFiltersOpen] = useState(false);
@@ -335,7 +338,7 @@ export function ListPage({ place }: { place: Place }) {
           </div>
         </div>
       )}
-      {resource !== undefined && selection.chosen.length > 0 && (
+      {resource !== undefined && selection.chosen.length > 0 && !isPast(place) && (
         <BulkBar resource={resource} chosen={selection.chosen} onClear={selection.clear} />
       )}
     </section>

@@ -1,6 +1,6 @@
 // One object: its content, events, history, owners and dependents, and the actions on it.
 
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { mayI } from '../../api/access';
 import { hasCode, isAborted } from '../../api/client';
 import { connection } from '../../api/connection';
@@ -62,6 +62,8 @@ function isTab(text: string | null): text is Tab {
 }
 
 interface Loaded {
+  /** What was read: the object, and the revision of the past. */
+  of: string;
   object: KubeObject | null;
   error: unknown;
   deleted: boolean;
@@ -69,13 +71,15 @@ interface Loaded {
   brokenSince: number | null;
 }
 
-const NOTHING: Loaded = { object: null, error: null, deleted: false, brokenSince: null };
+const NOTHING: Loaded = { of: '', object: null, error: null, deleted: false, brokenSince: null };
 
 /** The object as it is now; it follows what is written. */
 function useObject(resource: Subject['resource'], of: Name, past: string, visit: number): Loaded {
   const [loaded, setLoaded] = useState<Loaded>(NOTHING);
   const { returned } = useStore(connection);
-  const hasFailed = loaded.error !== null;
+  // A failure is followed by another read only when the page is visited again, and by none by itself.
+  const tried = useRef(visit);
+  if (loaded.error !== null) tried.current = visit;
   const { group, version, plural } = resource;
   const { namespace, name } = of;
   useEffect(() => {
@@ -93,7 +97,9 @@ function useObject(resource: Subject['resource'], of: Name, past: string, visit:
       setLoaded((now) => ({ ...now, object, error: null, deleted: object === null }));
       return object;
     };
-    setLoaded((now) => (now.object?.metadata.name === name ? { ...now, error: null } : NOTHING));
+    // What was read of another kind, namespace or revision is not shown as this.
+    const key = [group, version, plural, namespace, name, past].join('/');
+    setLoaded((now) => (now.of === key ? { ...now, error: null } : { ...NOTHING, of: key }));
     void read().then((object) => {
       if (past !== '' || object === null) return;
       const params = new URLSearchParams({ fieldSelector: `metadata.name=${name}` });
@@ -115,7 +121,7 @@ function useObject(resource: Subject['resource'], of: Name, past: string, visit:
     }, failed);
     return () => abort.abort();
     // A failed read is repeated with the next visit, or once the server is back.
-  }, [group, version, plural, namespace, name, past, returned, hasFailed ? visit : 0]); // eslint-disable-line react-hooks/exhaustive-deps
+  }, [group, version, plural, namespace, name, past, returned, tried.current]); // eslint-disable-line react-hooks/exhaustive-deps
   return loaded;
 }
 
@@ -176,6 +182,7 @@ export function ObjectPage({ place }: { place: Place }) {
   const tab: Tab = isTab(wanted) && tabs.includes(wanted) ? wanted : 'object';
   const all = lastListOf(resource) ?? listHref(resource);
   const list = lastListOf(resource) ?? listHref(resource, { ns: of.namespace });
+  const isNow = past === '' && !loaded.deleted;
   const keys = useMemo((): Key[] => {
     const open = (next: Tab) =>
       tabs.includes(next) ? () => go(withParams(place, { tab: next === 'object' ? '' : next })) : undefined;
@@ -191,10 +198,10 @@ export function ObjectPage({ place }: { place: Place }) {
       S: open('shell'),
       a: () => document.querySelector<HTMLElement>('.object .actions [aria-haspopup=menu]')?.click(),
       e: rights.update ? open('edit') : undefined,
-      s: rights.scale ? () => setAsked('scale') : undefined,
-      D: rights.remove ? () => setAsked('delete') : undefined,
+      s: rights.scale && isNow ? () => setAsked('scale') : undefined,
+      D: rights.remove && isNow ? () => setAsked('delete') : undefined,
     });
-  }, [place, list, rights, tabs]);
+  }, [place, list, rights, tabs, isNow]);
   useKeys(keys);
   useEffect(() => {
     document.title = `${visible(name)} · ${fullName(resource)} · keelson`;
@@ -241,7 +248,7 @@ export function ObjectPage({ place }: { place: Place }) {
           <Icon name="warn" /> Not live since {clock(brokenSince)}
         </p>
       )}
-      {error !== null && object === null && (
+      {error !== null && !deleted && (
         <Problem error={error}>{hasCode(error, 404) && <a href={list}>To the list</a>}</Problem>
       )}
       {object === null && error === null && !deleted && <p class="loading">Loading…</p>}
