@@ -50,6 +50,8 @@ pub(crate) struct ResourceCopy {
     root: String,
     /// The prefix of its keys in the mirror.
     prefix: String,
+    /// The properties of the resource that determine the form of its objects. A mark of another form counts as absent.
+    form: String,
     commands: mpsc::Sender<Command>,
 }
 
@@ -72,6 +74,7 @@ struct Writer {
     store: Arc<dyn Store>,
     root: String,
     prefix: String,
+    form: String,
     /// The keys of the list so far.
     listed: HashSet<StoreKey>,
 }
@@ -112,16 +115,21 @@ impl SourceCopy {
         noted.map(drop).map_err(|error| error.to_string())
     }
 
-    /// The copy of a resource in its version. `prefix` is that of its keys in the mirror.
-    pub(crate) fn resource(&self, served: &Served, prefix: &str) -> ResourceCopy {
+    /// The copy of a resource in its version, for objects of a form. `prefix` is that of its keys in the mirror.
+    pub(crate) fn resource(&self, served: &Served, prefix: &str, form: String) -> ResourceCopy {
         let root = format!("/{}/{}/{}/", served.group, served.version, served.plural);
         let (commands, received) = mpsc::channel(COMMANDS);
         let (store, prefix) = (self.store.clone(), prefix.to_owned());
-        let writer =
-            Writer { store: store.clone(), root: root.clone(), prefix: prefix.clone(), listed: HashSet::new() };
+        let writer = Writer {
+            store: store.clone(),
+            root: root.clone(),
+            prefix: prefix.clone(),
+            form: form.clone(),
+            listed: HashSet::new(),
+        };
         // It ends when the mirror is dropped.
         drop(self.supervisor.spawn_finite("mirror-copy", writer.run(received)));
-        ResourceCopy { store, root, prefix, commands }
+        ResourceCopy { store, root, prefix, form, commands }
     }
 
     /// Compacts the history of the store. Never returns.
@@ -140,7 +148,8 @@ impl ResourceCopy {
     /// The revision of the copied state; `None` without a complete copy.
     pub(crate) async fn mark(&self) -> Option<Revision> {
         let mark = self.store.get(&StoreKey::new(format!("{}{MARK}", self.root))).await.ok()??;
-        revision(&mark.value)
+        let is_of_form = mark.value.get(REVISION_BYTES..) == Some(self.form.as_bytes());
+        revision(&mark.value).filter(|_| is_of_form)
     }
 
     /// All copied objects.
@@ -258,7 +267,7 @@ impl Writer {
     }
 
     fn noting(&self, transaction: Transaction, revision: Revision) -> Transaction {
-        transaction.put(self.mark(), marked(revision, &[]))
+        transaction.put(self.mark(), marked(revision, self.form.as_bytes()))
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<(), String> {
@@ -334,6 +343,10 @@ mod tests {
     use super::*;
 
     fn copy(store: &Arc<dyn Store>) -> ResourceCopy {
+        copy_of_form(store, "one")
+    }
+
+    fn copy_of_form(store: &Arc<dyn Store>, form: &str) -> ResourceCopy {
         let served = Served {
             group: String::new(),
             version: "v1".to_owned(),
@@ -341,7 +354,8 @@ mod tests {
             kind: "Pod".to_owned(),
             namespaced: true,
         };
-        SourceCopy { store: store.clone(), supervisor: Supervisor::default() }.resource(&served, "/registry/pods/")
+        let source = SourceCopy { store: store.clone(), supervisor: Supervisor::default() };
+        source.resource(&served, "/registry/pods/", form.to_owned())
     }
 
     fn object(name: &str, revision: u64) -> KeyValue {
@@ -378,6 +392,7 @@ mod tests {
         first.apply(TailBatch { events, watermark: Revision::new(11) }).await;
         until_marked(&first, 11).await;
         assert_eq!(objects(&copy(&store)).await, [changed]);
+        assert_eq!(copy_of_form(&store, "other").mark().await, None);
         // A further list leaves nothing of the one before.
         first.begin_list().await;
         first.list(vec![object("c", 12)]).await;

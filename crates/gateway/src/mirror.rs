@@ -26,6 +26,8 @@ use crate::upstream_store::UpstreamStore;
 /// The longest time that a read waits for the revision that its request names.
 const REVISION_WAIT: Duration = Duration::from_secs(3);
 
+/// The longest time in which a copied state must reach the newest one.
+const CATCH_UP_TIME: Duration = Duration::from_secs(60);
 /// The limit of a resource's history in bytes.
 const HISTORY_BYTES: u64 = 64 << 20;
 /// The limit of a resource's kept query views in bytes.
@@ -84,7 +86,9 @@ impl Mirror {
         let mirrored =
             MirroredKind { kind, namespaced: served.namespaced, path: served.path(), prefix: prefix.clone() };
         let progress = Arc::new(Progress::new());
-        let copy = Arc::new(shared.copy.resource(&served, &prefix));
+        // The source serves its objects in another form when their definition changes, without events.
+        let form = format!("{} {} {definition:?}", served.kind, served.namespaced);
+        let copy = Arc::new(shared.copy.resource(&served, &prefix, form));
         let (fed, read) = UpstreamStore::views(shared.source.clone(), mirrored, progress.clone(), copy.clone());
         let spec = CollectionSpec {
             prefix: prefix.clone(),
@@ -100,6 +104,7 @@ impl Mirror {
             view_bytes: VIEW_BYTES,
             ..CacheConfig::new(shared.clock.clone())
         };
+        let is_copied = copy.mark().await.is_some();
         let cache = match Cache::start(Arc::new(fed), vec![spec], config).await {
             Ok(cache) => cache,
             Err(error) => {
@@ -107,6 +112,13 @@ impl Mirror {
                 return Err(error.to_string());
             }
         };
+        // A copied state has any age, so it is not served before the changes that came after it.
+        let newest = *progress.wanted().borrow();
+        if is_copied && cache.wait_for(newest, CATCH_UP_TIME).await.is_err() {
+            cache.remove(std::slice::from_ref(&prefix)).await;
+            copy.stop(true).await;
+            return Err("its watch does not reach the newest state from its copy, so it will be listed".to_owned());
+        }
         let config = RegistryConfig { revision_wait: REVISION_WAIT, ..shared.registry.clone() };
         let store: Arc<dyn Store> = Arc::new(read);
         let kinds = Arc::new(Only(contribution.clone()));

@@ -138,6 +138,11 @@ impl Mirrors {
     async fn drop_gone(&self, wanted: &[Served]) -> Result<(), String> {
         let wanted: HashSet<(&str, &str, &str, &str, bool)> = wanted.iter().map(identity).collect();
         let mut kept = self.serving.load().mirrors.clone();
+        // All have revisions of one source, and not each one sees that they went back. ORDER: no copy has a writer when
+        // the cluster is checked.
+        if kept.values().any(|mirror| mirror.progress.is_restored()) {
+            kept.values().for_each(|mirror| mirror.progress.set_restored());
+        }
         let mut dropped = Vec::new();
         kept.retain(|_, mirror| {
             let is_kept = wanted.contains(&identity(&mirror.served))

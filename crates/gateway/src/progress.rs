@@ -78,16 +78,24 @@ impl Progress {
             *reached = (*reached).max(revision);
             is_newer
         });
-        self.heard(Instant::now());
+        // A state below a revision that the source is known to have is not complete.
+        if self.reached() >= *self.wanted.borrow() {
+            self.heard(Instant::now());
+        }
     }
 
-    /// Waits until the tail has delivered a revision, for at most `time`. Returns the reached revision.
-    pub(crate) async fn wait_for(&self, revision: Revision, time: Duration) -> Revision {
+    /// Records a revision that the source has.
+    pub(crate) fn want(&self, revision: Revision) {
         self.wanted.send_if_modified(|wanted| {
             let is_newer = revision > *wanted;
             *wanted = (*wanted).max(revision);
             is_newer
         });
+    }
+
+    /// Waits until the tail has delivered a revision, for at most `time`. Returns the reached revision.
+    pub(crate) async fn wait_for(&self, revision: Revision, time: Duration) -> Revision {
+        self.want(revision);
         let mut reached = self.reached.subscribe();
         let _waited = tokio::time::timeout(time, reached.wait_for(|reached| *reached >= revision)).await;
         self.reached()

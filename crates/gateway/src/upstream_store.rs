@@ -116,16 +116,16 @@ impl Shared {
         let reached = self.progress.reached();
         let page = self.page(&format!("limit={PAGE}")).await;
         let page = page.map_err(|fault| tail::error(&self.progress, reached, &fault))?;
-        self.check_not_restored(page.revision)?;
+        self.check_not_restored(reached, page.revision)?;
         let revision = page.revision;
         self.copy.begin_list().await;
         *self.next.lock() = Next::Listed(page);
         Ok(revision)
     }
 
-    /// Checks that the source's newest revision is not below one that it had before.
-    fn check_not_restored(&self, newest: Revision) -> Result<(), StoreError> {
-        let reached = self.progress.reached();
+    /// Checks that the source's newest revision is not below one that it had before the question. While the response
+    /// travels, the watch may deliver newer ones.
+    fn check_not_restored(&self, reached: Revision, newest: Revision) -> Result<(), StoreError> {
         if newest >= reached {
             return Ok(());
         }
@@ -172,7 +172,7 @@ impl Shared {
                 return reached;
             }
         };
-        if self.check_not_restored(newest).is_err() {
+        if self.check_not_restored(reached, newest).is_err() {
             return reached;
         }
         let reached = self.progress.wait_for(newest, SETTLING_TIME).await;
@@ -249,11 +249,11 @@ impl Store for UpstreamStore {
             return Err(no_history(after));
         }
         // A watch of a revision that a restored source has not reached yet would be silent.
-        if progress.reached() >= after {
-            let newest = self.shared.page("limit=1").await;
-            let newest = newest.map_err(|fault| tail::error(progress, after, &fault))?;
-            self.shared.check_not_restored(newest.revision)?;
-        }
+        let reached = progress.reached().max(after);
+        let newest = self.shared.page("limit=1").await;
+        let newest = newest.map_err(|fault| tail::error(progress, after, &fault))?;
+        self.shared.check_not_restored(reached, newest.revision)?;
+        progress.want(newest.revision);
         tail::open((source.clone(), kind.clone(), progress.clone()), copy.clone(), after).await
     }
 

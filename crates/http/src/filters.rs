@@ -356,7 +356,7 @@ impl Pipeline {
         }
         let trail =
             self.auditor.as_ref().map(|auditor| Trail::begin(auditor, (&request_id, client.address()), &info, &parts));
-        if self.may_be_passed_on(&answerer, &info) || self.is_passed_through(&info, &parts) {
+        if self.may_be_passed_on(&answerer, &info) || self.is_passed_through(client, &info, &parts) {
             parts.headers.insert(request_id::AUDIT_ID, request_id.clone());
             // The task that takes over an upgraded connection also takes over the request.
             parts.extensions.insert(HeldValue::new(Arc::new((client.held(), trail.clone()))));
@@ -428,8 +428,14 @@ impl Pipeline {
     }
 
     /// Returns true if the server behind this one answers a request.
-    fn is_passed_through(&self, info: &RequestInfo, parts: &Parts) -> bool {
-        self.pass_through.as_ref().is_some_and(|other| other.takes(info, parts))
+    fn is_passed_through(&self, client: &dyn ClientConnection, info: &RequestInfo, parts: &Parts) -> bool {
+        // Access reviews do not show if the other server accepts unauthenticated requests.
+        let is_anonymous = || {
+            info.is_resource_request
+                && authentication::identity_for(client.identity(), &parts.headers).is_none()
+                && matches!(bearer::token(&parts.headers), Ok(None))
+        };
+        self.pass_through.as_ref().is_some_and(|other| other.takes(info, parts) || is_anonymous())
     }
 
     /// The user that this server names to the other one, if the only credential of a request is a client certificate. `None` if the
@@ -447,9 +453,10 @@ impl Pipeline {
             return Ok(None);
         }
         let identity = authentication::identity_for(client.identity(), headers);
-        let Some(user) = identity.and_then(|identity| identity.user_at(self.clock.now()).cloned()) else {
-            return Ok(None);
-        };
+        let (Some(identity), now) = (identity, self.clock.now()) else { return Ok(None) };
+        // As for other requests, the user that a front proxy names has precedence.
+        let named = identity.asks_for_at(now).and_then(|fields| authentication::user_asked_for(fields, headers));
+        let Some(user) = named.map(Arc::new).or_else(|| identity.user_at(now).cloned()) else { return Ok(None) };
         if !other.impersonates() {
             return Err(ApiError::UnauthorizedBecause(CERTIFICATE_NOT_PASSED.to_owned()));
         }
@@ -506,7 +513,7 @@ impl Pipeline {
             return Ok((refused, HeldMemory::default()));
         }
         let limit = time_limit::of(&info, &parts)?;
-        if let Some(other) = self.pass_through.as_ref().filter(|other| other.takes(&info, &parts)) {
+        if let Some(other) = self.pass_through.as_ref().filter(|_| self.is_passed_through(client, &info, &parts)) {
             let user = self.vouched_user(client, other, &parts.headers)?;
             let response = Box::pin(other.pass(&info, user.as_deref(), parts, body, self.stopping.clone())).await;
             return Ok((response, HeldMemory::default()));

@@ -40,7 +40,7 @@ impl LogVerbosity for Verbosity {
 /// Starts the log. `spans` also gets the spans of this program.
 pub(crate) fn start(format: LogFormat, verbosity: i32, spans: Option<SpanLayer>) -> Verbosity {
     let verbosity = u32::try_from(verbosity).unwrap_or_default();
-    let first = EnvFilter::try_from_env("KEELSON_LOG").unwrap_or_else(|_| filter(verbosity));
+    let first = EnvFilter::try_from_env("KEELSON_LOG").map_or_else(|_| filter(verbosity), without_values);
     let (first, handle) = reload::Layer::new(first);
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
     // A failed write to the log must not be reported on standard error, which is the log.
@@ -63,9 +63,18 @@ pub(crate) fn start(format: LogFormat, verbosity: i32, spans: Option<SpanLayer>)
 
 /// The levels of a verbosity.
 fn filter(verbosity: u32) -> EnvFilter {
-    EnvFilter::new(match verbosity {
+    without_values(EnvFilter::new(match verbosity {
         8.. => "trace",
         4.. => "debug",
         _ => "info",
-    })
+    }))
+}
+
+/// Limits the driver of PostgreSQL to `info`. At `debug` it logs the parameters of statements: the stored objects, with
+/// all Secrets.
+fn without_values(filter: EnvFilter) -> EnvFilter {
+    match "tokio_postgres=info".parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => filter,
+    }
 }

@@ -114,6 +114,9 @@ async fn serve(args: Serve, (traces, diagnostics): (Option<Traces>, Diagnostics)
     let versions = StorageVersions::new(args.storage_version_file.clone(), args.storage_version.clone().joined());
     let mut config = config(args, &versions, &data_dir)?;
     (config.traces, config.diagnostics) = (traces, diagnostics);
+    let gates = &config.registry.gates;
+    config.diagnostics.flags = config.diagnostics.flags.take().filter(|_| gates.is_on("ComponentFlagz"));
+    config.diagnostics.started = config.diagnostics.started.filter(|_| gates.is_on("ComponentStatusz"));
     let room = descriptors::raise();
     announcement.console = config.console;
     announcement.beside_audit = config.audit.writes_to_standard_output();
@@ -340,16 +343,14 @@ fn traces(args: &Serve) -> anyhow::Result<Option<(SpanLayer, Traces)>> {
     Ok(Some(Traces::new(configuration, Config::default().random)))
 }
 
-/// The sources of pages for diagnosis that the flags enable.
+/// The sources of pages for diagnosis, without regard to feature gates.
 fn diagnostics(args: &mut Serve, verbosity: Verbosity) -> Diagnostics {
-    let gates = args.feature_gates.clone().joined();
-    let is_on = |name: &str| gates.iter().rfind(|(gate, _)| gate == name).is_none_or(|(_, on)| *on);
     let profiling = args.diagnosis.profiling;
     let profiler = || Arc::new(ProcessProfiler) as Arc<dyn Profiler>;
     let flags = Arc::new(std::mem::take(&mut args.diagnosis.shown));
     Diagnostics {
-        flags: is_on("ComponentFlagz").then_some(flags),
-        started: is_on("ComponentStatusz").then(SystemTime::now),
+        flags: Some(flags),
+        started: Some(SystemTime::now()),
         verbosity: profiling.then(|| Arc::new(verbosity) as _),
         profiler: profiling.then(profiler),
     }

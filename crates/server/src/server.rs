@@ -303,7 +303,10 @@ impl PreparedServer {
         let standing = (store_check(&config.store, fence.clone(), probe), refusal);
         let health = health(&supervisor, standing, cache_check(&registry), &starting, (&stopping, encryption.as_ref()));
         if let Some(traces) = config.traces.clone() {
-            background.spawn("trace-export", traces.export(config.server_id.clone(), stopping.clone()));
+            background.spawn(
+                "trace-export",
+                traces.export(config.egress.clone(), config.server_id.clone(), stopping.clone()),
+            );
         }
         let told = stopping.clone();
         let (readiness, following) = {

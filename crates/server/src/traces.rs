@@ -14,6 +14,7 @@ use std::time::Duration;
 use keelson_access_config::{CollectorEndpoint, TracingConfiguration};
 use keelson_http::metrics::{MetricKind, Sample};
 use keelson_meta::Random;
+use keelson_outbound::Egress;
 use keelson_supervision::warn_repeated;
 use keelson_telemetry::{Counts, FinishedSpan, FinishedSpans, SpanLayer};
 use parking_lot::Mutex;
@@ -59,10 +60,10 @@ impl Traces {
     }
 
     /// Exports spans until `stopping`, and then those that are left. A further server of the process only waits.
-    pub(crate) async fn export(self, server_id: String, stopping: CancellationToken) {
+    pub(crate) async fn export(self, egress: Arc<Egress>, server_id: String, stopping: CancellationToken) {
         let taken = self.spans.lock().take();
         let Some(mut spans) = taken else { return stopping.cancelled().await };
-        let collector = Collector::new(self.endpoint.clone());
+        let collector = Collector::new(self.endpoint.clone(), egress);
         let resource = Resource::new(SERVICE, crate::KUBERNETES_VERSION, &server_id);
         let export = Export { collector, resource, counts: self.counts };
         let mut batch = Vec::new();
@@ -80,7 +81,10 @@ impl Traces {
         let until = Instant::now() + LAST_TIME;
         for batch in batch.chunks(BATCH) {
             let sent = timeout_at(until, export.collector.export(ExportRequest::new(&export.resource, batch.to_vec())));
-            export.count(batch.len(), sent.await.is_ok_and(|sent| sent.is_ok()));
+            match sent.await {
+                Ok(Ok(refused)) => export.count_taken(batch.len(), refused),
+                Ok(Err(_)) | Err(_) => export.count(batch.len(), false),
+            }
         }
     }
 
@@ -138,7 +142,7 @@ impl Export {
         loop {
             let sent = timeout(CALL_TIME, self.collector.export(request.clone())).await;
             let why = match sent {
-                Ok(Ok(())) => return self.count(spans, true),
+                Ok(Ok(refused)) => return self.count_taken(spans, refused),
                 Ok(Err(why)) => why,
                 Err(_) => format!("no answer in {CALL_TIME:?}"),
             };
@@ -149,6 +153,13 @@ impl Export {
                 None => return self.count(spans, false),
             }
         }
+    }
+
+    /// Counts a batch of which the collector has refused some spans.
+    fn count_taken(&self, spans: usize, refused: u64) {
+        let refused = usize::try_from(refused).unwrap_or(usize::MAX).min(spans);
+        self.count(spans - refused, true);
+        self.count(refused, false);
     }
 
     fn count(&self, spans: usize, is_sent: bool) {

@@ -98,7 +98,7 @@ pub(super) async fn user(
 
 /// The user in the headers of a front proxy. `None` without a name. As upstream, the name comes from the first
 /// non-empty field, and groups from all fields. The user counts as authenticated.
-fn user_asked_for(fields: &RequestHeaders, headers: &HeaderMap) -> Option<User> {
+pub(super) fn user_asked_for(fields: &RequestHeaders, headers: &HeaderMap) -> Option<User> {
     let texts = |name: &String| {
         let values = headers.get_all(name.as_str()).iter();
         values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect::<Vec<_>>()

@@ -17,6 +17,7 @@ use keelson_access::User;
 use keelson_meta::go_format::quote;
 use keelson_outbound::{ForwardError, Upstream};
 use keelson_supervision::TaskGroup;
+use percent_encoding::percent_decode_str;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::pass_whole;
@@ -116,6 +117,9 @@ impl PassThrough {
                     "a client that is known by its certificate can't impersonate through this server\n";
                 return respond::plain_text(StatusCode::FORBIDDEN, REFUSED);
             }
+            Some(_) if !self.base_path.is_empty() && has_relative_segments(parts.uri.path()) => {
+                return respond::plain_text(StatusCode::BAD_REQUEST, "the path has relative segments\n");
+            }
             Some(user) => self.passed_for(user, &parts, upgrade.is_some()),
         };
         let Some(passed) = passed else {
@@ -200,5 +204,25 @@ fn is_impersonating(name: &str) -> bool {
 impl fmt::Debug for PassThrough {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PassThrough").field("upstream", &self.upstream).finish_non_exhaustive()
+    }
+}
+/// Returns true for a path with relative segments, which could lead out of the path of the other server's URL.
+fn has_relative_segments(path: &str) -> bool {
+    let path = percent_decode_str(path).decode_utf8_lossy();
+    path.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_relative_segments;
+
+    #[test]
+    fn paths_with_relative_segments_are_found() {
+        for path in ["/../v3", "/a/./b", "/a/%2e%2E/b", "/a/..%2Fb", "/a/..\\b", "/.."] {
+            assert!(has_relative_segments(path), "{path}");
+        }
+        for path in ["/", "/api/v1/pods/a..b", "/apis/.../x", "/a%2eb"] {
+            assert!(!has_relative_segments(path), "{path}");
+        }
     }
 }

@@ -39,6 +39,29 @@ async fn a_field_is_kept_once_its_gate_is_on() {
 }
 
 #[tokio::test]
+async fn a_dropped_field_is_no_change() {
+    const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+    let server = with_gates(&[]).await;
+    let raw = server.raw();
+    let template = json!({
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {
+            "os": {"name": "linux"},
+            "containers": [{"name": "c", "image": "i", "lifecycle": {"stopSignal": "SIGTERM"}}],
+        },
+    });
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+    });
+    let stored = raw.post(DEPLOYMENTS, &deployment).await.expect(201).json();
+    assert_eq!(stored["metadata"]["generation"], 1);
+    let again = raw.put(format!("{DEPLOYMENTS}/d"), &deployment).await.expect(200).json();
+    let of = |object: &Value| (object["metadata"]["generation"].clone(), object["metadata"]["resourceVersion"].clone());
+    assert_eq!(of(&again), of(&stored));
+}
+
+#[tokio::test]
 async fn the_metric_shows_every_gate_of_the_release() {
     let server = with_gates(&[("ContainerStopSignals", true)]).await;
     let text = server.raw().get("/metrics").await.expect(200).text();

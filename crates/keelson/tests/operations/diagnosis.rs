@@ -201,13 +201,14 @@ async fn memory_is_shown_if_the_allocator_samples_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_for_diagnosis_can_be_off() {
-    let gates = "ComponentStatusz=false,ComponentFlagz=false";
-    let diagnosed = Diagnosed::start(|builder| builder.args(["--profiling=false", "--feature-gates", gates])).await;
-    let raw = diagnosed.server.raw();
-    for (method, path) in &PAGES {
-        raw.call(method.clone(), *path).body("9").await.expect(404);
+    for gates in ["ComponentStatusz=false,ComponentFlagz=false", "AllBeta=false"] {
+        let diagnosed = Diagnosed::start(|builder| builder.args(["--profiling=false", "--feature-gates", gates])).await;
+        let raw = diagnosed.server.raw();
+        for (method, path) in &PAGES {
+            raw.call(method.clone(), *path).body("9").await.expect(404);
+        }
+        assert!(!text(&raw.get("/").await.expect(200)).contains("statusz"), "{gates}");
     }
-    assert!(!text(&raw.get("/").await.expect(200)).contains("statusz"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

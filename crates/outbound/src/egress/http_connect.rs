@@ -6,6 +6,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 /// The most bytes of a proxy's response header.
 const HEADER_BYTES: usize = 64 << 10;
+/// The most bytes of a proxy's status line in an error.
+const STATUS_BYTES: usize = 1 << 10;
 
 /// Requests a tunnel to an address from the proxy behind a stream. The caller limits the time.
 ///
@@ -17,6 +19,10 @@ pub(super) async fn open(
     address: &str,
 ) -> Result<(), String> {
     let failed = |why: &str| format!("reading HTTP response from CONNECT to {address} via proxy {proxy} failed: {why}");
+    // A kubelet chooses the addresses of its node. They must not end the line.
+    if !address.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("the address of the server is not a host and a port".to_owned());
+    }
     let request = format!("CONNECT {address} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
     stream.write_all(request.as_bytes()).await.map_err(|error| failed(&error.to_string()))?;
     stream.flush().await.map_err(|error| failed(&error.to_string()))?;
@@ -36,7 +42,8 @@ pub(super) async fn open(
         }
     };
     let line = header.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
+    let line = line.trim_ascii_end();
+    let line = String::from_utf8_lossy(&line[..line.len().min(STATUS_BYTES)]).into_owned();
     let (code, status) = status_of(&line).ok_or_else(|| failed(&format!("malformed HTTP response {line:?}")))?;
     if code != 200 {
         return Err(format!("proxy error from {proxy} while dialing {address}, code {code}: {status}"));
@@ -80,6 +87,20 @@ mod tests {
         far.write_all(response).await.unwrap();
         far.shutdown().await.unwrap();
         open(&mut near, "/p.sock", "10.0.0.1:443").await
+    }
+
+    #[tokio::test]
+    async fn an_address_can_not_end_the_request_line() {
+        let (mut near, mut far) = tokio::io::duplex(1 << 10);
+        let address = "[::1]:80 HTTP/1.1\r\nHost: x\r\n\r\nPUT /latest";
+        assert_eq!(
+            open(&mut near, "p", address).await.unwrap_err(),
+            "the address of the server is not a host and a port"
+        );
+        drop(near);
+        let mut sent = Vec::new();
+        far.read_to_end(&mut sent).await.unwrap();
+        assert!(sent.is_empty());
     }
 
     #[tokio::test]

@@ -258,9 +258,10 @@ impl Registry {
         let (mut next, is_added) = managed::confine(target, &stored, next);
         is_changed |= is_added;
         strategy.update.check_subresource(target, &next)?;
+        // ORDER: before the generation is counted, since a dropped field is no change.
+        drop_closed(target, Some(&stored), &mut next);
         let counts = counts.unwrap_or_else(|| asks_for_more(target, &stored, &next));
         let carried = carry_over(&stored, &mut next, counts);
-        drop_closed(target, Some(&stored), &mut next);
         is_changed |= strategy.update.prepare_update(target, &stored, &mut next);
         is_changed |= strategy.update.date_update(target, &stored, &mut next, self.now());
         // Associated writes.

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::Uri;
-use http::uri::PathAndQuery;
+use http::uri::{Authority, PathAndQuery};
 use hyper_util::rt::TokioIo;
 use keelson_access_config::CollectorEndpoint;
+use keelson_outbound::{Egress, EgressNetwork, NetworkStream};
+use keelson_supervision::warn_repeated;
 use tokio::net::{TcpStream, UnixStream};
 use tonic::Request;
 use tonic::client::Grpc;
@@ -31,17 +33,17 @@ pub(super) struct Collector(Channel);
 
 impl Collector {
     /// The collector at an address. Nothing is sent yet.
-    pub(super) fn new(endpoint: CollectorEndpoint) -> Self {
-        let connect = Connect(Arc::new(endpoint));
+    pub(super) fn new(endpoint: CollectorEndpoint, egress: Arc<Egress>) -> Self {
+        let connect = Connect { endpoint: Arc::new(endpoint), egress };
         let endpoint = Endpoint::from_static("http://localhost").connect_timeout(CONNECT_TIME);
         Self(endpoint.connect_with_connector_lazy(connect))
     }
 
-    /// Sends spans.
+    /// Sends spans. Returns the number of refused ones, which must not be sent again.
     ///
     /// # Errors
-    /// The collector has not taken all of them.
-    pub(super) async fn export(&self, request: ExportRequest) -> Result<(), String> {
+    /// The collector has taken none of them for certain.
+    pub(super) async fn export(&self, request: ExportRequest) -> Result<u64, String> {
         let mut client = Grpc::new(self.0.clone()).max_decoding_message_size(LARGEST_ANSWER);
         client.ready().await.map_err(|error| cause(&error))?;
         let codec = ProstCodec::<ExportRequest, ExportResponse>::default();
@@ -52,9 +54,11 @@ impl Collector {
         })?;
         match answer.into_inner().partial_success {
             Some(partial) if partial.rejected_spans > 0 => {
-                Err(format!("{} spans were rejected: {}", partial.rejected_spans, partial.error_message))
+                let (refused, error) = (partial.rejected_spans.unsigned_abs(), partial.error_message);
+                warn_repeated!(""; refused, error, "the collector has refused spans");
+                Ok(refused)
             }
-            Some(_) | None => Ok(()),
+            Some(_) | None => Ok(0),
         }
     }
 }
@@ -66,10 +70,12 @@ fn cause(error: &dyn std::error::Error) -> String {
 
 /// Connects to a collector.
 #[derive(Clone)]
-struct Connect(Arc<CollectorEndpoint>);
+struct Connect {
+    endpoint: Arc<CollectorEndpoint>,
+    egress: Arc<Egress>,
+}
 
-/// A connection of either kind.
-type Stream = TokioIo<tokio_util::either::Either<TcpStream, UnixStream>>;
+type Stream = TokioIo<NetworkStream>;
 
 impl Service<Uri> for Connect {
     type Response = Stream;
@@ -81,14 +87,13 @@ impl Service<Uri> for Connect {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let endpoint = self.0.clone();
+        let Self { endpoint, egress } = self.clone();
         Box::pin(async move {
-            use tokio_util::either::Either;
             let stream = match &*endpoint {
-                CollectorEndpoint::Tcp(host) => {
-                    Either::Left(TcpStream::connect(host.as_str()).await.map_err(|error| named(host, &error))?)
+                CollectorEndpoint::Tcp(host) => tcp(host, &egress).await.map_err(|error| named(host, &error))?,
+                CollectorEndpoint::Unix(path) => {
+                    NetworkStream::Unix(unix(path).await.map_err(|error| named(path, &error))?)
                 }
-                CollectorEndpoint::Unix(path) => Either::Right(unix(path).await.map_err(|error| named(path, &error))?),
             };
             Ok(TokioIo::new(stream))
         })
@@ -97,6 +102,17 @@ impl Service<Uri> for Connect {
 
 fn named(address: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("connecting to {address}: {error}"))
+}
+
+/// Connects to a host and port. As upstream, the collector is in the network of the control plane.
+async fn tcp(host: &str, egress: &Egress) -> io::Result<NetworkStream> {
+    if !egress.has_proxy(EgressNetwork::ControlPlane) {
+        return TcpStream::connect(host).await.map(NetworkStream::Tcp);
+    }
+    let authority: Authority = host.parse().map_err(io::Error::other)?;
+    let name = authority.host().trim_matches(['[', ']']);
+    let port = authority.port_u16().ok_or_else(|| io::Error::other("the address of the collector has no port"))?;
+    egress.dial(EgressNetwork::ControlPlane, name, port).await.map_err(io::Error::other)
 }
 
 async fn unix(path: &str) -> io::Result<UnixStream> {

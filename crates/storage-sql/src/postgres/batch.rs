@@ -5,6 +5,7 @@
 //! transaction. Most groups have one wave.
 
 use std::error::Error;
+use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 use hashbrown::HashMap;
@@ -169,11 +170,18 @@ fn as_integer(number: usize) -> i32 {
 }
 
 /// Values that are sent as one concatenated value.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ConcatenatedValues<'a> {
     values: Vec<&'a [u8]>,
     /// The size of all values in bytes.
     length: usize,
+}
+
+/// Shows no content: the driver logs parameters, and the values are objects such as Secrets.
+impl fmt::Debug for ConcatenatedValues<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} values of {} bytes", self.values.len(), self.length)
+    }
 }
 
 impl<'a> ConcatenatedValues<'a> {
