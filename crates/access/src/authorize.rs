@@ -160,8 +160,8 @@ impl AuthorizerChain {
 type Reasons = SmallVec<[SharedText; 4]>;
 
 fn undecided(reasons: &[SharedText]) -> Verdict {
-    let told: Vec<&str> = reasons.iter().map(|reason| &**reason).filter(|reason| !reason.is_empty()).collect();
-    Verdict { decision: Decision::NoOpinion, reason: told.join("\n").into() }
+    let messages: Vec<&str> = reasons.iter().map(|reason| &**reason).filter(|reason| !reason.is_empty()).collect();
+    Verdict { decision: Decision::NoOpinion, reason: messages.join("\n").into() }
 }
 
 impl Authorizer for AuthorizerChain {

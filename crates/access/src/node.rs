@@ -104,9 +104,9 @@ impl NodeAuthorizer {
         Ok(made)
     }
 
-    async fn decide_with_graph(&self, node: &str, asked: &ResourceAttributes<'_>, object: Object) -> Verdict {
+    async fn decide_with_graph(&self, node: &str, attributes: &ResourceAttributes<'_>, object: Object) -> Verdict {
         match self.graph().await {
-            Ok(graph) => related(graph, node, asked, object),
+            Ok(graph) => related(graph, node, attributes, object),
             Err(error) => {
                 error_repeated!(""; error, "the objects of pods can't be read");
                 no_opinion("the objects of pods can't be read")
@@ -171,9 +171,9 @@ fn not(reason: impl Into<SharedText>) -> NodeDecision {
 }
 
 /// Decides by the relation between the named object and the node.
-fn related(graph: &Follower<Graph>, node: &str, asked: &ResourceAttributes<'_>, object: Object) -> Verdict {
-    let Some(name) = asked.name.filter(|name| !name.is_empty()) else { return no_opinion("No Object name found") };
-    let namespace = asked.namespace.unwrap_or_default();
+fn related(graph: &Follower<Graph>, node: &str, attributes: &ResourceAttributes<'_>, object: Object) -> Verdict {
+    let Some(name) = attributes.name.filter(|name| !name.is_empty()) else { return no_opinion("No Object name found") };
+    let namespace = attributes.namespace.unwrap_or_default();
     let is_related = graph.current(|graph| match object {
         Object::Pod => graph.pod_is_on(namespace, name, node),
         Object::Volume => graph.volume_is_used_on(name, node),
@@ -187,28 +187,28 @@ fn related(graph: &Follower<Graph>, node: &str, asked: &ResourceAttributes<'_>, 
     no_opinion(format!("no relationship found between node '{node}' and this object"))
 }
 
-fn judge(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
-    let subresource = asked.subresource.unwrap_or_default();
-    match (asked.group, asked.resource, subresource) {
-        ("", "secrets", _) => read(asked, Object::Used(UsedKind::Secret)),
-        ("", "configmaps", _) => read(asked, Object::Used(UsedKind::ConfigMap)),
-        ("", "persistentvolumeclaims", "status") => match asked.verb {
+fn judge(node: &str, attributes: &ResourceAttributes<'_>) -> NodeDecision {
+    let subresource = attributes.subresource.unwrap_or_default();
+    match (attributes.group, attributes.resource, subresource) {
+        ("", "secrets", _) => read(attributes, Object::Used(UsedKind::Secret)),
+        ("", "configmaps", _) => read(attributes, Object::Used(UsedKind::ConfigMap)),
+        ("", "persistentvolumeclaims", "status") => match attributes.verb {
             "update" | "patch" => NodeDecision::IfRelated(Object::Used(UsedKind::Claim)),
             _ => not("can only get/update/patch this type"),
         },
-        ("", "persistentvolumeclaims", _) => get(asked, Object::Used(UsedKind::Claim)),
-        ("", "persistentvolumes", _) => get(asked, Object::Volume),
-        ("resource.k8s.io", "resourceclaims", _) => get(asked, Object::Used(UsedKind::ResourceClaim)),
-        ("storage.k8s.io", "volumeattachments", _) => get(asked, Object::Attachment),
-        ("", "serviceaccounts", _) => service_account(asked),
-        ("coordination.k8s.io", "leases", _) => lease(node, asked),
-        ("storage.k8s.io", "csinodes", _) => csi_node(node, asked),
-        ("resource.k8s.io", "resourceslices", _) => slice(node, asked),
-        ("", "nodes", _) => own_node(node, asked),
-        ("", "pods", _) => pod(node, asked),
+        ("", "persistentvolumeclaims", _) => get(attributes, Object::Used(UsedKind::Claim)),
+        ("", "persistentvolumes", _) => get(attributes, Object::Volume),
+        ("resource.k8s.io", "resourceclaims", _) => get(attributes, Object::Used(UsedKind::ResourceClaim)),
+        ("storage.k8s.io", "volumeattachments", _) => get(attributes, Object::Attachment),
+        ("", "serviceaccounts", _) => service_account(attributes),
+        ("coordination.k8s.io", "leases", _) => lease(node, attributes),
+        ("storage.k8s.io", "csinodes", _) => csi_node(node, attributes),
+        ("resource.k8s.io", "resourceslices", _) => slice(node, attributes),
+        ("", "nodes", _) => own_node(node, attributes),
+        ("", "pods", _) => pod(node, attributes),
         (group, resource, "") => {
             let is_allowed = EVERY_NODE.iter().any(|(verbs, of, resources)| {
-                *of == group && verbs.contains(&asked.verb) && resources.contains(&resource)
+                *of == group && verbs.contains(&attributes.verb) && resources.contains(&resource)
             });
             if is_allowed { allowed() } else { not("") }
         }
@@ -217,21 +217,21 @@ fn judge(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
 }
 
 /// Read access to one named object of a namespace.
-fn read(asked: &ResourceAttributes<'_>, object: Object) -> NodeDecision {
-    if !matches!(asked.verb, "get" | "list" | "watch") {
+fn read(attributes: &ResourceAttributes<'_>, object: Object) -> NodeDecision {
+    if !matches!(attributes.verb, "get" | "list" | "watch") {
         return not("can only read resources of this type");
     }
-    if asked.subresource.is_some() {
+    if attributes.subresource.is_some() {
         return not("cannot read subresource");
     }
-    if asked.namespace.is_none_or(str::is_empty) {
+    if attributes.namespace.is_none_or(str::is_empty) {
         return not("can only read namespaced object of this type");
     }
     NodeDecision::IfRelated(object)
 }
 
-fn get(asked: &ResourceAttributes<'_>, object: Object) -> NodeDecision {
-    match (asked.verb, asked.subresource) {
+fn get(attributes: &ResourceAttributes<'_>, object: Object) -> NodeDecision {
+    match (attributes.verb, attributes.subresource) {
         ("get", None) => NodeDecision::IfRelated(object),
         ("get", Some(_)) => not("cannot get subresource"),
         _ => not("can only get individual resources of this type"),
@@ -239,10 +239,10 @@ fn get(asked: &ResourceAttributes<'_>, object: Object) -> NodeDecision {
 }
 
 /// Access to service accounts of pods, and to their tokens.
-fn service_account(asked: &ResourceAttributes<'_>) -> NodeDecision {
-    match (asked.verb, asked.subresource) {
+fn service_account(attributes: &ResourceAttributes<'_>) -> NodeDecision {
+    match (attributes.verb, attributes.subresource) {
         ("get", None) => NodeDecision::IfRelated(Object::Used(UsedKind::ServiceAccount)),
-        ("create", _) if asked.name.is_none_or(str::is_empty) => {
+        ("create", _) if attributes.name.is_none_or(str::is_empty) => {
             not("can only create tokens for individual service accounts")
         }
         ("create", Some("token")) => NodeDecision::IfRelated(Object::Used(UsedKind::ServiceAccount)),
@@ -252,18 +252,18 @@ fn service_account(asked: &ResourceAttributes<'_>) -> NodeDecision {
 }
 
 /// Access to the object with the node's own name. For a new object, admission checks the name.
-fn own(node: &str, asked: &ResourceAttributes<'_>) -> Option<bool> {
-    match asked.verb {
+fn own(node: &str, attributes: &ResourceAttributes<'_>) -> Option<bool> {
+    match attributes.verb {
         "create" => Some(true),
-        "get" | "update" | "patch" | "delete" => Some(asked.name == Some(node)),
+        "get" | "update" | "patch" | "delete" => Some(attributes.name == Some(node)),
         _ => None,
     }
 }
 
-fn lease(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
-    match own(node, asked) {
+fn lease(node: &str, attributes: &ResourceAttributes<'_>) -> NodeDecision {
+    match own(node, attributes) {
         None => not("can only get, create, update, patch, or delete a node lease"),
-        Some(_) if asked.namespace != Some(LEASES_NAMESPACE) => {
+        Some(_) if attributes.namespace != Some(LEASES_NAMESPACE) => {
             not(format!("can only access leases in the \"{LEASES_NAMESPACE}\" system namespace"))
         }
         Some(true) => allowed(),
@@ -271,23 +271,23 @@ fn lease(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
     }
 }
 
-fn csi_node(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
-    match own(node, asked) {
+fn csi_node(node: &str, attributes: &ResourceAttributes<'_>) -> NodeDecision {
+    match own(node, attributes) {
         None => not("can only get, create, update, patch, or delete a CSINode"),
-        Some(_) if asked.subresource.is_some() => not("cannot authorize CSINode subresources"),
+        Some(_) if attributes.subresource.is_some() => not("cannot authorize CSINode subresources"),
         Some(true) => allowed(),
         Some(false) => not("can only access CSINode with the same name as the requesting node"),
     }
 }
 
-fn slice(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
-    if asked.subresource.is_some() {
+fn slice(node: &str, attributes: &ResourceAttributes<'_>) -> NodeDecision {
+    if attributes.subresource.is_some() {
         return not("cannot authorize ResourceSlice subresources");
     }
-    match asked.verb {
+    match attributes.verb {
         "create" => allowed(),
         "get" | "update" | "patch" | "delete" => NodeDecision::IfRelated(Object::Slice),
-        "list" | "watch" | "deletecollection" if selects_own(node, asked) => allowed(),
+        "list" | "watch" | "deletecollection" if selects_own(node, attributes) => allowed(),
         "list" | "watch" | "deletecollection" => {
             not("can only list/watch/deletecollection resourceslices with nodeName field selector")
         }
@@ -297,10 +297,10 @@ fn slice(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
     }
 }
 
-fn own_node(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
-    match (asked.subresource, asked.verb) {
+fn own_node(node: &str, attributes: &ResourceAttributes<'_>) -> NodeDecision {
+    match (attributes.subresource, attributes.verb) {
         (None, "create" | "update" | "patch") | (Some("status"), "update" | "patch") => allowed(),
-        (None, "get" | "list" | "watch") => match asked.name.unwrap_or_default() {
+        (None, "get" | "list" | "watch") => match attributes.name.unwrap_or_default() {
             name if name == node => allowed(),
             "" => not(format!("node '{node}' cannot read all nodes, only its own Node object")),
             name => not(format!("node '{node}' cannot read '{name}', only its own Node object")),
@@ -309,11 +309,11 @@ fn own_node(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
     }
 }
 
-fn pod(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
-    match (asked.subresource, asked.verb) {
+fn pod(node: &str, attributes: &ResourceAttributes<'_>) -> NodeDecision {
+    match (attributes.subresource, attributes.verb) {
         (None, "get") => NodeDecision::IfRelated(Object::Pod),
-        (None, "list" | "watch") if selects_own(node, asked) => allowed(),
-        (None, "list" | "watch") if asked.name.is_some_and(|name| !name.is_empty()) => {
+        (None, "list" | "watch") if selects_own(node, attributes) => allowed(),
+        (None, "list" | "watch") if attributes.name.is_some_and(|name| !name.is_empty()) => {
             NodeDecision::IfRelated(Object::Pod)
         }
         (None, "list" | "watch") => not("can only list/watch pods with spec.nodeName field selector"),
@@ -323,7 +323,7 @@ fn pod(node: &str, asked: &ResourceAttributes<'_>) -> NodeDecision {
 }
 
 /// Returns true if the field selector limits the request to the node's own objects.
-fn selects_own(node: &str, asked: &ResourceAttributes<'_>) -> bool {
-    let selector = asked.field_selector.and_then(|text| FieldSelector::parse(text).ok());
+fn selects_own(node: &str, attributes: &ResourceAttributes<'_>) -> bool {
+    let selector = attributes.field_selector.and_then(|text| FieldSelector::parse(text).ok());
     selector.is_some_and(|selector| selector.require_exact("spec.nodeName") == Some(node))
 }

@@ -216,8 +216,8 @@ mod tests {
         assert_eq!(of(&images(stated)), Ok(expected.clone()));
         assert_eq!(of(&format!("imagePolicy: {stated}\n")), Ok(expected), "the file is the settings");
         let check = |text: &str, expected: &str| {
-            let told = configuration(text).unwrap_err();
-            assert!(told.contains(expected), "{text}: {told}");
+            let error = configuration(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
         };
         check(&images("{}"), "imagePolicy.kubeConfigFile: Required value");
         check(&images("{kubeConfigFile: /b, allowTTL: 1801}"), "valid value is between 1s and 30m0s, got 1801s");
@@ -241,8 +241,8 @@ mod tests {
     #[test]
     fn settings_that_can_not_be_used_say_why() {
         let check = |plugins: &str, expected: &str| {
-            let told = configuration(&format!("{HEAD}plugins: [{plugins}]\n")).unwrap_err();
-            assert!(told.contains(expected), "{plugins}: {told}");
+            let error = configuration(&format!("{HEAD}plugins: [{plugins}]\n")).unwrap_err();
+            assert!(error.contains(expected), "{plugins}: {error}");
         };
         let hook = |rest: &str| {
             format!(

@@ -96,20 +96,20 @@ fn question(user: &User, attributes: &Attributes<'_>) -> SubjectAccessReviewSpec
     }
 }
 
-fn about(asked: &ResourceAttributes<'_>) -> AskedResource {
+fn about(attributes: &ResourceAttributes<'_>) -> AskedResource {
     let text = |text: &str| Some(text.to_owned());
     let selector = |selector: Option<&str>| selector.filter(|selector| !selector.is_empty()).and_then(text);
     AskedResource {
-        verb: text(asked.verb),
-        group: text(asked.group),
-        version: text(asked.version),
-        resource: text(asked.resource),
-        subresource: asked.subresource.and_then(text),
-        namespace: asked.namespace.and_then(text),
-        name: asked.name.and_then(text),
-        field_selector: selector(asked.field_selector)
+        verb: text(attributes.verb),
+        group: text(attributes.group),
+        version: text(attributes.version),
+        resource: text(attributes.resource),
+        subresource: attributes.subresource.and_then(text),
+        namespace: attributes.namespace.and_then(text),
+        name: attributes.name.and_then(text),
+        field_selector: selector(attributes.field_selector)
             .map(|raw| FieldSelectorAttributes { raw_selector: Some(raw), requirements: None }),
-        label_selector: selector(asked.label_selector)
+        label_selector: selector(attributes.label_selector)
             .map(|raw| LabelSelectorAttributes { raw_selector: Some(raw), requirements: None }),
     }
 }

@@ -306,9 +306,9 @@ impl Drop for OpenWatch {
 }
 
 /// Limits the time of an answer from the program.
-async fn in_time<T>(asked: impl Future<Output = Result<T, StoreFault>>) -> Result<T, StoreFault> {
+async fn in_time<T>(fault: impl Future<Output = Result<T, StoreFault>>) -> Result<T, StoreFault> {
     let late = |_| StoreFault::Unavailable(format!("no answer in {ANSWER_TIME:?}"));
-    tokio::time::timeout(ANSWER_TIME, asked).await.map_err(late)?
+    tokio::time::timeout(ANSWER_TIME, fault).await.map_err(late)?
 }
 
 fn unavailable(error: &StoreError) -> StoreFault {

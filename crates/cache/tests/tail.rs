@@ -221,8 +221,8 @@ async fn a_tail_that_falls_silent_is_opened_again() {
     store.set_tails(Fault::Hang);
     let newest = commit(&store, "a/p1", Some(&body(1))).await;
     settle(|| cache.healthy().is_err()).await;
-    let told = cache.healthy().unwrap_err().to_string();
-    assert!(told.contains(&format!("the newest is {newest}")), "{told}");
+    let error = cache.healthy().unwrap_err().to_string();
+    assert!(error.contains(&format!("the newest is {newest}")), "{error}");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(cache.healthy().is_err(), "a tail that can be opened and tells nothing is not well");
     assert_eq!(cache.stats().lag, newest.get() - cache.watermark().get());

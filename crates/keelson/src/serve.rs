@@ -152,11 +152,11 @@ async fn serve(args: Serve, (traces, diagnostics): (Option<Traces>, Diagnostics)
 
 /// Starts the server; `None` if a signal arrives before the server is started.
 async fn start(config: Config, signals: &mut Signals) -> anyhow::Result<Option<RunningServer>> {
-    let told = CancellationToken::new();
-    let mut starting = pin!(Server::start_unless(config, told.clone().cancelled_owned()));
+    let token = CancellationToken::new();
+    let mut starting = pin!(Server::start_unless(config, token.clone().cancelled_owned()));
     tokio::select! {
         started = &mut starting => return started,
-        () = signals.received() => told.cancel(),
+        () = signals.received() => token.cancel(),
     }
     // The start has written nothing yet, or is about to register the server, and the shutdown then removes that
     // registration.

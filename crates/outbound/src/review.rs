@@ -260,9 +260,9 @@ mod tests {
         check(&respond(failed), "response.result.status was 'Failure', not 'Success'");
         check(&respond(r#"{"uid":"id","result":{"status":"Failure","message":"odd"}}"#), "odd");
         let list = r#"{"uid":"id","result":{"status":"Success"},"convertedObjects":{}}"#;
-        let told = "json: cannot unmarshal object into Go struct field ConversionResponse.response.convertedObjects of \
+        let message = "json: cannot unmarshal object into Go struct field ConversionResponse.response.convertedObjects of \
                     type []runtime.RawExtension";
-        check(&respond(list), told);
+        check(&respond(list), message);
         let older = review("v1beta1", KIND, r#","response":{"uid":"other","result":{"status":"Success"}}"#);
         assert_eq!(answer(ReviewVersion::V1Beta1, "id", older.as_bytes()), Ok(Vec::new()));
     }

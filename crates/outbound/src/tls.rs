@@ -226,7 +226,7 @@ fn name_fault(certificate: &X509Certificate<'_>, wanted: &ServerName<'_>) -> Str
     }
     let names = stated.iter().flat_map(|stated| &stated.value.general_names);
     let is_address = matches!(wanted, ServerName::IpAddress(_));
-    let told: Vec<String> = names
+    let messages: Vec<String> = names
         .filter_map(|name| match name {
             GeneralName::DNSName(name) if !is_address => Some((*name).to_owned()),
             GeneralName::IPAddress(bytes) if is_address => address(bytes).map(|address| address.to_string()),
@@ -234,14 +234,14 @@ fn name_fault(certificate: &X509Certificate<'_>, wanted: &ServerName<'_>) -> Str
         })
         .take(TOLD_NAMES)
         .collect();
-    match (told.is_empty(), is_address) {
+    match (messages.is_empty(), is_address) {
         (true, true) => {
             format!("x509: cannot validate certificate for {wanted_text} because it doesn't contain any IP SANs")
         }
         (true, false) => {
             format!("x509: certificate is not valid for any names, but wanted to match {wanted_text}")
         }
-        (false, _) => format!("x509: certificate is valid for {}, not {wanted_text}", told.join(", ")),
+        (false, _) => format!("x509: certificate is valid for {}, not {wanted_text}", messages.join(", ")),
     }
 }
 

@@ -390,8 +390,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_where_it_is() {
         let check = |text: &str, expect: &str| {
-            let told = Filter::parse("f", text).unwrap_err().to_string();
-            assert!(told.starts_with("f: ") && told.contains(expect), "{text}: {told}");
+            let error = Filter::parse("f", text).unwrap_err().to_string();
+            assert!(error.starts_with("f: ") && error.contains(expect), "{text}: {error}");
         };
         check("", "the name of a field is expected at character 1");
         check("a", "a comparison is expected at character 2");

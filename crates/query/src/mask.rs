@@ -250,8 +250,8 @@ mod tests {
     #[test]
     fn masks_are_refused_where_they_are_wrong() {
         let check = |text: &str, expect: &str| {
-            let told = Mask::parse("f", text).unwrap_err().to_string();
-            assert!(told.contains(expect), "{text}: {told}");
+            let error = Mask::parse("f", text).unwrap_err().to_string();
+            assert!(error.contains(expect), "{text}: {error}");
         };
         check("", "the name of a field is expected at character 1");
         check("a[0].b", "a mask has [*] for all items of a list, and none alone at character 1");

@@ -421,8 +421,8 @@ mod tests {
             "keelson.io%2Ffilter",
             "amp;keelson.io/filter",
         ] {
-            let told = parse(&[(name, "1")]).unwrap_err();
-            assert!(told.starts_with(&format!("unknown query parameter {name:?}: ")), "{told}");
+            let error = parse(&[(name, "1")]).unwrap_err();
+            assert!(error.starts_with(&format!("unknown query parameter {name:?}: ")), "{error}");
         }
         check(&[("keelson.io/page", "1"), ("keelson.io/page", "2")], "keelson.io/page is given more than once");
         check(&[("keelson.io/page", "0")], "keelson.io/page: pages are numbered from 1, not \"0\"");

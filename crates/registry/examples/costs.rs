@@ -99,7 +99,7 @@ fn decision() -> Result<Duration, Box<dyn std::error::Error>> {
         let [a, b, c, d] = &prefixes;
         let rbac = Rbac::new(cache, [a, b, c, d])?;
         let user = User { name: "u7".to_owned(), groups: vec!["system:authenticated".to_owned()], ..User::default() };
-        let asked = Attributes::Resource(ResourceAttributes {
+        let attributes = Attributes::Resource(ResourceAttributes {
             verb: "get",
             group: "apps",
             version: "v1",
@@ -108,13 +108,13 @@ fn decision() -> Result<Duration, Box<dyn std::error::Error>> {
             name: Some("d"),
             ..ResourceAttributes::default()
         });
-        let is_allowed = rbac.authorize(&user, &asked).await.is_allowed();
+        let is_allowed = rbac.authorize(&user, &attributes).await.is_allowed();
         let refused = User { name: "nobody".to_owned(), ..user.clone() };
-        assert!(is_allowed && !rbac.authorize(&refused, &asked).await.is_allowed(), "the bindings count");
+        assert!(is_allowed && !rbac.authorize(&refused, &attributes).await.is_allowed(), "the bindings count");
         Ok(median(|| {
             let began = Instant::now();
             for _ in 0..DECISIONS {
-                let decided = std::hint::black_box(rbac.authorize(&user, &asked)).now_or_never();
+                let decided = std::hint::black_box(rbac.authorize(&user, &attributes)).now_or_never();
                 assert!(decided.is_some_and(|verdict| verdict.is_allowed()), "it decides at once");
             }
             began.elapsed() / DECISIONS

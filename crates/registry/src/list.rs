@@ -131,7 +131,7 @@ impl Registry {
         if configured == PartialRights::AsOthers || !selects || !is_cut {
             return PartialRights::AsOthers;
         }
-        let asked = Attributes::Resource(ResourceAttributes {
+        let attributes = Attributes::Resource(ResourceAttributes {
             verb: Verb::List.as_str(),
             group: &target.resource.group,
             version: &target.version.name,
@@ -139,7 +139,7 @@ impl Registry {
             namespace: target.namespace.as_deref(),
             ..ResourceAttributes::default()
         });
-        let verdict = caller.authorizer().authorize(caller.user(), &asked).await;
+        let verdict = caller.authorizer().authorize(caller.user(), &attributes).await;
         if verdict.is_allowed() { PartialRights::AsOthers } else { configured }
     }
 

@@ -136,12 +136,12 @@ impl Registry {
         self.page_of(&asked).await
     }
 
-    async fn page_of(&self, asked: &PlannedQuery) -> Result<QueryPage, ApiError> {
-        let (shown, looked_at) = making::shown(&asked.sought).await?;
-        if asked.plan.limit.is_some() {
-            asked.sought.collection.pin(&asked.sought.snapshot);
+    async fn page_of(&self, query: &PlannedQuery) -> Result<QueryPage, ApiError> {
+        let (shown, looked_at) = making::shown(&query.sought).await?;
+        if query.plan.limit.is_some() {
+            query.sought.collection.pin(&query.sought.snapshot);
         }
-        page::cut(asked, shown, looked_at).await
+        page::cut(query, shown, looked_at).await
     }
 
     async fn read_matches(

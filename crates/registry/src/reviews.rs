@@ -255,9 +255,9 @@ mod tests {
 
     async fn ask(spec: Value) -> (Question, Value) {
         let review = Object::from_value(json!({ "spec": spec })).unwrap();
-        let asked = PlannedQuery::default();
-        let status = access_status(&review, &subject(&review), &asked).await;
-        (asked.0.into_inner().unwrap(), status)
+        let query = PlannedQuery::default();
+        let status = access_status(&review, &subject(&review), &query).await;
+        (query.0.into_inner().unwrap(), status)
     }
 
     #[tokio::test]

@@ -25,27 +25,27 @@ pub fn attributes<'a>(target: &'a Target, verb: &'a str, name: Option<&'a str>) 
 }
 
 /// Returns true if the caller has a right.
-pub async fn is_allowed(caller: &Caller, asked: ResourceAttributes<'_>) -> bool {
-    caller.authorizer().authorize(caller.user(), &Attributes::Resource(asked)).await.is_allowed()
+pub async fn is_allowed(caller: &Caller, attributes: ResourceAttributes<'_>) -> bool {
+    caller.authorizer().authorize(caller.user(), &Attributes::Resource(attributes)).await.is_allowed()
 }
 
 /// Refuses a caller that lacks a right.
 ///
 /// # Errors
 /// 403 with the text of a refused request.
-pub async fn require(caller: &Caller, asked: ResourceAttributes<'_>) -> Result<(), ApiError> {
-    let verdict = caller.authorizer().authorize(caller.user(), &Attributes::Resource(asked)).await;
+pub async fn require(caller: &Caller, attributes: ResourceAttributes<'_>) -> Result<(), ApiError> {
+    let verdict = caller.authorizer().authorize(caller.user(), &Attributes::Resource(attributes)).await;
     if verdict.is_allowed() {
         return Ok(());
     }
     Err(ApiError::Forbidden(Box::new(ForbiddenDetail {
         user: caller.user().name.clone(),
-        verb: asked.verb.to_owned(),
-        resource: Some(GroupResource { group: asked.group.to_owned(), resource: asked.resource.to_owned() }),
-        name: asked.name.unwrap_or_default().to_owned(),
-        namespace: asked.namespace.map(str::to_owned),
+        verb: attributes.verb.to_owned(),
+        resource: Some(GroupResource { group: attributes.group.to_owned(), resource: attributes.resource.to_owned() }),
+        name: attributes.name.unwrap_or_default().to_owned(),
+        namespace: attributes.namespace.map(str::to_owned),
         path: None,
-        subresource: asked.subresource.map(str::to_owned),
+        subresource: attributes.subresource.map(str::to_owned),
         reason: verdict.reason.to_string(),
     })))
 }

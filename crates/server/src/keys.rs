@@ -66,10 +66,10 @@ impl LiveKeys {
     /// # Errors
     /// They are unusable, or would let any client impersonate other users.
     pub(crate) fn new(config: &Config, pki: &Pki, issuer: &Arc<TokenIssuer>) -> anyhow::Result<Self> {
-        let told = AuthenticationInfo::of(pki).context("reading the certificate authorities")?;
+        let info = AuthenticationInfo::of(pki).context("reading the certificate authorities")?;
         let believes_proxies = peer_access::believes_proxies(config);
         let certificates = Arc::new(PublishedAuthorities::default());
-        certificates.publish(believed(&told, believes_proxies)?);
+        certificates.publish(believed(&info, believes_proxies)?);
         let tls = certificates.server_config(&pki.serving).context("preparing TLS")?;
         let mut unchanging = Settings::of(config).to_annotations();
         if !config.registry.storage_version_api {
@@ -87,7 +87,7 @@ impl LiveKeys {
             current: ArcSwap::from_pointee(pki.clone()),
             certificates,
             tls: TlsSettings::new(tls),
-            authentication: watch::Sender::new(told),
+            authentication: watch::Sender::new(info),
             root_certificates: watch::Sender::new(pki.server_ca_pem.clone()),
             signer: watch::Sender::new(Arc::new(signer)),
             issuer: issuer.clone(),
@@ -227,13 +227,13 @@ impl LiveKeys {
 
     /// Applies new keys and certificates. Returns true if something changed.
     fn adopt(&self, known: &Pki, next: Pki, outbound: &Outbound) -> anyhow::Result<bool> {
-        let told = AuthenticationInfo::of(&next).context("reading the certificate authorities")?;
-        let believed = believed(&told, self.believes_proxies)?;
+        let info = AuthenticationInfo::of(&next).context("reading the certificate authorities")?;
+        let believed = believed(&info, self.believes_proxies)?;
         // ORDER: all steps that can fail come before the first change.
         let has_other_signer = next.has_other_signer(known);
         let signer = next.client_signer().context("reading the authority that signs certificates of clients")?;
         let has_new_token_keys = self.issuer.change(&next.service_account).context("reading the keys of tokens")?;
-        let has_new_authorities = told != *self.authentication.borrow();
+        let has_new_authorities = info != *self.authentication.borrow();
         let has_new_certificate = next.serving != known.serving;
         if has_new_authorities {
             self.certificates.publish(believed);
@@ -245,7 +245,7 @@ impl LiveKeys {
         if has_new_proxy {
             outbound.change_certificate(&remote::certificate(&next));
         }
-        self.authentication.send_if_modified(|known| std::mem::replace(known, told.clone()) != told);
+        self.authentication.send_if_modified(|known| std::mem::replace(known, info.clone()) != info);
         let roots = &next.server_ca_pem;
         let has_new_roots = self.root_certificates.send_if_modified(|known| {
             let is_new = known != roots;
@@ -277,10 +277,10 @@ fn published(
 ///
 /// # Errors
 /// Any client could impersonate other users.
-fn believed(told: &AuthenticationInfo, believes_proxies: bool) -> anyhow::Result<AuthenticationInfo> {
+fn believed(info: &AuthenticationInfo, believes_proxies: bool) -> anyhow::Result<AuthenticationInfo> {
     if believes_proxies {
-        peer_access::check_front_proxies(told)?;
-        return Ok(told.clone());
+        peer_access::check_front_proxies(info)?;
+        return Ok(info.clone());
     }
-    Ok(told.clone().of_clients())
+    Ok(info.clone().of_clients())
 }

@@ -93,12 +93,12 @@ pub(crate) fn believes_proxies(config: &Config) -> bool {
 ///
 /// # Errors
 /// They cannot.
-pub(crate) fn check_front_proxies(told: &AuthenticationInfo) -> anyhow::Result<()> {
-    if told.proxies().is_empty() {
+pub(crate) fn check_front_proxies(info: &AuthenticationInfo) -> anyhow::Result<()> {
+    if info.proxies().is_empty() {
         bail!("peers that answer for each other need --requestheader-client-ca-file beside --proxy-client-cert-file");
     }
-    let is_shared = told.proxies().iter().any(|authority| told.clients().contains(authority));
-    if is_shared && told.headers().allowed_names.is_empty() {
+    let is_shared = info.proxies().iter().any(|authority| info.clients().contains(authority));
+    if is_shared && info.headers().allowed_names.is_empty() {
         bail!(
             "an authority signs certificates of clients and of front proxies, so any client could speak for others: \
              give --requestheader-allowed-names"

@@ -375,13 +375,13 @@ impl Client {
         &self,
         place: usize,
         end: Instant,
-        asked: impl Future<Output = Result<T, Failure>>,
+        failure: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let member = &self.members[place];
         let look = || self.look(member.calls());
         tokio::select! {
             biased;
-            answer = asked => answer,
+            answer = failure => answer,
             lost = member.until_lost(look) => {
                 let cause = match lost {
                     Lost::Member => format!("{} hangs, or has lost the others", member.endpoint),

@@ -139,12 +139,12 @@ mod tests {
 
     #[test]
     fn a_lease_tells_its_second_to_its_own_store_alone() {
-        let (ours, theirs) = (Leases::new("/registry"), Leases::new("/clusters/two"));
+        let (ours, other) = (Leases::new("/registry"), Leases::new("/clusters/two"));
         for second in [0, 1, 1_700_000_000, (1 << 34) - 1] {
             let id = ours.encode(second);
             assert!(id > 0);
             assert_eq!(ours.decode(id), Some(second));
-            assert_eq!(theirs.decode(id), None);
+            assert_eq!(other.decode(id), None);
         }
         for foreign in [0, 1, -1, 7_587_861_234_567_890_123, i64::MAX, i64::MIN] {
             assert_eq!(ours.decode(foreign), None, "{foreign}");

@@ -130,10 +130,10 @@ impl Shared {
     ///
     /// # Errors
     /// Errors of the request, and of [`sure`](Self::sure).
-    pub(crate) async fn surely<T>(&self, asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    pub(crate) async fn surely<T>(&self, error: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         self.sure().await?;
         let connections = self.client.connections();
-        let answer = asked.await?;
+        let answer = error.await?;
         self.still_sure(connections).await?;
         Ok(answer)
     }

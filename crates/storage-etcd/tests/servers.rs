@@ -205,9 +205,9 @@ async fn a_tail_reaches_the_newest_revision_though_others_write() {
     let start = commit(&store, put("a", "1")).await;
     let mut tail = store.tail(start).await.unwrap();
     for round in 0..3 {
-        let theirs = commit(&foreign, put("b", round.to_string())).await;
+        let other = commit(&foreign, put("b", round.to_string())).await;
         let newest = store.current_revision().await.unwrap();
-        assert_eq!(newest, theirs);
+        assert_eq!(newest, other);
         let batch = timeout(PATIENCE, tail.next()).await.unwrap().unwrap().unwrap();
         assert_eq!((batch.events.len(), batch.watermark), (0, newest));
         // The housekeeping writes for that have no revision in the store, on any server.

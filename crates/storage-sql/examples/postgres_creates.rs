@@ -151,17 +151,17 @@ async fn main() {
         tokio::spawn(async move { while tail.next().await.is_some() {} });
     }
     let next = Arc::new(AtomicU64::new(1));
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut other) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         for (side, name) in
             [(through_servers(&server, &stores, &next).await, "servers"), (straight(&server, &next).await, "straight")]
         {
             println!("{name} {:.0}/s, {:.1} us of PostgreSQL's a row", side.rows_a_second, side.cpu_a_row);
-            if name == "servers" { &mut ours } else { &mut theirs }.push(side);
+            if name == "servers" { &mut ours } else { &mut other }.push(side);
         }
     }
-    let rates = (median(&ours, |side| side.rows_a_second), median(&theirs, |side| side.rows_a_second));
-    let costs = (median(&ours, |side| side.cpu_a_row), median(&theirs, |side| side.cpu_a_row));
+    let rates = (median(&ours, |side| side.rows_a_second), median(&other, |side| side.rows_a_second));
+    let costs = (median(&ours, |side| side.cpu_a_row), median(&other, |side| side.cpu_a_row));
     println!("PostgreSQL computes {:.1} us a create, {:.1} us a straight row", costs.0, costs.1);
     println!("{:.1} creates share a commit", together(&stores));
     println!("{SERVERS} servers together {:.0}/s, straight {:.0}/s: ratio {:.2}", rates.0, rates.1, rates.0 / rates.1);

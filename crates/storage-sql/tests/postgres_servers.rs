@@ -489,8 +489,8 @@ async fn an_ordinary_role_with_a_password_that_owns_the_database_is_enough() {
 async fn check_refusing(store: &PostgresStore, words: &str) {
     let refused = store.commit(put("b", "1")).await.unwrap_err().to_string();
     assert!(refused.contains(words), "{refused}");
-    let told = store.check().await.unwrap_err().to_string();
-    assert!(told.contains("PostgreSQL takes no writes: ") && told.contains(words), "{told}");
+    let error = store.check().await.unwrap_err().to_string();
+    assert!(error.contains("PostgreSQL takes no writes: ") && error.contains(words), "{error}");
     assert!(store.counters().read().refusing);
     assert!(store.get(&key("a")).await.unwrap().is_some());
     assert_eq!(store.range(everything(None, None)).await.unwrap().entries.len(), 1);

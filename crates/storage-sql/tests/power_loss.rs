@@ -172,8 +172,8 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
         matches!(&refused, Err(CommitError::Store(StoreError::Unavailable(why))) if why.contains("full")),
         "{refused:?}"
     );
-    let told = store.check().await.unwrap_err().to_string();
-    assert!(told.contains("the disk is full"), "{told}");
+    let error = store.check().await.unwrap_err().to_string();
+    assert!(error.contains("the disk is full"), "{error}");
     disk.set(DiskFault::None);
     store.check().await.unwrap();
     store.commit(put("/after", "1")).await.unwrap();

@@ -189,7 +189,7 @@ mod tests {
         check(json!({ "exp": 1_800_000_000 }), Ok(()));
         check(json!({ "exp": 1_800_000_000.5, "nbf": 1_800_000_300 }), Ok(()));
         check(json!({ "exp": i64::MAX }), Ok(()));
-        let expired = |told: &str| format!("oidc: token is expired (Token Expiry: {told})");
+        let expired = |message: &str| format!("oidc: token is expired (Token Expiry: {message})");
         check(json!({ "exp": 1_799_999_999 }), Err(&expired("2027-01-15 07:59:59 +0000 UTC")));
         for never in [json!({}), json!({ "exp": null }), json!({ "exp": -5 })] {
             check(never, Err(&expired("0001-01-01 00:00:00 +0000 UTC")));

@@ -187,10 +187,10 @@ mod tests {
 
     #[test]
     fn a_user_that_can_not_be_used_is_named_and_secrets_are_not_shown() {
-        let told = users("users: [{name: h, user: {exec: {command: x}}}]\n").unwrap_err();
-        assert!(told.ends_with("user \"h\": credentials by exec are not supported"), "{told}");
-        let told = users("users: [{name: h, user: {tokenFile: missing}}]\n").unwrap_err();
-        assert!(told.contains("user \"h\": "), "{told}");
+        let error = users("users: [{name: h, user: {exec: {command: x}}}]\n").unwrap_err();
+        assert!(error.ends_with("user \"h\": credentials by exec are not supported"), "{error}");
+        let error = users("users: [{name: h, user: {tokenFile: missing}}]\n").unwrap_err();
+        assert!(error.contains("user \"h\": "), "{error}");
         let secret =
             users("users: [{name: h, user: {token: s3cret, as: ann, as-groups: [g], as-user-extra: {'a/b': [v]}}}]\n");
         let secret = secret.unwrap();

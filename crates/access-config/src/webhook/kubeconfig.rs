@@ -313,8 +313,8 @@ mod tests {
     #[test]
     fn a_file_that_can_not_be_used_says_why() {
         let check = |rest: &str, expected: &str| {
-            let told = read(&format!("{CONTEXT}{rest}")).unwrap_err();
-            assert!(told.ends_with(expected), "{told}");
+            let error = read(&format!("{CONTEXT}{rest}")).unwrap_err();
+            assert!(error.ends_with(expected), "{error}");
         };
         let cluster = "clusters: [{name: k, cluster: {server: 'https://h'}}]\n";
         check("", "there is no cluster \"k\"");

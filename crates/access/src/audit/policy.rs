@@ -204,27 +204,27 @@ impl Rule {
 }
 
 impl GroupResources {
-    fn fit(&self, asked: &ResourceAttributes<'_>) -> bool {
-        if self.group != ALL_GROUPS && self.group != asked.group {
+    fn fit(&self, attributes: &ResourceAttributes<'_>) -> bool {
+        if self.group != ALL_GROUPS && self.group != attributes.group {
             return false;
         }
         if self.resources.is_empty() {
             return true;
         }
         let is_named = |name: Option<&str>| self.names.iter().any(|known| Some(&**known) == name);
-        let name_fits = self.names.is_empty() || is_named(Some(asked.name.unwrap_or_default()));
-        name_fits && self.resources.iter().any(|resource| resource_fits(resource, asked))
+        let name_fits = self.names.is_empty() || is_named(Some(attributes.name.unwrap_or_default()));
+        name_fits && self.resources.iter().any(|resource| resource_fits(resource, attributes))
     }
 }
 
 /// Returns true if the entry `known` of a rule matches a resource. Forms: `*`, `resource`, `resource/subresource`,
 /// `resource/*`, `*/subresource`.
-fn resource_fits(known: &str, asked: &ResourceAttributes<'_>) -> bool {
-    match (known.split_once('/'), asked.subresource) {
+fn resource_fits(known: &str, attributes: &ResourceAttributes<'_>) -> bool {
+    match (known.split_once('/'), attributes.subresource) {
         (None, _) if known == "*" => true,
-        (None, below) => below.is_none() && known == asked.resource,
-        (Some((above, "*")), _) if above == asked.resource => true,
-        (Some((above, known)), Some(below)) => known == below && (above == "*" || above == asked.resource),
+        (None, below) => below.is_none() && known == attributes.resource,
+        (Some((above, "*")), _) if above == attributes.resource => true,
+        (Some((above, known)), Some(below)) => known == below && (above == "*" || above == attributes.resource),
         (Some(_), None) => false,
     }
 }

@@ -155,11 +155,11 @@ impl RuleIndex {
         }
     }
 
-    fn on_resource(&self, count: usize, asked: &ResourceAttributes<'_>) -> RuleSet {
-        match asked.subresource.filter(|subresource| !subresource.is_empty()) {
-            None => self.resources.having(count, &[asked.resource, ALL]),
+    fn on_resource(&self, count: usize, attributes: &ResourceAttributes<'_>) -> RuleSet {
+        match attributes.subresource.filter(|subresource| !subresource.is_empty()) {
+            None => self.resources.having(count, &[attributes.resource, ALL]),
             Some(subresource) => {
-                let (own, any) = (format!("{}/{subresource}", asked.resource), format!("{ALL}/{subresource}"));
+                let (own, any) = (format!("{}/{subresource}", attributes.resource), format!("{ALL}/{subresource}"));
                 self.resources.having(count, &[&own, &any, ALL])
             }
         }

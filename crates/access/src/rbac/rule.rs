@@ -135,13 +135,13 @@ fn has(held: &[String], asked: &str) -> bool {
     held.iter().any(|text| text == ALL || text == asked)
 }
 
-fn is_resource(held: &str, asked: &ResourceAttributes<'_>) -> bool {
-    let Some(subresource) = asked.subresource.filter(|subresource| !subresource.is_empty()) else {
-        return held == ALL || held == asked.resource;
+fn is_resource(held: &str, attributes: &ResourceAttributes<'_>) -> bool {
+    let Some(subresource) = attributes.subresource.filter(|subresource| !subresource.is_empty()) else {
+        return held == ALL || held == attributes.resource;
     };
     let below =
         |resource: &str| held.strip_prefix(resource).and_then(|rest| rest.strip_prefix('/')) == Some(subresource);
-    held == ALL || below(asked.resource) || below(ALL)
+    held == ALL || below(attributes.resource) || below(ALL)
 }
 
 /// The text is kube-apiserver's: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`.

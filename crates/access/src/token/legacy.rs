@@ -44,9 +44,9 @@ impl TokenIssuer {
     /// The reason why the token is rejected; [`TokenError::Foreign`] for any other token.
     pub fn verify_legacy(&self, token: &str) -> Result<LegacyClaims, LegacyTokenError> {
         let payload = self.payload(token, ISSUER)?;
-        let claim = |name: &str, told: &'static str| {
+        let claim = |name: &str, message: &'static str| {
             let text = payload.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-            text.map(str::to_owned).ok_or(LegacyTokenError::Missing(told))
+            text.map(str::to_owned).ok_or(LegacyTokenError::Missing(message))
         };
         let subject = claim("sub", "sub")?;
         let claims = LegacyClaims {

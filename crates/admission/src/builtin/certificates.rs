@@ -97,7 +97,7 @@ async fn check_signer(attributes: &AdmissionAttributes<'_>, request: &Object, ve
 pub(super) async fn may_use_signer(caller: &Caller, verb: &str, signer: &str) -> bool {
     let domain = signer.split_once('/').map_or(signer, |(domain, _)| domain);
     for name in [signer, &format!("{domain}/*")] {
-        let asked = ResourceAttributes {
+        let attributes = ResourceAttributes {
             verb,
             group: GROUP,
             version: "*",
@@ -105,7 +105,7 @@ pub(super) async fn may_use_signer(caller: &Caller, verb: &str, signer: &str) ->
             name: Some(name),
             ..ResourceAttributes::default()
         };
-        if caller.authorizer().authorize(caller.user(), &Attributes::Resource(asked)).await.is_allowed() {
+        if caller.authorizer().authorize(caller.user(), &Attributes::Resource(attributes)).await.is_allowed() {
             return true;
         }
     }

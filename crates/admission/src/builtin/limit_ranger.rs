@@ -251,8 +251,8 @@ fn faults_of_claim(limits: &Object, claim: &Object) -> Vec<String> {
 /// Joins violations into one message, without duplicates.
 fn joined(faults: Vec<String>) -> String {
     let mut seen = HashSet::new();
-    let mut told: Vec<String> = faults.into_iter().filter(|fault| seen.insert(fault.clone())).collect();
-    if told.len() == 1 { told.remove(0) } else { format!("[{}]", told.join(", ")) }
+    let mut messages: Vec<String> = faults.into_iter().filter(|fault| seen.insert(fault.clone())).collect();
+    if messages.len() == 1 { messages.remove(0) } else { format!("[{}]", messages.join(", ")) }
 }
 
 impl Admission for LimitRanger {
@@ -374,9 +374,9 @@ mod tests {
         check(most.clone(), json!({}), json!({}), "maximum cpu usage per Pod is 2.  No limit is specified");
         check(most, json!({}), json!({ "cpu": "2500m" }), "maximum cpu usage per Pod is 2, but limit is 2500m");
         let ratio = json!({ "type": "Container", "maxLimitRequestRatio": { "cpu": "2" } });
-        let told = "cpu max limit to request ratio per Container is 2, but provided ratio is 3.333333";
-        check(ratio.clone(), json!({ "cpu": "300m" }), json!({ "cpu": "1" }), told);
-        let told = "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0";
-        check(ratio, json!({ "cpu": "0" }), json!({ "cpu": "1" }), told);
+        let message = "cpu max limit to request ratio per Container is 2, but provided ratio is 3.333333";
+        check(ratio.clone(), json!({ "cpu": "300m" }), json!({ "cpu": "1" }), message);
+        let message = "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0";
+        check(ratio, json!({ "cpu": "0" }), json!({ "cpu": "1" }), message);
     }
 }

@@ -40,11 +40,11 @@ pub(crate) fn warnings(surface: &Arc<ServedApis>, spec: &Value) -> Vec<Value> {
     for (place, validation) in list(&spec["validations"]).iter().enumerate() {
         for field in ["expression", "messageExpression"] {
             let Some(expression) = validation[field].as_str().filter(|text| !text.is_empty()) else { continue };
-            let told: Vec<String> =
+            let messages: Vec<String> =
                 environments.iter().filter_map(|(kind, with)| fault(kind, expression, with)).collect();
-            if !told.is_empty() {
+            if !messages.is_empty() {
                 let path = format!("spec.validations[{place}].{field}");
-                warnings.push(json!({ "fieldRef": path, "warning": told.join("\n") }));
+                warnings.push(json!({ "fieldRef": path, "warning": messages.join("\n") }));
             }
         }
     }
@@ -186,18 +186,18 @@ mod tests {
             check(resources, &validations(&[expression]), if expected[0].1.is_empty() { &[] } else { &expected });
         };
         one(DEPLOYMENTS, "object.spec.replicas > 1", "");
-        let told = "apps/v1, Kind=Deployment: ERROR: <input>:1:22: found no matching overload for '_>_' applied to '(int, string)'\n | object.spec.replicas > '1'\n | .....................^\n";
-        one(DEPLOYMENTS, "object.spec.replicas > '1'", told);
-        let told = "apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'serviceName'\n | object.spec.serviceName == 'x'\n | ...........^\n";
-        one(&["apps/v1/statefulsets", "apps/v1/deployments"], "object.spec.serviceName == 'x'", told);
-        let told = "apps/v1, Kind=Deployment: ERROR: <input>:1:15: undefined field 'nope'\n | oldObject.spec.nope == 1\n | ..............^\n";
-        one(DEPLOYMENTS, "oldObject.spec.nope == 1", told);
-        let told = "apps/v1, Kind=Deployment: ERROR: <input>:1:29: found no matching overload for '_==_' applied to '(string, int)'\n | object.metadata.labels['a'] == 1\n | ............................^\n";
-        one(DEPLOYMENTS, "object.metadata.labels['a'] == 1", told);
-        let told = "/v1, Kind=ConfigMap: ERROR: <input>:1:15: found no matching overload for '_==_' applied to '(string, int)'\n | object.data.a == 1\n | ..............^\n";
-        one(&["/v1/configmaps"], "object.data.a == 1", told);
-        let told = "/v1, Kind=Pod: ERROR: <input>:1:42: undefined field 'limits'\n | object.spec.containers.all(c, c.resources.limits['cpu'] == 5)\n | .........................................^\n";
-        one(&["/v1/pods"], "object.spec.containers.all(c, c.resources.limits['cpu'] == 5)", told);
+        let message = "apps/v1, Kind=Deployment: ERROR: <input>:1:22: found no matching overload for '_>_' applied to '(int, string)'\n | object.spec.replicas > '1'\n | .....................^\n";
+        one(DEPLOYMENTS, "object.spec.replicas > '1'", message);
+        let message = "apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'serviceName'\n | object.spec.serviceName == 'x'\n | ...........^\n";
+        one(&["apps/v1/statefulsets", "apps/v1/deployments"], "object.spec.serviceName == 'x'", message);
+        let message = "apps/v1, Kind=Deployment: ERROR: <input>:1:15: undefined field 'nope'\n | oldObject.spec.nope == 1\n | ..............^\n";
+        one(DEPLOYMENTS, "oldObject.spec.nope == 1", message);
+        let message = "apps/v1, Kind=Deployment: ERROR: <input>:1:29: found no matching overload for '_==_' applied to '(string, int)'\n | object.metadata.labels['a'] == 1\n | ............................^\n";
+        one(DEPLOYMENTS, "object.metadata.labels['a'] == 1", message);
+        let message = "/v1, Kind=ConfigMap: ERROR: <input>:1:15: found no matching overload for '_==_' applied to '(string, int)'\n | object.data.a == 1\n | ..............^\n";
+        one(&["/v1/configmaps"], "object.data.a == 1", message);
+        let message = "/v1, Kind=Pod: ERROR: <input>:1:42: undefined field 'limits'\n | object.spec.containers.all(c, c.resources.limits['cpu'] == 5)\n | .........................................^\n";
+        one(&["/v1/pods"], "object.spec.containers.all(c, c.resources.limits['cpu'] == 5)", message);
         one(DEPLOYMENTS, "object.spec.strategy.rollingUpdate.maxSurge == 1", "");
         one(&["*/*/*"], "object.spec.nope == 1", "");
         one(&["apps/v1/deployments/scale"], "object.spec.nope == 1", "");
@@ -211,27 +211,27 @@ mod tests {
 
     #[test]
     fn messages_variables_and_parameters_are_checked_too() {
-        let told = "apps/v1, Kind=Deployment: ERROR: <input>:1:5: found no matching overload for '_+_' applied to '(string, int)'\n | 'a' + object.spec.replicas\n | ....^\n";
+        let text = "apps/v1, Kind=Deployment: ERROR: <input>:1:5: found no matching overload for '_+_' applied to '(string, int)'\n | 'a' + object.spec.replicas\n | ....^\n";
         let message = json!([{ "expression": "true", "messageExpression": "'a' + object.spec.replicas" }]);
-        check(DEPLOYMENTS, &json!({ "validations": message }), &[("spec.validations[0].messageExpression", told)]);
+        check(DEPLOYMENTS, &json!({ "validations": message }), &[("spec.validations[0].messageExpression", text)]);
         let with = |expression: &str, field: &str, value: Value| {
             let mut spec = validations(&[expression]);
             spec[field] = value;
             spec
         };
-        let told = "apps/v1, Kind=Deployment: ERROR: <input>:1:13: found no matching overload for '_==_' applied to '(int, string)'\n | variables.r == 'x'\n | ............^\n";
+        let text = "apps/v1, Kind=Deployment: ERROR: <input>:1:13: found no matching overload for '_==_' applied to '(int, string)'\n | variables.r == 'x'\n | ............^\n";
         let variable = |expression: &str| json!([{ "name": "r", "expression": expression }]);
         check(
             DEPLOYMENTS,
             &with("variables.r == 'x'", "variables", variable("object.spec.replicas")),
-            &[(FIRST, told)],
+            &[(FIRST, text)],
         );
         check(DEPLOYMENTS, &with("variables.r == 1", "variables", variable("object.spec.nope")), &[]);
         check(DEPLOYMENTS, &with("variables.r.nope == 1", "variables", variable("object.spec")), &[]);
-        let told =
+        let text =
             "apps/v1, Kind=Deployment: ERROR: <input>:1:7: undefined field 'nope'\n | params.nope == 5\n | ......^\n";
         let kind = json!({ "apiVersion": "v1", "kind": "ConfigMap" });
-        check(DEPLOYMENTS, &with("params.nope == 5", "paramKind", kind), &[(FIRST, told)]);
+        check(DEPLOYMENTS, &with("params.nope == 5", "paramKind", kind), &[(FIRST, text)]);
         let unknown = json!({ "apiVersion": "none.example.org/v1", "kind": "Nothing" });
         check(DEPLOYMENTS, &with("params.nope == 5", "paramKind", unknown), &[]);
         let conditions = json!([{ "name": "c", "expression": "object.spec.nope == 1" }]);

@@ -68,8 +68,8 @@ pub(super) async fn figure(bench: &mut Bench) -> Result<(Quantity, Observed)> {
 async fn until_over(connection: &mut Connection, began: Instant) -> Result<()> {
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     loop {
-        let asked = Request::get(format!("{MIGRATIONS}?includeObject=None")).header("accept", table);
-        let answer = connection.send(asked).await?;
+        let request = Request::get(format!("{MIGRATIONS}?includeObject=None")).header("accept", table);
+        let answer = connection.send(request).await?;
         if String::from_utf8_lossy(&answer.beginning).contains("\"Succeeded\"") {
             return Ok(());
         }

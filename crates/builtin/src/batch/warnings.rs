@@ -31,16 +31,16 @@ fn schedule(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
     }
 }
 
-fn job(spec: &At<'_, '_>, told: &mut Vec<String>) {
+fn job(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
     const COMPLETIONS: i64 = 100_000;
     const PARALLELISM: i64 = 10_000;
     let many = spec.field("completions").int() > COMPLETIONS && spec.field("parallelism").int() > PARALLELISM;
     if many && spec.field("completionMode").text() == "Indexed" {
         let path = spec.path();
-        told.push(format!(
+        warnings.push(format!(
             "{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, \
              Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
         ));
     }
-    pod::of_spec(&spec.field("template"), true, told);
+    pod::of_spec(&spec.field("template"), true, warnings);
 }

@@ -58,32 +58,32 @@ pub(crate) fn template(written: ValidatedObject<'_>, warnings: &mut Vec<String>)
 }
 
 /// Warns about names that cannot be hostnames of pods.
-fn pod_name(at: &At<'_, '_>, what_for: &str, told: &mut Vec<String>) {
+fn pod_name(at: &At<'_, '_>, what_for: &str, warnings: &mut Vec<String>) {
     let metadata = at.field("metadata");
     let name = metadata.field("name").text();
     let faults = DNS_LABEL.faults(name);
     if !name.is_empty() && !faults.is_empty() {
-        told.push(format!(
+        warnings.push(format!(
             "metadata.name: {what_for}, which can result in surprising behavior; a DNS label is recommended: [{}]",
             faults.join(" ")
         ));
     }
 }
 
-fn node(at: &At<'_, '_>, told: &mut Vec<String>) {
+fn node(at: &At<'_, '_>, warnings: &mut Vec<String>) {
     let spec = at.field("spec");
     if !spec.field("externalID").is_empty() {
-        told.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+        warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
     }
 }
 
-fn service_account(at: &At<'_, '_>, told: &mut Vec<String>) {
+fn service_account(at: &At<'_, '_>, warnings: &mut Vec<String>) {
     const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
     let metadata = at.field("metadata");
     let annotations = metadata.field("annotations");
     let annotation = annotations.key(ENFORCED);
     if annotation.is_set() && annotation.old.is_null() {
-        told.push(format!(
+        warnings.push(format!(
             "{}: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets",
             annotation.path()
         ));

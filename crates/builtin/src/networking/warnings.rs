@@ -13,11 +13,11 @@ pub(crate) fn warnings(kind: &str, written: ValidatedObject<'_>, warnings: &mut 
     }
 }
 
-fn ingress(at: &At<'_, '_>, told: &mut Vec<String>) {
+fn ingress(at: &At<'_, '_>, warnings: &mut Vec<String>) {
     const CLASS: &str = "kubernetes.io/ingress.class";
     let metadata = at.field("metadata");
     let annotations = metadata.field("annotations");
     if annotations.key(CLASS).is_set() {
-        told.push(format!("annotation {} is deprecated, please use 'spec.ingressClassName' instead", quote(CLASS)));
+        warnings.push(format!("annotation {} is deprecated, please use 'spec.ingressClassName' instead", quote(CLASS)));
     }
 }

@@ -64,8 +64,8 @@ async fn check_stated(request: &WriteRequest<'_>, before: Option<&Object>, after
     let target = request.target;
     // For a create by PUT or apply, the path has the name of the new object. A POST has no name in its path.
     let name = if matches!(request.options, WriteOptions::Create(_)) { None } else { Some(request.name) };
-    let asked = ResourceAttributes { verb: "escalate", name, ..attributes_of(target) };
-    if is_allowed(request.caller, asked).await {
+    let attributes = ResourceAttributes { verb: "escalate", name, ..attributes_of(target) };
+    if is_allowed(request.caller, attributes).await {
         return Ok(());
     }
     let held = held_by(request).await;
@@ -85,8 +85,8 @@ async fn check_bound(registry: &Registry, request: &WriteRequest<'_>, after: &Ob
     let target = request.target;
     let role = RoleRef::of(after);
     let name = Some(&*role.name);
-    let asked = ResourceAttributes { verb: "bind", resource: role.plural(), name, ..attributes_of(target) };
-    if is_allowed(request.caller, asked).await {
+    let attributes = ResourceAttributes { verb: "bind", resource: role.plural(), name, ..attributes_of(target) };
+    if is_allowed(request.caller, attributes).await {
         return Ok(());
     }
     registry.catch_up().await?;

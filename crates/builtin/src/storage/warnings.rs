@@ -11,10 +11,10 @@ pub(crate) fn warnings(kind: &str, written: ValidatedObject<'_>, warnings: &mut 
     }
 }
 
-fn of_driver(at: &At<'_, '_>, told: &mut Vec<String>) {
+fn of_driver(at: &At<'_, '_>, warnings: &mut Vec<String>) {
     let spec = at.field("spec");
     if !spec.field("tokenRequests").is_empty() && !spec.field_is_set("serviceAccountTokenInSecrets") {
-        told.push(
+        warnings.push(
             "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible \
              logging of tokens in volume attributes"
                 .to_owned(),

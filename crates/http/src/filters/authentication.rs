@@ -164,9 +164,9 @@ mod tests {
         check(&[("X-Remote-Group", "a")], None);
         check(&[("X-Remote-User", "")], None);
         check(&[("X-Remote-User", "ann")], Some(known.clone()));
-        let asked = User { uid: Some("u1".to_owned()), groups: groups(&["a", "b", AUTHENTICATED]), ..known.clone() };
+        let user = User { uid: Some("u1".to_owned()), groups: groups(&["a", "b", AUTHENTICATED]), ..known.clone() };
         let sent = [("X-Remote-User", "ann"), ("X-Remote-Uid", "u1"), ("X-Remote-Group", "a"), ("X-Remote-Group", "b")];
-        check(&sent, Some(asked));
+        check(&sent, Some(user));
         let nobody =
             User { name: "system:anonymous".to_owned(), groups: groups(&[UNAUTHENTICATED]), ..User::default() };
         check(&[("X-Remote-User", "system:anonymous"), ("X-Remote-Group", UNAUTHENTICATED)], Some(nobody.clone()));

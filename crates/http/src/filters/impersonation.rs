@@ -209,13 +209,13 @@ impl Mode {
     }
 
     /// Returns true if this mode covers impersonation of this user by that one.
-    fn is_for(self, asked: &ImpersonatedUser, by: &User) -> bool {
-        let is_name_alone = asked.groups.is_empty() && asked.uid.is_empty() && asked.extra.is_empty();
+    fn is_for(self, user: &ImpersonatedUser, by: &User) -> bool {
+        let is_name_alone = user.groups.is_empty() && user.uid.is_empty() && user.extra.is_empty();
         match self {
-            Self::AssociatedNode => is_name_alone && node(&asked.name).is_some_and(|node| is_on(by, node)),
-            Self::ArbitraryNode => is_name_alone && node(&asked.name).is_some(),
-            Self::ServiceAccount => is_name_alone && account(&asked.name).is_some(),
-            Self::UserInfo => node(&asked.name).is_none() && account(&asked.name).is_none(),
+            Self::AssociatedNode => is_name_alone && node(&user.name).is_some_and(|node| is_on(by, node)),
+            Self::ArbitraryNode => is_name_alone && node(&user.name).is_some(),
+            Self::ServiceAccount => is_name_alone && account(&user.name).is_some(),
+            Self::UserInfo => node(&user.name).is_none() && account(&user.name).is_none(),
             Self::Unconstrained => true,
         }
     }
@@ -241,7 +241,7 @@ struct Requester<'r> {
 }
 
 impl Requester<'_> {
-    async fn may_act_as(&self, asked: &ImpersonatedUser, request: &Attributes<'_>) -> Result<(), ApiError> {
+    async fn may_act_as(&self, user: &ImpersonatedUser, request: &Attributes<'_>) -> Result<(), ApiError> {
         if self.mode != Mode::Unconstrained {
             let verb = |verb: &str| format!("impersonate-on:{}:{verb}", self.mode.name());
             match *request {
@@ -249,18 +249,18 @@ impl Requester<'_> {
                     let verb = verb(resource.verb);
                     self.permit(&Attributes::Resource(ResourceAttributes { verb: &verb, ..resource })).await?;
                 }
-                Attributes::Path { verb: asked, path } => {
-                    self.permit(&Attributes::Path { verb: &verb(asked), path }).await?;
+                Attributes::Path { verb: user, path } => {
+                    self.permit(&Attributes::Path { verb: &verb(user), path }).await?;
                 }
             }
         }
-        self.may_have_name(&asked.name).await?;
-        if !asked.uid.is_empty() {
-            self.ask(ResourceAttributes { resource: "uids", name: Some(&asked.uid), ..self.of_authentication() })
+        self.may_have_name(&user.name).await?;
+        if !user.uid.is_empty() {
+            self.ask(ResourceAttributes { resource: "uids", name: Some(&user.uid), ..self.of_authentication() })
                 .await?;
         }
-        self.may_have_groups(&asked.groups).await?;
-        self.may_have_extra(&asked.extra).await
+        self.may_have_groups(&user.groups).await?;
+        self.may_have_extra(&user.extra).await
     }
 
     /// The attributes that all checks share: unconstrained names and groups belong to the core group.
@@ -339,20 +339,20 @@ impl Requester<'_> {
         Ok(())
     }
 
-    async fn ask(&self, asked: ResourceAttributes<'_>) -> Result<(), ApiError> {
-        self.permit(&Attributes::Resource(asked)).await
+    async fn ask(&self, attributes: ResourceAttributes<'_>) -> Result<(), ApiError> {
+        self.permit(&Attributes::Resource(attributes)).await
     }
 
-    async fn permit(&self, asked: &Attributes<'_>) -> Result<(), ApiError> {
+    async fn permit(&self, attributes: &Attributes<'_>) -> Result<(), ApiError> {
         let begun = Instant::now();
-        let verdict = self.authorizer.authorize(&self.user, asked).await;
+        let verdict = self.authorizer.authorize(&self.user, attributes).await;
         self.metrics.note_check(self.mode.label(), verdict.is_allowed(), begun.elapsed());
-        if verdict.is_allowed() { Ok(()) } else { Err(self.refused(asked, &verdict.reason)) }
+        if verdict.is_allowed() { Ok(()) } else { Err(self.refused(attributes, &verdict.reason)) }
     }
 
-    fn refused(&self, asked: &Attributes<'_>, reason: &str) -> ApiError {
+    fn refused(&self, attributes: &Attributes<'_>, reason: &str) -> ApiError {
         let (user, reason) = (self.user.name.clone(), reason.to_owned());
-        ApiError::forbidden(match *asked {
+        ApiError::forbidden(match *attributes {
             Attributes::Path { verb, path } => ForbiddenDetail {
                 user,
                 verb: verb.to_owned(),
@@ -363,14 +363,17 @@ impl Requester<'_> {
                 subresource: None,
                 reason,
             },
-            Attributes::Resource(asked) => ForbiddenDetail {
+            Attributes::Resource(attributes) => ForbiddenDetail {
                 user,
-                verb: asked.verb.to_owned(),
-                resource: Some(GroupResource { group: asked.group.to_owned(), resource: asked.resource.to_owned() }),
-                name: asked.name.unwrap_or_default().to_owned(),
-                namespace: asked.namespace.map(str::to_owned),
+                verb: attributes.verb.to_owned(),
+                resource: Some(GroupResource {
+                    group: attributes.group.to_owned(),
+                    resource: attributes.resource.to_owned(),
+                }),
+                name: attributes.name.unwrap_or_default().to_owned(),
+                namespace: attributes.namespace.map(str::to_owned),
                 path: None,
-                subresource: asked.subresource.map(str::to_owned),
+                subresource: attributes.subresource.map(str::to_owned),
                 reason,
             },
         })

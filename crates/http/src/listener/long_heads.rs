@@ -466,8 +466,8 @@ mod tests {
 
     #[test]
     fn an_answer_of_hyper_to_a_long_head_gets_a_reason() {
-        let theirs = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-        let ours = String::from_utf8(instead_of(theirs).unwrap().to_vec()).unwrap();
+        let other = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        let ours = String::from_utf8(instead_of(other).unwrap().to_vec()).unwrap();
         assert!(ours.contains("\"code\":431") && ours.contains("262144 bytes"), "{ours}");
         assert!(instead_of(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").is_none());
         assert!(instead_of(b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 5\r\n\r\n").is_none());

@@ -40,8 +40,8 @@ fn certificates(text: &Value) -> usize {
 async fn aggregated_servers_are_told_who_may_say_who_asks() {
     let server = TestServer::start().await;
     let raw = server.raw();
-    let told = raw.get(TOLD).await.expect(200).json();
-    let data = &told["data"];
+    let body = raw.get(TOLD).await.expect(200).json();
+    let data = &body["data"];
     let text = |value: &str| json!(value);
     assert_eq!(data["requestheader-allowed-names"], text(r#"["front-proxy-client"]"#));
     assert_eq!(data["requestheader-username-headers"], text(r#"["X-Remote-User"]"#));

@@ -71,8 +71,8 @@ async fn a_server_written_with_the_library_is_used_with_kubectl() {
     assert_eq!(new.ok().trim(), "flunder.wardle.example.com/three serverside-applied");
 
     let shrunk = apply(manifest("two", "green", 4)).await.refused();
-    let told = "flunders.wardle.example.com \"two\" is forbidden: a flunder does not shrink";
-    assert!(shrunk.contains(told), "{shrunk}");
+    let message = "flunders.wardle.example.com \"two\" is forbidden: a flunder does not shrink";
+    assert!(shrunk.contains(message), "{shrunk}");
     let wrong = apply(manifest("four", "Red", 500)).await.refused();
     assert!(wrong.contains("spec.colour: Invalid value: \"Red\"") && wrong.contains("spec.size"), "{wrong}");
 

@@ -136,12 +136,12 @@ async fn with_peer<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
 async fn a_peer_is_told_who_asks_and_not_to_pass_it_on() {
     let (lab, peer) = with_peer(upstream_echo).await;
     let asked = lab.raw.get(format!("{THINGS}/a?limit=3&b=2&b=1")).header("x-remote-user", "root");
-    let told = asked.header("cookie", "a=b").header("x-remote-extra-scopes", "all").await.expect(200).json();
+    let response_body = asked.header("cookie", "a=b").header("x-remote-extra-scopes", "all").await.expect(200).json();
     assert_eq!(
-        (&told["path"], &told["serverName"]),
+        (&response_body["path"], &response_body["serverName"]),
         (&json!(format!("{THINGS}/a?b=2&b=1&limit=3")), &json!("kubernetes.default.svc"))
     );
-    let fields: Vec<(&str, &str)> = told["headers"]
+    let fields: Vec<(&str, &str)> = response_body["headers"]
         .as_array()
         .unwrap()
         .iter()
@@ -155,8 +155,8 @@ async fn a_peer_is_told_who_asks_and_not_to_pass_it_on() {
     assert!(all("cookie").is_empty() && all("x-remote-extra-scopes").is_empty());
     assert_eq!(all("x-forwarded-host"), [peer.addr().to_string()]);
     let large = "x".repeat(4 << 20);
-    let told = lab.raw.call(http::Method::POST, THINGS).body(large.clone()).await.expect(200).json();
-    assert!(told["body"].as_str() == Some(&large));
+    let response_body = lab.raw.call(http::Method::POST, THINGS).body(large.clone()).await.expect(200).json();
+    assert!(response_body["body"].as_str() == Some(&large));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -395,9 +395,9 @@ async fn only_front_proxies_of_its_own_authority_say_who_asks_and_only_where_ser
     assert_eq!(claimed(&as_proxy_of(&lab.server, &other).await, Some("ann")).await, refused);
     assert_eq!(claimed(&as_proxy_of(&plain, &plain).await, Some("ann")).await, refused);
     // The store's entry about front proxies is not trusted.
-    let told = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    let message = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let authority = json!({"data": {"requestheader-client-ca-file": other.running().pki().front_proxy.ca_pem}});
-    lab.raw.patch(told, super::MERGE, &authority).await.expect(200);
+    lab.raw.patch(message, super::MERGE, &authority).await.expect(200);
     assert_eq!(claimed(&as_proxy_of(&lab.server, &other).await, Some("ann")).await, refused);
 }
 

@@ -257,8 +257,8 @@ async fn who_asks_is_told_to_the_peer_and_by_nobody_but_servers() {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let who = async |raw: &Raw| {
         let asked = raw.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review);
-        let told = asked.header("x-remote-user", "root").header("x-remote-group", "forged").await.expect(201).json();
-        let user = told["status"]["userInfo"].clone();
+        let body = asked.header("x-remote-user", "root").header("x-remote-group", "forged").await.expect(201).json();
+        let user = body["status"]["userInfo"].clone();
         (user["username"].clone(), user["groups"].clone())
     };
     let admin = (json!("keelson-admin"), json!(["system:masters", "system:authenticated"]));

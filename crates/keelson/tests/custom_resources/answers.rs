@@ -125,8 +125,8 @@ async fn finalizers_without_a_path_are_warned_of_once() {
     let mine = json!({ "metadata": { "finalizers": ["mine", "example.com/mine", "orphan"] } });
     assert_eq!(raw.patch(&*one, MERGE, &mine).await.expect(200).header("warning"), warning("mine", ""));
     let more = json!({ "metadata": { "finalizers": ["mine", "mine.example.com"] } });
-    let told = raw.patch(&*one, MERGE, &more).await.expect(200);
-    assert_eq!(told.header("warning"), warning("mine.example.com", " including a path (/)"));
+    let response = raw.patch(&*one, MERGE, &more).await.expect(200);
+    assert_eq!(response.header("warning"), warning("mine.example.com", " including a path (/)"));
 
     raw.delete(&*one).await.expect(200);
     let again = raw.post(place("v1"), &json!({ "metadata": { "name": "x" } })).await;

@@ -161,6 +161,6 @@ async fn large_sets_are_compared_whatever_their_order() {
     let path = format!("{}/a", place("sets"));
     raw.patch(&*path, MERGE, &json!({ "spec": filled(&names) })).await.expect(200);
     names[COUNT / 2] = "another".to_owned();
-    let told = raw.patch(&*path, MERGE, &json!({ "spec": filled(&names) })).await.expect(422).json();
-    assert_eq!(told["details"]["causes"].as_array().unwrap().len(), 2, "{}", told["details"]["causes"][0]["field"]);
+    let body = raw.patch(&*path, MERGE, &json!({ "spec": filled(&names) })).await.expect(422).json();
+    assert_eq!(body["details"]["causes"].as_array().unwrap().len(), 2, "{}", body["details"]["causes"][0]["field"]);
 }

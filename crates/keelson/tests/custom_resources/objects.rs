@@ -255,8 +255,8 @@ async fn what_a_scale_shows_is_said_before_that_rules_were_not_asked() {
     let status = json!({ "type": "object", "properties": { "replicas": { "type": "integer" } } });
     define(&raw, ("dyes", "Dye"), &json!({ "spec": spec, "status": status }), &scale).await;
     let dye = json!({ "metadata": { "name": "a" }, "spec": { "replicas": -1 } });
-    let told = causes(&raw.post(place("dyes"), &dye).await);
-    let fields: Vec<&str> = told.iter().map(|(field, _)| field.as_str()).collect();
+    let response = causes(&raw.post(place("dyes"), &dye).await);
+    let fields: Vec<&str> = response.iter().map(|(field, _)| field.as_str()).collect();
     assert_eq!(fields, ["spec.color", ".spec.replicas", "<nil>"]);
 }
 

@@ -156,15 +156,15 @@ async fn operations_are_named_as_generated_clients_know_them() {
     establish(&raw, &wide).await;
     let document = v3(&raw).await;
     let base = "/apis/described.example.com/v1";
-    let mut told: Vec<(String, Vec<String>)> = Vec::new();
+    let mut messages: Vec<(String, Vec<String>)> = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         let operations = item.as_object().unwrap().iter().filter(|(method, _)| *method != "parameters");
         let mut ids: Vec<String> =
             operations.map(|(_, each)| each["operationId"].as_str().unwrap().to_owned()).collect();
         ids.sort_unstable();
-        told.push((path.strip_prefix(base).unwrap().to_owned(), ids));
+        messages.push((path.strip_prefix(base).unwrap().to_owned(), ids));
     }
-    told.sort();
+    messages.sort();
     let v1 = |verb: &str, words: &str| format!("{verb}DescribedExampleComV1{words}");
     let of = |path: &str, ids: &[(&str, &str)]| {
         (path.to_owned(), ids.iter().map(|(verb, words)| v1(verb, words)).collect::<Vec<_>>())
@@ -177,7 +177,7 @@ async fn operations_are_named_as_generated_clients_know_them() {
     };
     let object = |words: &str| ["delete", "patch", "read", "replace"].map(|verb| v1(verb, words)).to_vec();
     assert_eq!(
-        told,
+        messages,
         [
             of("/gadgets", &[("list", "GadgetForAllNamespaces")]),
             ("/globes".to_owned(), collection("Globe")),

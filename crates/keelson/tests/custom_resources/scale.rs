@@ -113,8 +113,8 @@ async fn only_a_scale_is_put_to_a_scale() {
     for (version, kind) in
         [("scaled.example.com/v1", "Crew"), ("autoscaling/v2", "Scale"), ("extensions/v1beta1", "Scale"), ("v1", "Pod")]
     {
-        let told = raw.put(&*place, &sent(version, kind)).await.expect(400).json();
-        assert!(message(&told).contains("cannot be handled as a Scale"), "{version} {kind}: {told}");
+        let body = raw.put(&*place, &sent(version, kind)).await.expect(400).json();
+        assert!(message(&body).contains("cannot be handled as a Scale"), "{version} {kind}: {body}");
     }
     for replicas in [json!("5"), json!(1.5), json!(2_147_483_648_i64)] {
         let mut wrong = sent("autoscaling/v1", "Scale");
@@ -152,8 +152,8 @@ async fn who_applies_a_scale_owns_the_number_of_the_object() {
     let (_server, raw) = crews().await;
     let applied = |name: &str, replicas: i64| json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": name }, "spec": { "replicas": replicas } });
     let place = format!("{CREWS}/a/scale?fieldManager=hpa");
-    let told = raw.patch(&*place, APPLY, &applied("a", 4)).await.expect(409).json();
-    assert_eq!(told["details"]["causes"][0]["field"], ".spec.size.replicas", "{told}");
+    let body = raw.patch(&*place, APPLY, &applied("a", 4)).await.expect(409).json();
+    assert_eq!(body["details"]["causes"][0]["field"], ".spec.size.replicas", "{body}");
     let forced = raw.patch(format!("{place}&force=true"), APPLY, &applied("a", 4)).await.expect(200).json();
     assert_eq!(forced["spec"]["replicas"], 4);
     let object = raw.get(format!("{CREWS}/a")).await.expect(200).json();

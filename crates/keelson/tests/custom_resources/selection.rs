@@ -139,8 +139,8 @@ async fn queries_take_declared_fields_and_search_in_them() {
     assert_eq!(found(&raw, "fieldSelector=spec.s!%3Done&keelson.io/sortBy=-metadata.name").await, "dcb");
     assert_eq!(found(&raw, "fieldSelector=spec.b%3Dtrue&keelson.io/filter=spec.i+%3E+0").await, "a");
     assert_eq!(found(&raw, "keelson.io/search=two").await, "b");
-    let told = raw.get(format!("{SELS}?keelson.io/search=two&keelson.io/matches=true")).await.expect(200).json();
-    assert_eq!(told["items"][0]["matches"][0]["field"], ".spec.s");
+    let body = raw.get(format!("{SELS}?keelson.io/search=two&keelson.io/matches=true")).await.expect(200).json();
+    assert_eq!(body["items"][0]["matches"][0]["field"], ".spec.s");
     // Each version has its own selectable fields.
     let v2 = SELS.replace("/v1/", "/v2/");
     let refused = raw.get(format!("{v2}?fieldSelector=spec.s%3Done&keelson.io/count=true")).await.expect(400).json();

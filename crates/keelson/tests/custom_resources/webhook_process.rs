@@ -219,8 +219,8 @@ async fn a_webhook_that_lies_in_the_middle_of_a_list_is_believed_in_nothing_of_i
     hosts.hook.be("lies at h0400").await;
     hosts.server.restart().await;
     hosts.raw = hosts.server.raw().http2();
-    let told = hosts.raw.get(place("v2")).await.expect(500).json();
-    assert_eq!(told["message"], lie("converted object at index 400 (\"default/h0400\")", "h0400"));
+    let body = hosts.raw.get(place("v2")).await.expect(500).json();
+    assert_eq!(body["message"], lie("converted object at index 400 (\"default/h0400\")", "h0400"));
     hosts.hook.be("converts").await;
     hosts.all_in_the_other_version().await;
     let known = hosts.raw.get(format!("{DEFINITIONS}/hosts.{GROUP}")).await.expect(200).json();

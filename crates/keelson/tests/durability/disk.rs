@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{CONFIG_MAPS, KEELSON, PATIENCE, revision, run, start};
 
 async fn until_ready(raw: &Raw, status: u16) -> String {
-    let asked = async {
+    let response = async {
         loop {
             let answer = raw.get("/readyz?verbose").await;
             if answer.status == status {
@@ -20,7 +20,7 @@ async fn until_ready(raw: &Raw, status: u16) -> String {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asked).await.unwrap()
+    tokio::time::timeout(PATIENCE, response).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -81,10 +81,10 @@ async fn logs_and_commands_are_refused_with_a_reason() {
     let shell = shell().await;
     shell.feed("create -f -", pod("p")).await;
     // The node's status has no address of its kubelet.
-    let told = "no preferred addresses found; known addresses: []";
-    assert_eq!(shell.refused("logs p").await, format!("Error from server: {told}\n"));
+    let message = "no preferred addresses found; known addresses: []";
+    assert_eq!(shell.refused("logs p").await, format!("Error from server: {message}\n"));
     let refused = shell.refused("exec p -- ls").await;
-    assert!(refused.contains(told), "{refused}");
+    assert!(refused.contains(message), "{refused}");
     shell.ok("run unbound --image=web").await;
     assert_eq!(shell.ok("logs unbound").await, "");
     let refused = shell.refused("exec unbound -- ls").await;

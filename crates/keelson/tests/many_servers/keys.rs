@@ -261,9 +261,9 @@ async fn servers_in_the_name_of_different_issuers_are_told_to_agree() {
         builder.configure(|config| config.service_account_issuer = "https://other.example.org".to_owned())
     };
     let refused = issuer(server(&store, "second", &keys)).try_start().await.err().unwrap();
-    let told = "do not agree on the issuers of service account tokens: give both the same --service-account-issuer, or go on \
+    let message = "do not agree on the issuers of service account tokens: give both the same --service-account-issuer, or go on \
                 with --allow-other-keys";
-    assert!(refused.contains(told), "{refused}");
+    assert!(refused.contains(message), "{refused}");
 }
 
 /// Neither server finds the other at its first check. It would be wrong if both stayed, and also if both ended.

@@ -180,8 +180,8 @@ async fn what_can_t_be_published_is_not_written_and_holds_up_nothing_else() {
     let ready = raw.get("/readyz?verbose").await;
     assert_eq!(ready.status, 500);
     let hook = "poststarthook/built-in-resources-storage-version-updater";
-    let told = raw.get(format!("/readyz/{hook}")).await.text();
-    assert!(told.contains("podtemplates"), "{told}");
+    let response = raw.get(format!("/readyz/{hook}")).await.text();
+    assert!(response.contains("podtemplates"), "{response}");
 
     cluster.store.commit(Transaction::default().delete(key)).await.unwrap();
     until("the templates are published", || async { raw.get("/readyz").await.status == 200 }).await;
@@ -215,17 +215,17 @@ async fn every_form_of_a_write_waits_for_what_is_published_and_nothing_else_does
     ] {
         let refused = call.await;
         assert_eq!((refused.status, refused.header("retry-after")), (503, "1"), "{what}: {}", refused.text());
-        let told = refused.json();
-        let message = told["message"].as_str().unwrap();
+        let body = refused.json();
+        let message = body["message"].as_str().unwrap();
         let expect = "wait for storage version registration to complete for resource: podtemplates, last seen error: ";
         assert!(message.starts_with(expect), "{what}: {message}");
         assert_eq!(
-            (&told["reason"], &told["details"]),
+            (&body["reason"], &body["details"]),
             (&json!("ServiceUnavailable"), &json!({ "retryAfterSeconds": 1 }))
         );
     }
-    let told = raw.post(templates, &template).header("accept", "application/yaml").await.expect(503).text();
-    assert!(told.contains("reason: ServiceUnavailable"), "{told}");
+    let response = raw.post(templates, &template).header("accept", "application/yaml").await.expect(503).text();
+    assert!(response.contains("reason: ServiceUnavailable"), "{response}");
     // A client without the right gets that error first.
     server.anonymous().post(templates, &template).await.expect(403);
 

@@ -26,12 +26,12 @@ async fn all_methods_reach_a_node_with_path_query_and_body() {
     for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS] {
         let call = lab.raw.call(method.clone(), "/api/v1/nodes/n/proxy/a%20b/c/?x=1&keelson.io/where=%2F&y");
         let call = if method == Method::GET { call } else { call.body("some body") };
-        let told = call.header("accept", "text/x").await.expect(200).json();
-        assert_eq!(told["method"], method.as_str());
-        assert_eq!(told["path"], "/a%20b/c/?x=1&keelson.io/where=%2F&y");
-        assert_eq!(told["body"], if method == Method::GET { "" } else { "some body" });
-        assert_eq!(field(&told, "accept"), ["text/x"]);
-        assert_eq!(field(&told, "x-forwarded-uri"), ["/api/v1/nodes/n/proxy/a%20b/c/"]);
+        let response_body = call.header("accept", "text/x").await.expect(200).json();
+        assert_eq!(response_body["method"], method.as_str());
+        assert_eq!(response_body["path"], "/a%20b/c/?x=1&keelson.io/where=%2F&y");
+        assert_eq!(response_body["body"], if method == Method::GET { "" } else { "some body" });
+        assert_eq!(field(&response_body, "accept"), ["text/x"]);
+        assert_eq!(field(&response_body, "x-forwarded-uri"), ["/api/v1/nodes/n/proxy/a%20b/c/"]);
     }
     let head = lab.raw.call(Method::HEAD, "/api/v1/nodes/n/proxy/metrics").await;
     assert_eq!((head.status, head.body.len()), (200, 0));
@@ -48,8 +48,8 @@ async fn a_proxy_without_a_slash_is_redirected_to_one() {
     let moved = lab.raw.get("/api/v1/nodes/n/proxy?a=b").await;
     assert_eq!((moved.status, moved.header("location")), (301, "/api/v1/nodes/n/proxy/?a=b"));
     assert!(lab.kubelet.requests().is_empty());
-    let told = lab.raw.get("/api/v1/nodes/n/proxy/").await.expect(200).json();
-    assert_eq!(told["path"], "/");
+    let body = lab.raw.get("/api/v1/nodes/n/proxy/").await.expect(200).json();
+    assert_eq!(body["path"], "/");
 }
 
 #[tokio::test]
@@ -58,12 +58,12 @@ async fn only_the_server_says_who_asks_and_from_where() {
     let call = lab.raw.get("/api/v1/nodes/n/proxy/x").header("cookie", "a=b").header("authorization", "Bearer x");
     let call = call.header("x-remote-user", "admin").header("x-remote-extra-a", "b").header("x-forwarded-uri", "/evil");
     let call = call.header("x-forwarded-host", "evil").header("x-forwarded-for", "192.0.2.1");
-    let told = call.header("connection", "close, x-drop").header("x-drop", "1").await.expect(200).json();
+    let body = call.header("connection", "close, x-drop").header("x-drop", "1").await.expect(200).json();
     for dropped in ["cookie", "authorization", "x-remote-user", "x-remote-extra-a", "x-forwarded-host", "x-drop"] {
-        assert!(field(&told, dropped).is_empty(), "{dropped}: {told}");
+        assert!(field(&body, dropped).is_empty(), "{dropped}: {body}");
     }
-    assert_eq!(field(&told, "x-forwarded-for"), ["192.0.2.1, 127.0.0.1"]);
-    assert_eq!(field(&told, "x-forwarded-uri"), ["/api/v1/nodes/n/proxy/x"]);
+    assert_eq!(field(&body, "x-forwarded-for"), ["192.0.2.1, 127.0.0.1"]);
+    assert_eq!(field(&body, "x-forwarded-uri"), ["/api/v1/nodes/n/proxy/x"]);
 }
 
 /// Starts a server for pods that answers each request with these bytes. Returns its port.

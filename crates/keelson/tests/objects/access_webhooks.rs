@@ -128,8 +128,8 @@ fn identity(token: &str) -> HookReply {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_is_asked_whom_a_token_names_that_nobody_else_knows() {
-    let asked = RecordedRequests::default();
-    let hook = asked.hook(|spec| identity(spec["token"].as_str().unwrap())).await;
+    let requests = RecordedRequests::default();
+    let hook = requests.hook(|spec| identity(spec["token"].as_str().unwrap())).await;
     let files = TempDir::new().unwrap();
     let file = kubeconfig(files.path(), "tokens", &hook.url("/authn"), &hook.ca_bundle());
     let listed = tokens(files.path());
@@ -147,7 +147,7 @@ async fn a_webhook_is_asked_whom_a_token_names_that_nobody_else_knows() {
     let user = json!({ "username": "web", "uid": "w", "groups": ["g", "system:authenticated"], "extra": { "example.org/a": ["b"] } });
     let taken = json!({ "authenticated": true, "user": user, "audiences": [OWN] });
     assert_eq!(review("known", json!([])).await, taken);
-    let sent = asked.all();
+    let sent = requests.all();
     assert_eq!((sent.len(), sent[0].path.as_str()), (1, "/authn?timeout=30s"));
     assert_eq!(sent[0].headers["authorization"], "Bearer secret");
     assert_eq!(sent[0].body["apiVersion"], "authentication.k8s.io/v1");
@@ -155,13 +155,13 @@ async fn a_webhook_is_asked_whom_a_token_names_that_nobody_else_knows() {
     // The response is cached for these audiences.
     assert_eq!(asks(&server, "known", "/api").await.0, 200);
     assert_eq!(asks(&server, "known", "/api/v1/pods").await.0, 403);
-    assert!(asked.all().is_empty());
+    assert!(requests.all().is_empty());
     assert_eq!(review("mine", json!(["x", "y"])).await["audiences"], json!(["x"]));
     assert_eq!(review("known", json!(["y"])).await, json!({ "user": {}, "error": "invalid bearer token" }));
-    assert_eq!(asked.all().len(), 2);
+    assert_eq!(requests.all().len(), 2);
     // The webhook does not get tokens that other authenticators accept.
     assert_eq!(asks(&server, "t-bob", "/api").await.0, 200);
-    assert!(asked.all().is_empty());
+    assert!(requests.all().is_empty());
 
     for (token, why) in [
         ("unknown", "invalid bearer token"),
@@ -173,13 +173,13 @@ async fn a_webhook_is_asked_whom_a_token_names_that_nobody_else_knows() {
         assert_eq!(review(token, json!([])).await, json!({ "user": {}, "error": why }), "{token}");
         assert_eq!(asks(&server, token, "/api").await.0, 401, "{token}");
     }
-    assert_eq!(asked.all().len(), 3 + 2 * 2, "that it knows nobody is remembered, that it failed is not");
+    assert_eq!(requests.all().len(), 3 + 2 * 2, "that it knows nobody is remembered, that it failed is not");
     let broken = review("broken", json!([])).await["error"].as_str().unwrap().to_owned();
     assert!(broken.starts_with("[invalid bearer token, Post ") && broken.contains("EOF"), "{broken}");
-    let tries = asked.all().len();
+    let tries = requests.all().len();
     assert!((5..=8).contains(&tries), "it is asked again, and more often where a connection was kept: {tries}");
     let refused = review("refused", json!([])).await["error"].clone();
-    assert_eq!((refused, asked.all().len()), (json!("[invalid bearer token, unknown]"), 1));
+    assert_eq!((refused, requests.all().len()), (json!("[invalid bearer token, unknown]"), 1));
 
     drop(hook);
     let gone = review("another", json!([])).await["error"].as_str().unwrap().to_owned();
@@ -271,17 +271,17 @@ pub(super) const KEPT: &str =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_decides_before_others_and_is_told_what_is_selected() {
-    let asked = RecordedRequests::default();
-    let hook = asked.hook(decision).await;
+    let requests = RecordedRequests::default();
+    let hook = requests.hook(decision).await;
     let conditions = "    matchConditions:\n    - expression: has(request.resourceAttributes)\n    - expression: \
                       request.resourceAttributes.namespace != 'private'\n";
     let cluster = Decided::start(&hook.url("/authz"), &hook.ca_bundle(), &format!("{KEPT}{conditions}")).await;
     cluster.let_list_maps(&["ann", "bob", "eve"]).await;
-    assert!(asked.all().is_empty(), "members of system:masters may do anything before anybody is asked");
+    assert!(requests.all().is_empty(), "members of system:masters may do anything before anybody is asked");
 
     let pods = "/api/v1/namespaces/a/pods?labelSelector=a%3Db,c%20in%20(d,e),!f&fieldSelector=metadata.name!%3Dx";
     assert_eq!(cluster.get("ann", pods).await.0, 200);
-    let sent = asked.all();
+    let sent = requests.all();
     assert_eq!((sent.len(), sent[0].path.as_str()), (1, "/authz?timeout=30s"));
     assert_eq!(
         sent[0].body["spec"],
@@ -299,9 +299,9 @@ async fn a_webhook_decides_before_others_and_is_told_what_is_selected() {
         })
     );
     assert_eq!(cluster.get("ann", pods).await.0, 200);
-    assert!(asked.all().is_empty(), "it is remembered");
+    assert!(requests.all().is_empty(), "it is remembered");
     assert_eq!(cluster.get("ann", "/api/v1/namespaces/a/pods").await.0, 200);
-    assert_eq!(asked.all().len(), 1, "what is selected is another question");
+    assert_eq!(requests.all().len(), 1, "what is selected is another question");
 
     let refused = |user: &str, why: &str| {
         format!(
@@ -316,12 +316,12 @@ async fn a_webhook_decides_before_others_and_is_told_what_is_selected() {
     // A denial of the webhook overrides the roles; without an opinion the roles decide.
     let maps = "/api/v1/namespaces/a/configmaps";
     assert_eq!((cluster.get("eve", maps).await.0, cluster.get("bob", maps).await.0), (403, 200));
-    asked.all();
+    requests.all();
     // The webhook is not called if its match conditions are false.
     assert_eq!(cluster.get("eve", "/api/v1/namespaces/private/configmaps").await.0, 200);
     assert_eq!(cluster.get("ann", "/api/v1/namespaces/private/pods").await.0, 403);
     assert_eq!(cluster.get("ann", "/metrics").await.0, 403);
-    assert!(asked.all().is_empty());
+    assert!(requests.all().is_empty());
     cluster
         .until_metric(r#"apiserver_authorization_match_condition_exclusions_total{name="hook",type="Webhook"}"#, 3.0)
         .await;
@@ -400,16 +400,16 @@ async fn a_configuration_that_changes_counts_and_a_wrong_one_does_not() {
     assert_eq!(text.matches(info).count(), 1, "{text}");
     cluster.replace(&format!("{head}authorizers: [{{type: AlwaysDeny, name: none}}]\n"));
     until(async || cluster.get("ann", "/api").await.0 == 403).await;
-    let told = r#"forbidden: User "ann" cannot get path "/api": Everything is forbidden."#;
-    assert_eq!(cluster.get("ann", "/api").await.1, told);
+    let message = r#"forbidden: User "ann" cannot get path "/api": Everything is forbidden."#;
+    assert_eq!(cluster.get("ann", "/api").await.1, message);
     cluster.admin.get(pods).await.expect(200);
     cluster.until_metric(&reloads("success"), 3.0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flags_name_one_webhook() {
-    let asked = RecordedRequests::default();
-    let hook = asked.hook(decision).await;
+    let requests = RecordedRequests::default();
+    let hook = requests.hook(decision).await;
     let files = TempDir::new().unwrap();
     let file = kubeconfig(files.path(), "hook", &hook.url("/a"), &hook.ca_bundle());
     let listed = tokens(files.path());
@@ -425,7 +425,7 @@ async fn flags_name_one_webhook() {
         .start()
         .await;
     assert_eq!(asks(&server, "t-ann", "/version").await.0, 200);
-    let sent = asked.all();
+    let sent = requests.all();
     assert_eq!(sent[0].body["apiVersion"], "authorization.k8s.io/v1beta1");
     assert_eq!(
         sent[0].body["spec"],

@@ -55,8 +55,8 @@ async fn a_new_server_has_what_every_cluster_has() {
         (&json!(2_000_001_000), &json!("PreemptLowerPriority"))
     );
     let kept = raw.delete(format!("{CLASSES}/system-node-critical?dryRun=All")).await.expect(403).json();
-    let told = "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority class and cannot be deleted";
-    assert_eq!(kept["message"], told);
+    let message = "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority class and cannot be deleted";
+    assert_eq!(kept["message"], message);
     let roles = names(&raw, &format!("{RBAC}/clusterroles")).await;
     for role in ["admin", "cluster-admin", "edit", "system:controller:job-controller", "system:kube-scheduler", "view"]
     {

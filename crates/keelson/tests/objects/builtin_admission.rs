@@ -64,28 +64,28 @@ async fn limits_of_a_namespace_fill_in_and_refuse() {
     let container =
         |name: &str| json!({ "name": name, "image": "i", "resources": { "limits": { "cpu": "2", "memory": "1Mi" } } });
     let large = pod("b", json!({ "containers": [container("one"), container("two")] }));
-    let told = "pods \"b\" is forbidden: [maximum cpu usage per Container is 1, but limit is 2, maximum cpu usage per \
+    let text = "pods \"b\" is forbidden: [maximum cpu usage per Container is 1, but limit is 2, maximum cpu usage per \
                 Pod is 1500m, but limit is 4]";
-    refused(&raw, PODS, &large, told).await;
+    refused(&raw, PODS, &large, text).await;
     let claim = |storage: &str| {
         json!({ "metadata": { "name": "c" }, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": storage } } } })
     };
     let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
-    let told = "persistentvolumeclaims \"c\" is forbidden: minimum storage usage per PersistentVolumeClaim is 1Gi, but \
+    let text = "persistentvolumeclaims \"c\" is forbidden: minimum storage usage per PersistentVolumeClaim is 1Gi, but \
                 request is 500Mi";
-    refused(&raw, claims, &claim("500Mi"), told).await;
-    let told = "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 5Gi, but \
+    refused(&raw, claims, &claim("500Mi"), text).await;
+    let text = "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 5Gi, but \
                 request is 10Gi";
-    refused(&raw, claims, &claim("10Gi"), told).await;
+    refused(&raw, claims, &claim("10Gi"), text).await;
     raw.post(claims, &claim("2Gi")).await.expect(201);
     let resize = json!({ "spec": { "containers": [{ "name": "c", "resources": {
         "requests": { "cpu": "2" }, "limits": { "cpu": "2" } } }] } });
     let strategic = "application/strategic-merge-patch+json";
     let answer = raw.patch(format!("{PODS}/a/resize"), strategic, &resize).await.expect(403);
-    let told = "pods \"a\" is forbidden: [maximum cpu usage per Container is 1, but limit is 2, maximum cpu usage per \
+    let text = "pods \"a\" is forbidden: [maximum cpu usage per Container is 1, but limit is 2, maximum cpu usage per \
                 Pod is 1500m, but limit is 2]";
-    assert_eq!(message(&answer), told);
+    assert_eq!(message(&answer), text);
 }
 
 #[tokio::test]
@@ -111,8 +111,9 @@ async fn pods_run_as_a_service_account() {
     let path = "/var/run/secrets/kubernetes.io/serviceaccount";
     let mount = json!({ "name": volume["name"], "readOnly": true, "mountPath": path });
     assert_eq!(spec["containers"][0]["volumeMounts"], json!([mount]));
-    let told = "pods \"b\" is forbidden: error looking up service account lab/nope: serviceaccount \"nope\" not found";
-    refused(&raw, pods, &pod("b", json!({ "serviceAccountName": "nope" })), told).await;
+    let message =
+        "pods \"b\" is forbidden: error looking up service account lab/nope: serviceaccount \"nope\" not found";
+    refused(&raw, pods, &pod("b", json!({ "serviceAccountName": "nope" })), message).await;
 
     let accounts = "/api/v1/namespaces/lab/serviceaccounts";
     let quiet = json!({ "metadata": { "name": "quiet" }, "automountServiceAccountToken": false,
@@ -129,15 +130,15 @@ async fn pods_run_as_a_service_account() {
         let volume = json!({ "name": "v", "secret": { "secretName": secret } });
         pod("c", json!({ "serviceAccountName": "strict", "volumes": [volume] }))
     };
-    let told = "pods \"c\" is forbidden: volume with secret.secretName=\"x\" is not allowed because service account \
+    let message = "pods \"c\" is forbidden: volume with secret.secretName=\"x\" is not allowed because service account \
                 strict does not reference that secret";
-    refused(&raw, pods, &mounting("x"), told).await;
+    refused(&raw, pods, &mounting("x"), message).await;
     raw.post(pods, &mounting("known")).await.expect(201);
 
     let mut mirror = pod("d", json!({ "nodeName": "n", "serviceAccountName": "default" }));
     mirror["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "x" });
-    let told = "pods \"d\" is forbidden: a mirror pod may not reference service accounts";
-    refused(&raw, pods, &mirror, told).await;
+    let message = "pods \"d\" is forbidden: a mirror pod may not reference service accounts";
+    refused(&raw, pods, &mirror, message).await;
 }
 
 #[tokio::test]
@@ -157,17 +158,17 @@ async fn a_pod_takes_over_what_its_runtime_class_says() {
         spec[field] = value;
         pod("p", spec)
     };
-    let told = "pods \"p\" is forbidden: conflict: runtimeClass.scheduling.nodeSelector[kind] = special; \
+    let message = "pods \"p\" is forbidden: conflict: runtimeClass.scheduling.nodeSelector[kind] = special; \
                 pod.spec.nodeSelector[kind] = other";
-    refused(&raw, PODS, &with("nodeSelector", json!({ "kind": "other" })), told).await;
+    refused(&raw, PODS, &with("nodeSelector", json!({ "kind": "other" })), message).await;
     rehearsed(&raw, &with("overhead", json!({ "cpu": "0.25" }))).await;
-    let told = "pods \"p\" is forbidden: pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
-    refused(&raw, PODS, &with("overhead", json!({ "cpu": "1" })), told).await;
-    let told =
+    let message = "pods \"p\" is forbidden: pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+    refused(&raw, PODS, &with("overhead", json!({ "cpu": "1" })), message).await;
+    let message =
         "pods \"p\" is forbidden: pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
-    refused(&raw, PODS, &pod("p", json!({ "overhead": { "cpu": "1" } })), told).await;
-    let told = "pods \"p\" is forbidden: pod rejected: RuntimeClass \"nope\" not found";
-    refused(&raw, PODS, &pod("p", json!({ "runtimeClassName": "nope" })), told).await;
+    refused(&raw, PODS, &pod("p", json!({ "overhead": { "cpu": "1" } })), message).await;
+    let message = "pods \"p\" is forbidden: pod rejected: RuntimeClass \"nope\" not found";
+    refused(&raw, PODS, &pod("p", json!({ "runtimeClassName": "nope" })), message).await;
 }
 
 #[tokio::test]
@@ -222,9 +223,9 @@ async fn a_pod_is_resized_where_its_node_can_and_has_as_much() {
         let path = format!("{PODS}/{name}/resize");
         let answer = raw.patch(path, strategic, &json!({ "spec": spec })).await;
         let Some((why, causes)) = refusal else { return drop(answer.expect(200)) };
-        let told = answer.expect(403).json();
-        assert_eq!(told["message"], format!("pods \"{name}\" is forbidden: {why}"));
-        assert_eq!(told["details"]["causes"], causes, "{name}");
+        let body = answer.expect(403).json();
+        assert_eq!(body["message"], format!("pods \"{name}\" is forbidden: {why}"));
+        assert_eq!(body["details"]["causes"], causes, "{name}");
     };
     let cause = |reason: &str| json!([{ "reason": reason }]);
     resize("free", requests(json!({ "cpu": "50" })), None).await;
@@ -272,9 +273,9 @@ async fn a_claim_grows_where_its_class_lets_it() {
         if grows {
             answer.expect(200);
         } else {
-            let told = "persistentvolumeclaims \"stays\" is forbidden: only dynamically provisioned pvc can be resized and \
+            let text = "persistentvolumeclaims \"stays\" is forbidden: only dynamically provisioned pvc can be resized and \
                         the storageclass that provisions the pvc must support resize";
-            assert_eq!(message(&answer.expect(403)), told);
+            assert_eq!(message(&answer.expect(403)), text);
         }
     }
 }

@@ -118,10 +118,10 @@ async fn an_elastic_indexed_job_may_count_fewer_successes() {
         let smaller = json!({"spec": {"completions": 2, "parallelism": 2}});
         raw.patch(url.as_str(), MERGE, &smaller).await.expect(answer);
         let fewer = raw.patch(format!("{url}/status"), MERGE, &json!({"status": {"succeeded": 0}})).await;
-        let told = fewer.expect(answer).json();
+        let body = fewer.expect(answer).json();
         assert_eq!(
             answer == 422,
-            told["message"].as_str().is_some_and(|text| text.contains("cannot decrease the succeeded counter"))
+            body["message"].as_str().is_some_and(|text| text.contains("cannot decrease the succeeded counter"))
         );
     }
     // A job with fixed completions counts successes once.
@@ -135,8 +135,8 @@ async fn an_elastic_indexed_job_may_count_fewer_successes() {
     let mut ended = json!({"status": {"active": 0, "succeeded": 3, "completionTime": time, "conditions": [
         {"type": "SuccessCriteriaMet", "status": "True"}, {"type": "Complete", "status": "True"}]}});
     ended["status"]["uncountedTerminatedPods"] = uncounted["uncountedTerminatedPods"].clone();
-    let told = raw.patch(format!("{url}/status"), MERGE, &ended).await.expect(422).text();
-    assert!(told.contains("uncountedTerminatedPods needs to be empty for finished job"), "{told}");
+    let response = raw.patch(format!("{url}/status"), MERGE, &ended).await.expect(422).text();
+    assert!(response.contains("uncountedTerminatedPods needs to be empty for finished job"), "{response}");
     ended["status"]["uncountedTerminatedPods"] = Value::Null;
     patch(&raw, &format!("{url}/status"), ended).await;
 }
@@ -218,8 +218,8 @@ async fn what_the_reference_accepts_or_refuses_of_small_things() {
 
     let revisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
     raw.post(revisions, &json!({"metadata": {"name": "r"}, "revision": 1, "data": {}})).await.expect(201);
-    let told = raw.post(revisions, &json!({"metadata": {"name": "s"}, "revision": 1})).await.expect(422).text();
-    assert!(told.contains("data: Required value: data is mandatory"), "{told}");
+    let response = raw.post(revisions, &json!({"metadata": {"name": "s"}, "revision": 1})).await.expect(422).text();
+    assert!(response.contains("data: Required value: data is mandatory"), "{response}");
 
     let maps = format!("{DEFAULT}/configmaps");
     for (name, api_version) in [("slash", "/v1"), ("empty", "/")] {
@@ -235,10 +235,10 @@ async fn what_the_reference_accepts_or_refuses_of_small_things() {
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     raw.post(deployments, &deployment).await.expect(201);
     let status = json!({"status": {"terminatingReplicas": -1}});
-    let told = raw.patch(format!("{deployments}/d/status"), MERGE, &status).await.expect(422).text();
+    let response = raw.patch(format!("{deployments}/d/status"), MERGE, &status).await.expect(422).text();
     assert!(
-        told.contains("status.terminatingReplicas: Invalid value: -1: must be greater than or equal to 0"),
-        "{told}"
+        response.contains("status.terminatingReplicas: Invalid value: -1: must be greater than or equal to 0"),
+        "{response}"
     );
 }
 
@@ -261,8 +261,8 @@ async fn a_pod_selects_by_the_values_of_its_label_keys() {
     let term = &made["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
     assert_eq!(term["labelSelector"], expected);
     patch(&raw, &format!("{pods}/p"), json!({"metadata": {"labels": {"more": "x"}}})).await;
-    let told = raw.post(pods.as_str(), &pod("q", json!({"matchLabels": {"app": "web"}}))).await.expect(422).text();
-    assert!(told.contains("spec.topologySpreadConstraints[0].matchLabelKeys[0]: Invalid value"), "{told}");
+    let response = raw.post(pods.as_str(), &pod("q", json!({"matchLabels": {"app": "web"}}))).await.expect(422).text();
+    assert!(response.contains("spec.topologySpreadConstraints[0].matchLabelKeys[0]: Invalid value"), "{response}");
 }
 
 #[tokio::test]
@@ -332,6 +332,7 @@ async fn a_claim_with_an_empty_class_of_attributes_can_be_changed() {
     raw.patch(format!("{claims}/empty"), "application/merge-patch+json", &label).await.expect(200);
     raw.post(claims, &claim("gold", "gold")).await.expect(201);
     let emptied = json!({"spec": {"volumeAttributesClassName": ""}});
-    let told = raw.patch(format!("{claims}/gold"), "application/merge-patch+json", &emptied).await.expect(422).text();
-    assert!(told.contains("update from non-nil value to an empty string is forbidden"), "{told}");
+    let response =
+        raw.patch(format!("{claims}/gold"), "application/merge-patch+json", &emptied).await.expect(422).text();
+    assert!(response.contains("update from non-nil value to an empty string is forbidden"), "{response}");
 }

@@ -292,8 +292,8 @@ async fn a_serving_certificate_that_changes_is_presented_and_published() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     admin.get("/readyz").await.expect(200);
-    let told = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt";
-    while admin.get(told).await.json()["data"]["ca.crt"] != json!(second.certificate) {
+    let message = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt";
+    while admin.get(message).await.json()["data"]["ca.crt"] != json!(second.certificate) {
         assert!(begun.elapsed() < PATIENCE, "pods are not told");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

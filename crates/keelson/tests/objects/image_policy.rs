@@ -118,12 +118,12 @@ async fn a_backend_sees_images_and_its_answer_counts_for_a_while() {
     // A new image is reviewed, and an ephemeral container's image alone. A status has no images.
     let image = |image: &str| json!({ "spec": { "containers": [{ "name": "c", "image": image }] } });
     let denied = "is forbidden: image policy webhook backend denied one or more images: it is old";
-    let told = raw.patch(format!("{PODS}/whole"), STRATEGIC, &image("bad:1")).await.expect(403).json();
-    assert_eq!(told["message"], format!("pods \"whole\" {denied}"));
+    let response_body = raw.patch(format!("{PODS}/whole"), STRATEGIC, &image("bad:1")).await.expect(403).json();
+    assert_eq!(response_body["message"], format!("pods \"whole\" {denied}"));
     let ephemeral = |image: &str| json!({ "spec": { "ephemeralContainers": [{ "name": "e", "image": image }] } });
     let place = format!("{PODS}/whole/ephemeralcontainers");
-    let told = raw.patch(&*place, STRATEGIC, &ephemeral("bad:2")).await.expect(403).json();
-    assert_eq!(told["message"], format!("pods \"whole\" {denied}"));
+    let response_body = raw.patch(&*place, STRATEGIC, &ephemeral("bad:2")).await.expect(403).json();
+    assert_eq!(response_body["message"], format!("pods \"whole\" {denied}"));
     raw.patch(&*place, STRATEGIC, &ephemeral("good:9")).await.expect(200);
     let status = json!({ "status": { "message": "m" } });
     raw.patch(format!("{PODS}/whole/status"), STRATEGIC, &status).await.expect(200);
@@ -132,11 +132,11 @@ async fn a_backend_sees_images_and_its_answer_counts_for_a_while() {
     assert_eq!(seen[2].body["spec"]["containers"], json!([{ "image": "good:9" }]));
     // Denials are not cached here, so each attempt calls the backend, and so does a dry run.
     for _ in 0..2 {
-        let told = raw.post(format!("{PODS}?dryRun=All"), &pod("b", "bad:3")).await.expect(403).json();
-        assert_eq!(told["message"], format!("pods \"b\" {denied}"));
+        let response_body = raw.post(format!("{PODS}?dryRun=All"), &pod("b", "bad:3")).await.expect(403).json();
+        assert_eq!(response_body["message"], format!("pods \"b\" {denied}"));
     }
-    let told = raw.post(PODS, &pod("s", "silent:1")).await.expect(403).json();
-    assert_eq!(told["message"], "pods \"s\" is forbidden: one or more images rejected by webhook backend");
+    let response_body = raw.post(PODS, &pod("s", "silent:1")).await.expect(403).json();
+    assert_eq!(response_body["message"], "pods \"s\" is forbidden: one or more images rejected by webhook backend");
     assert_eq!(backend.seen().len(), 3);
     // Other kinds have no images.
     let job = json!({ "metadata": { "name": "j" }, "spec": { "template": { "spec": {
@@ -162,18 +162,18 @@ async fn a_backend_that_lies_dies_or_is_gone_allows_nothing() {
         ("dies", "unexpected EOF"),
         ("closes", "EOF"),
     ] {
-        let told = raw.post(PODS, &pod("p", &format!("{image}:1"))).await.expect(403);
-        let message = told.json()["message"].as_str().unwrap().to_owned();
+        let response = raw.post(PODS, &pod("p", &format!("{image}:1"))).await.expect(403);
+        let message = response.json()["message"].as_str().unwrap().to_owned();
         assert!(message.starts_with("pods \"p\" is forbidden: ") && message.ends_with(why), "{image}: {message}");
-        assert!(!told.text().contains("secret"), "{message}");
+        assert!(!response.text().contains("secret"), "{message}");
     }
     // A very long reason is truncated.
-    let told = raw.post(PODS, &pod("p", "long:1")).await.expect(403).json();
-    assert_eq!(told["message"].as_str().unwrap().matches('x').count(), 4096);
+    let body = raw.post(PODS, &pod("p", "long:1")).await.expect(403).json();
+    assert_eq!(body["message"].as_str().unwrap().matches('x').count(), 4096);
     // A write waits no longer than its timeout.
     let begun = Instant::now();
-    let told = raw.post(format!("{PODS}?timeout=1s"), &pod("p", "hangs:1")).await.expect(504).json();
-    assert_eq!(told["message"], "Timeout: request did not complete within the allotted timeout");
+    let body = raw.post(format!("{PODS}?timeout=1s"), &pod("p", "hangs:1")).await.expect(504).json();
+    assert_eq!(body["message"], "Timeout: request did not complete within the allotted timeout");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     backend.seen();
     // Many equal requests wait for one response.
@@ -184,8 +184,8 @@ async fn a_backend_that_lies_dies_or_is_gone_allows_nothing() {
     assert_eq!(futures::future::join_all(several).await, [201; 20]);
     assert_eq!(backend.seen().len(), 1);
     drop(backend);
-    let told = raw.post(PODS, &pod("gone", "good:2")).await.expect(403).json();
-    assert!(told["message"].as_str().unwrap().contains("connect: connection refused"), "{told}");
+    let body = raw.post(PODS, &pod("gone", "good:2")).await.expect(403).json();
+    assert!(body["message"].as_str().unwrap().contains("connect: connection refused"), "{body}");
     raw.post(PODS, &pod("kept", "good:1")).await.expect(201);
 }
 

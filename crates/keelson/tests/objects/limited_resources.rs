@@ -109,46 +109,47 @@ async fn limited_resources_are_used_only_where_a_quota_covers_them() {
     let (pods, claims) = (format!("{LAB}/pods"), format!("{LAB}/persistentvolumeclaims"));
 
     // Limits by the names of resources.
-    let told = "persistentvolumeclaims \"a\" is forbidden: insufficient quota to consume: \
+    let message = "persistentvolumeclaims \"a\" is forbidden: insufficient quota to consume: \
                 gold.storageclass.storage.k8s.io/requests.storage";
-    refused(&raw, &claims, &claim("a", "gold"), told).await;
+    refused(&raw, &claims, &claim("a", "gold"), message).await;
     raw.post(&*claims, &claim("classless", "")).await.expect(201);
-    let told = "pods \"a\" is forbidden: insufficient quota to consume: cpu,requests.cpu";
-    refused(&raw, &pods, &pod("a", "", &json!({ "cpu": "1", "memory": "1Mi" })), told).await;
+    let message = "pods \"a\" is forbidden: insufficient quota to consume: cpu,requests.cpu";
+    refused(&raw, &pods, &pod("a", "", &json!({ "cpu": "1", "memory": "1Mi" })), message).await;
     raw.post(&*pods, &pod("no-cpu", "", &json!({ "memory": "1Mi" }))).await.expect(201);
     raw.post(&*pods, &pod("zero", "", &json!({ "cpu": "0" }))).await.expect(201);
-    let told = "deployments.apps \"a\" is forbidden: insufficient quota to consume: count/deployments.apps";
+    let message = "deployments.apps \"a\" is forbidden: insufficient quota to consume: count/deployments.apps";
     let template =
         json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
     let spec = json!({ "selector": { "matchLabels": { "a": "b" } }, "template": template });
     let deployment = json!({ "metadata": { "name": "a" }, "spec": spec });
-    refused(&raw, "/apis/apps/v1/namespaces/lab/deployments", &deployment, told).await;
+    refused(&raw, "/apis/apps/v1/namespaces/lab/deployments", &deployment, message).await;
 
     // A quota must list all limited resources of the object.
     quota(&raw, "part", json!({ "hard": { "requests.cpu": "10", "count/deployments.apps": "1" } })).await;
-    let told = "pods \"a\" is forbidden: insufficient quota to consume: cpu";
-    refused(&raw, &pods, &pod("a", "", &json!({ "cpu": "1" })), told).await;
+    let message = "pods \"a\" is forbidden: insufficient quota to consume: cpu";
+    refused(&raw, &pods, &pod("a", "", &json!({ "cpu": "1" })), message).await;
     raw.post("/apis/apps/v1/namespaces/lab/deployments", &deployment).await.expect(201);
     quota(&raw, "rest", json!({ "hard": { "cpu": "10", "gold.storageclass.storage.k8s.io/requests.storage": "5Gi" } }))
         .await;
     raw.post(&*pods, &pod("a", "", &json!({ "cpu": "1" }))).await.expect(201);
     raw.post(&*claims, &claim("a", "gold")).await.expect(201);
-    let told = "persistentvolumeclaims \"b\" is forbidden: insufficient quota to consume: \
+    let message = "persistentvolumeclaims \"b\" is forbidden: insufficient quota to consume: \
                 silver.storageclass.storage.k8s.io/requests.storage";
-    refused(&raw, &claims, &claim("b", "silver"), told).await;
+    refused(&raw, &claims, &claim("b", "silver"), message).await;
     // A change that uses no more is not rejected. Other namespaces have no quota, so the limit applies there.
     let label = json!({ "metadata": { "labels": { "a": "b" } } });
     raw.patch(format!("{claims}/classless"), "application/merge-patch+json", &label).await.expect(200);
-    let told = "pods \"a\" is forbidden: insufficient quota to consume: cpu,requests.cpu";
-    refused(&raw, "/api/v1/namespaces/other/pods", &pod("a", "", &json!({ "cpu": "1" })), told).await;
+    let message = "pods \"a\" is forbidden: insufficient quota to consume: cpu,requests.cpu";
+    refused(&raw, "/api/v1/namespaces/other/pods", &pod("a", "", &json!({ "cpu": "1" })), message).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limited_scopes_need_a_quota_of_the_same_scope() {
     let (_server, raw) = start().await;
     let pods = format!("{LAB}/pods");
-    let told = "pods \"a\" is forbidden: insufficient quota to match these scopes: [{PriorityClass In [vital high]}]";
-    refused(&raw, &pods, &pod("a", "vital", &json!({})), told).await;
+    let message =
+        "pods \"a\" is forbidden: insufficient quota to match these scopes: [{PriorityClass In [vital high]}]";
+    refused(&raw, &pods, &pod("a", "vital", &json!({})), message).await;
     raw.post(&*pods, &pod("low", "low", &json!({}))).await.expect(201);
     // A quota for other priority classes does not cover the pod.
     let of = |classes: Value| {
@@ -156,9 +157,9 @@ async fn limited_scopes_need_a_quota_of_the_same_scope() {
         json!({ "hard": { "pods": "1" }, "scopeSelector": { "matchExpressions": [scope] } })
     };
     quota(&raw, "low", of(json!(["low"]))).await;
-    refused(&raw, &pods, &pod("a", "vital", &json!({})), told).await;
+    refused(&raw, &pods, &pod("a", "vital", &json!({})), message).await;
     quota(&raw, "vital", of(json!(["vital"]))).await;
     raw.post(&*pods, &pod("a", "vital", &json!({}))).await.expect(201);
-    let told = "pods \"b\" is forbidden: exceeded quota: vital, requested: pods=1, used: pods=1, limited: pods=1";
-    refused(&raw, &pods, &pod("b", "vital", &json!({})), told).await;
+    let message = "pods \"b\" is forbidden: exceeded quota: vital, requested: pods=1, used: pods=1, limited: pods=1";
+    refused(&raw, &pods, &pod("b", "vital", &json!({})), message).await;
 }

@@ -105,7 +105,7 @@ async fn conditions_tell_what_holds_a_namespace() {
     config_map(&raw, "team", "two", json!(["example.com/keep", "example.com/other"])).await;
     delete(&raw, "team").await;
     let path = format!("{NAMESPACES}/team");
-    let told = async |left: &str, held: &str| {
+    let response = async |left: &str, held: &str| {
         let told = async {
             loop {
                 let conditions = raw.get(&path).await.expect(200).json()["status"]["conditions"].clone();
@@ -125,13 +125,13 @@ async fn conditions_tell_what_holds_a_namespace() {
         };
         tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("never told: {left}; {held}"));
     };
-    told(
+    response(
         "Some resources are remaining: configmaps. has 2 resource instances",
         "Some content in the namespace has finalizers remaining: example.com/keep in 2 resource instances, example.com/other in 1 resource instances",
     )
     .await;
     release(&raw, "team", "two").await;
-    told(
+    response(
         "Some resources are remaining: configmaps. has 1 resource instances",
         "Some content in the namespace has finalizers remaining: example.com/keep in 1 resource instances",
     )

@@ -71,14 +71,14 @@ async fn a_name_that_no_resource_can_have_is_refused_and_others_hold_nobody_up()
     raw.post("/api/v1/namespaces/lab/secrets", &named("s")).await.expect(201);
     raw.post("/api/v1/namespaces/lab/configmaps", &named("a")).await.expect(201);
     let beyond = raw.post("/api/v1/namespaces/lab/configmaps", &named("b")).await.expect(403).json();
-    let told = "configmaps \"b\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1";
-    assert_eq!(beyond["message"], told);
+    let message = "configmaps \"b\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1";
+    assert_eq!(beyond["message"], message);
     let gpus =
         |count: &str| json!({ "requests": { "example.org/gpu": count }, "limits": { "example.org/gpu": count } });
     raw.post(PODS, &pod("one", &gpus("1"))).await.expect(201);
     let beyond = raw.post(PODS, &pod("two", &gpus("1"))).await.expect(403).json();
-    let told = "pods \"two\" is forbidden: exceeded quota: q, requested: requests.example.org/gpu=1, used: requests.example.org/gpu=1, limited: requests.example.org/gpu=1";
-    assert_eq!(beyond["message"], told);
+    let message = "pods \"two\" is forbidden: exceeded quota: q, requested: requests.example.org/gpu=1, used: requests.example.org/gpu=1, limited: requests.example.org/gpu=1";
+    assert_eq!(beyond["message"], message);
     raw.post(PODS, &pod("plain", &json!({}))).await.expect(201);
 
     let change = json!({ "spec": { "hard": { "things": "1" } } });
@@ -97,9 +97,9 @@ async fn a_quota_that_somebody_else_counts_holds_as_far_as_its_status_says() {
         pod(name, &json!({ "requests": { "cpu": "100m", "memory": "64Mi" }, "limits": { "cpu": "200m" } }))
     };
     let refused = async |sent: &Value, why: &str| {
-        let told = raw.post(PODS, sent).await.expect(403).json();
+        let body = raw.post(PODS, sent).await.expect(403).json();
         let expected = format!("pods \"a\" is forbidden: {why}");
-        assert_eq!((&told["message"], &told["reason"]), (&json!(expected), &json!("Forbidden")));
+        assert_eq!((&body["message"], &body["reason"]), (&json!(expected), &json!("Forbidden")));
         raw.get(format!("{PODS}/a")).await.expect(404);
     };
     let say = async |status: Value| {
@@ -136,7 +136,7 @@ async fn a_quota_that_somebody_else_counts_holds_as_far_as_its_status_says() {
     for name in ["c", "d"] {
         raw.post(PODS, &sized(name)).await.expect(201);
     }
-    let told = raw.post(PODS, &sized("e")).await.expect(403).json();
+    let body = raw.post(PODS, &sized("e")).await.expect(403).json();
     let full = "pods \"e\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3";
-    assert_eq!(told["message"], full);
+    assert_eq!(body["message"], full);
 }

@@ -89,9 +89,9 @@ async fn what_a_policy_changes_back_is_changed_once_more_or_refused() {
     assert_eq!(made["spec"]["containers"][0]["imagePullPolicy"], "Always");
     raw.delete(format!("{policies}/m")).await.expect(200);
     raw.post(&*policies, &policy("IfNeeded")).await.expect(201);
-    let told = "pods \"q\" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: \"Never\": supported values: \
+    let message = "pods \"q\" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: \"Never\": supported values: \
                 \"Always\"";
-    refused(&raw, &format!("{DEFAULT}/pods"), &pod("q", json!({})), told).await;
+    refused(&raw, &format!("{DEFAULT}/pods"), &pod("q", json!({})), message).await;
 }
 
 #[tokio::test]
@@ -104,8 +104,8 @@ async fn services_take_no_external_addresses_that_they_had_not() {
     server.change(|config| config.admission = AdmissionPlugins::new(plugins, Vec::new()).unwrap());
     server.restart().await;
     let raw = server.raw();
-    let told = "services \"new\" is forbidden: Use of external IPs is denied by admission control";
-    refused(&raw, &services, &service("new", json!(["192.0.2.1"])), told).await;
+    let message = "services \"new\" is forbidden: Use of external IPs is denied by admission control";
+    refused(&raw, &services, &service("new", json!(["192.0.2.1"])), message).await;
     raw.post(&*services, &service("none", json!([]))).await.expect(201);
     let had = format!("{services}/had");
     for (addresses, code) in [
@@ -150,9 +150,9 @@ async fn pods_keep_others_from_nodes_alone() {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let pods = format!("{DEFAULT}/pods");
     raw.post(&*pods, &pod("a", apart(required, &["kubernetes.io/hostname"]))).await.expect(201);
-    let told = "pods \"b\" is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey zone but only key \
+    let message = "pods \"b\" is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey zone but only key \
                 kubernetes.io/hostname is allowed";
-    refused(&raw, &pods, &pod("b", apart(required, &["kubernetes.io/hostname", "zone"])), told).await;
+    refused(&raw, &pods, &pod("b", apart(required, &["kubernetes.io/hostname", "zone"])), message).await;
 }
 
 #[tokio::test]
@@ -167,10 +167,10 @@ async fn pods_run_on_the_nodes_of_their_namespace() {
     let made =
         raw.post(pods, &pod("a", json!({ "nodeSelector": { "own": "x", "env": "lab" } }))).await.expect(201).json();
     assert_eq!(made["spec"]["nodeSelector"], json!({ "own": "x", "env": "lab", "disk": "fast" }));
-    let told = "pods \"b\" is forbidden: pod node label selector conflicts with its namespace node label selector";
-    refused(&raw, pods, &pod("b", json!({ "nodeSelector": { "env": "home" } })), told).await;
-    let told = message(&raw.post("/api/v1/namespaces/bad/pods", &pod("a", json!({}))).await.expect(500));
-    assert!(told.contains("invalid selector: env"), "{told}");
+    let text = "pods \"b\" is forbidden: pod node label selector conflicts with its namespace node label selector";
+    refused(&raw, pods, &pod("b", json!({ "nodeSelector": { "env": "home" } })), text).await;
+    let response = message(&raw.post("/api/v1/namespaces/bad/pods", &pod("a", json!({}))).await.expect(500));
+    assert!(response.contains("invalid selector: env"), "{response}");
     let free = raw.post(format!("{DEFAULT}/pods"), &pod("a", json!({}))).await.expect(201).json();
     assert_eq!(free["spec"]["nodeSelector"], Value::Null);
 }
@@ -205,8 +205,8 @@ async fn settings_have_node_selectors_for_namespaces() {
     for (selector, why) in
         [(json!({ "pool": "b" }), conflict), (json!({ "zone": "b" }), not_allowed), (json!({ "x": "y" }), not_allowed)]
     {
-        let told = format!("pods \"b\" is forbidden: {why}");
-        refused(&raw, &pods("narrow"), &pod("b", json!({ "nodeSelector": selector })), &told).await;
+        let message = format!("pods \"b\" is forbidden: {why}");
+        refused(&raw, &pods("narrow"), &pod("b", json!({ "nodeSelector": selector })), &message).await;
     }
 }
 
@@ -265,8 +265,8 @@ async fn nothing_in_a_namespace_that_is_not_there_is_written() {
     let server = TestServer::builder().configure(move |config| config.admission = plugins).start().await;
     let raw = server.raw();
     let map = json!({ "metadata": { "name": "m" } });
-    let told = raw.post("/api/v1/namespaces/nowhere/configmaps", &map).await.expect(404);
-    assert_eq!(message(&told), "namespaces \"nowhere\" not found");
+    let response = raw.post("/api/v1/namespaces/nowhere/configmaps", &map).await.expect(404);
+    assert_eq!(message(&response), "namespaces \"nowhere\" not found");
     raw.post(format!("{DEFAULT}/configmaps"), &map).await.expect(201);
     raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "now" } })).await.expect(201);
     raw.post("/api/v1/namespaces/now/configmaps", &map).await.expect(201);
@@ -279,8 +279,8 @@ async fn a_missing_namespace_is_made_for_the_first_object_in_it() {
     let map = json!({ "metadata": { "name": "m" } });
     let maps = |namespace: &str| format!("/api/v1/namespaces/{namespace}/configmaps");
     // A dry run creates no namespace.
-    let told = raw.post(format!("{}?dryRun=All", maps("new")), &map).await.expect(404);
-    assert_eq!(message(&told), "namespaces \"new\" not found");
+    let response = raw.post(format!("{}?dryRun=All", maps("new")), &map).await.expect(404);
+    assert_eq!(message(&response), "namespaces \"new\" not found");
     // The server creates the namespace, also for a user without the right to create namespaces.
     let rules = json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch"] }]);
     let cluster = "/apis/rbac.authorization.k8s.io/v1";
@@ -308,11 +308,11 @@ async fn a_missing_namespace_is_made_for_the_first_object_in_it() {
     });
     assert_eq!(futures::future::join_all(several).await, [201; 8]);
     // An invalid name is rejected, and reads create no namespace.
-    let told = raw.post(maps("A_b"), &map).await.expect(403);
+    let response = raw.post(maps("A_b"), &map).await.expect(403);
     assert!(
-        message(&told).starts_with("configmaps \"m\" is forbidden: Namespace \"A_b\" is invalid: metadata.name"),
+        message(&response).starts_with("configmaps \"m\" is forbidden: Namespace \"A_b\" is invalid: metadata.name"),
         "{}",
-        told.text()
+        response.text()
     );
     raw.get(maps("read")).await.expect(200);
     raw.get("/api/v1/namespaces/read").await.expect(404);
@@ -321,8 +321,8 @@ async fn a_missing_namespace_is_made_for_the_first_object_in_it() {
         .await
         .expect(200);
     raw.delete("/api/v1/namespaces/new").await.expect(200);
-    let told = raw.post(maps("new"), &json!({ "metadata": { "name": "late" } })).await.expect(403);
-    assert!(message(&told).contains("because it is being terminated"), "{}", told.text());
+    let response = raw.post(maps("new"), &json!({ "metadata": { "name": "late" } })).await.expect(403);
+    assert!(message(&response).contains("because it is being terminated"), "{}", response.text());
 }
 
 #[tokio::test]

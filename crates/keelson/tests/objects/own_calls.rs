@@ -207,7 +207,7 @@ async fn a_restart_passes_webhooks_and_policies_that_refuse_everything() {
 async fn what_is_refused_of_the_bootstrap_does_not_hold_readiness_back() {
     let mut server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();
-    let told = format!("{MAPS}/extension-apiserver-authentication");
+    let message = format!("{MAPS}/extension-apiserver-authentication");
     // A full quota, and a binding to another role with a finalizer.
     let quotas = "/api/v1/namespaces/kube-system/resourcequotas";
     let hard = json!({ "count/configmaps": "0" });
@@ -217,7 +217,7 @@ async fn what_is_refused_of_the_bootstrap_does_not_hold_readiness_back() {
         let status = json!({ "status": { "hard": hard, "used": { "count/configmaps": "0" } } });
         raw.patch(format!("{quotas}/full/status"), "application/merge-patch+json", &status).await.expect(200);
     }
-    raw.delete(&told).await.expect(200);
+    raw.delete(&message).await.expect(200);
     let bindings = format!("{RBAC}/clusterrolebindings");
     let mut binding = raw.get(format!("{bindings}/system:discovery")).await.expect(200).json();
     raw.delete(format!("{bindings}/system:discovery")).await.expect(200);
@@ -229,9 +229,9 @@ async fn what_is_refused_of_the_bootstrap_does_not_hold_readiness_back() {
     restart(&mut server).await;
     let raw = server.raw();
     raw.get(format!("{RBAC}/clusterroles/system:volume-scheduler")).await.expect(200);
-    assert_eq!(raw.get(&told).await.status, 404);
+    assert_eq!(raw.get(&message).await.status, 404);
     raw.delete(format!("{quotas}/full")).await.expect(200);
-    until(async || raw.get(&told).await.status == 200).await;
+    until(async || raw.get(&message).await.status == 200).await;
     let release = json!({ "metadata": { "finalizers": null } });
     raw.patch(format!("{bindings}/system:discovery"), "application/merge-patch+json", &release).await;
     until(async || {

@@ -49,12 +49,12 @@ async fn pods_keep_the_standard_of_their_namespace() {
     namespace(&raw, "restricted", &[("enforce", "restricted")]).await;
     namespace(&raw, "dated", &[("enforce", "baseline"), ("enforce-version", "v1.33")]).await;
     let refused = post(&raw, "baseline", &pod("p", json!({ "hostNetwork": true }))).await.expect(403);
-    let told = "pods \"p\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)";
-    assert_eq!(message(&refused), told);
+    let text = "pods \"p\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)";
+    assert_eq!(message(&refused), text);
     post(&raw, "baseline", &pod("plain", json!({}))).await.expect(201);
     let refused = post(&raw, "restricted", &pod("p", json!({}))).await.expect(403);
-    let told = format!("pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": {ALL_OF_A_PLAIN_POD}");
-    assert_eq!(message(&refused), told);
+    let text = format!("pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": {ALL_OF_A_PLAIN_POD}");
+    assert_eq!(message(&refused), text);
     let own = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
     let hardened = json!({
         "containers": [{ "name": "c", "image": "i", "securityContext": own }],
@@ -89,13 +89,13 @@ async fn writers_are_warned_of_what_will_be_refused() {
     };
     let place = |namespace: &str| format!("/apis/apps/v1/namespaces/{namespace}/deployments");
     let made = raw.post(place("enforced"), &deployment("w")).await.expect(201);
-    let told = "would violate PodSecurity \"baseline:latest\": non-default capabilities (container \"c\" must not \
+    let message = "would violate PodSecurity \"baseline:latest\": non-default capabilities (container \"c\" must not \
                 include \"SYS_ADMIN\" in securityContext.capabilities.add)";
-    assert_eq!(warnings(&made), [told]);
+    assert_eq!(warnings(&made), [message]);
     assert!(warnings(&raw.post(place("told"), &deployment("w")).await.expect(201)).is_empty());
     let labelled = json!({ "metadata": { "labels": { "x": "y" } } });
     let changed = raw.patch(format!("{}/w", place("enforced")), MERGE, &labelled).await.expect(200);
-    assert_eq!(warnings(&changed), [told]);
+    assert_eq!(warnings(&changed), [message]);
     let scaled = json!({ "spec": { "replicas": 3 } });
     let scaled = raw.patch(format!("{}/w/scale", place("enforced")), MERGE, &scaled).await.expect(200);
     assert!(warnings(&scaled).is_empty());
@@ -131,8 +131,8 @@ async fn a_namespace_that_enforces_more_tells_of_the_pods_that_it_has() {
     raw.patch(pods, MERGE, &json!({ "metadata": { "labels": { "x": "y" } } })).await.expect(200);
     let image = json!({ "spec": { "containers": [{ "name": "c", "image": "i:2" }] } });
     let refused = raw.patch(pods, "application/strategic-merge-patch+json", &image).await.expect(403);
-    let told = format!("pods \"d\" is forbidden: violates PodSecurity \"restricted:latest\": {ALL_OF_A_PLAIN_POD}");
-    assert_eq!(message(&refused), told);
+    let text = format!("pods \"d\" is forbidden: violates PodSecurity \"restricted:latest\": {ALL_OF_A_PLAIN_POD}");
+    assert_eq!(message(&refused), text);
     raw.delete(format!("{pods}?gracePeriodSeconds=0")).await.expect(200);
 }
 
@@ -186,7 +186,7 @@ async fn profiles_in_annotations_are_read_into_fields_and_judged() {
         pod["metadata"]["annotations"] = json!({ key: profile });
         pod
     };
-    let told = "metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the \
+    let text = "metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the \
                 \"appArmorProfile\" field instead";
     let refused = post(&raw, "baseline", &annotated("p", "c", "unconfined", json!({}))).await.expect(403);
     assert_eq!(
@@ -195,11 +195,11 @@ async fn profiles_in_annotations_are_read_into_fields_and_judged() {
          annotation must not set AppArmor profile type to \"Unconfined\", \
          \"container.apparmor.security.beta.kubernetes.io/c=\"unconfined\"\")"
     );
-    assert_eq!(warnings(&refused), [told]);
+    assert_eq!(warnings(&refused), [text]);
     let stated = |answer: &Answer| answer.json()["spec"]["containers"][0]["securityContext"]["appArmorProfile"].clone();
     let made = post(&raw, "baseline", &annotated("a", "c", "localhost/mine", json!({}))).await.expect(201);
     assert_eq!(stated(&made), json!({ "type": "Localhost", "localhostProfile": "mine" }));
-    assert_eq!(warnings(&made), [told]);
+    assert_eq!(warnings(&made), [text]);
     // The field is not set if the pod or the container already has a profile, or if the annotation is for another
     // container.
     let of_pod = json!({ "securityContext": { "appArmorProfile": { "type": "RuntimeDefault" } } });

@@ -96,19 +96,19 @@ async fn pods_take_what_they_ask_for_and_give_it_back() {
     // The status has the new usage when the response arrives, not some time later.
     assert_eq!(lab.status("q").await["used"], used("1", "100m", "200m", "64Mi"));
     let large = pod("b", &json!({ "cpu": "950m", "memory": "64Mi" }), &json!({ "cpu": "1500m" }));
-    let told = "pods \"b\" is forbidden: exceeded quota: q, requested: requests.cpu=950m, used: requests.cpu=100m, \
+    let message = "pods \"b\" is forbidden: exceeded quota: q, requested: requests.cpu=950m, used: requests.cpu=100m, \
                 limited: requests.cpu=1";
-    lab.refused("pods", &large, told).await;
-    lab.refused("pods?dryRun=All", &large, told).await;
+    lab.refused("pods", &large, message).await;
+    lab.refused("pods?dryRun=All", &large, message).await;
     lab.post("pods?dryRun=All", &small("b")).await.expect(201);
     lab.post("pods", &small("a")).await.expect(409);
     assert_eq!(lab.status("q").await["used"], used("1", "100m", "200m", "64Mi"), "nothing else was taken");
     let several = pod("b", &json!({ "cpu": "5", "memory": "2Gi" }), &json!({ "cpu": "6" }));
-    let told = "pods \"b\" is forbidden: exceeded quota: q, requested: \
+    let message = "pods \"b\" is forbidden: exceeded quota: q, requested: \
                 limits.cpu=6,memory=2Gi,requests.cpu=5,requests.memory=2Gi, used: \
                 limits.cpu=200m,memory=64Mi,requests.cpu=100m,requests.memory=64Mi, limited: \
                 limits.cpu=2,memory=1Gi,requests.cpu=1,requests.memory=1Gi";
-    lab.refused("pods", &several, told).await;
+    lab.refused("pods", &several, message).await;
 
     let resize = |requests: &str, limits: &str| {
         let resources = json!({ "requests": { "cpu": requests }, "limits": { "cpu": limits } });
@@ -117,15 +117,15 @@ async fn pods_take_what_they_ask_for_and_give_it_back() {
     let path = "/api/v1/namespaces/lab/pods/a/resize";
     let strategic = "application/strategic-merge-patch+json";
     let answer = lab.raw.patch(path, strategic, &resize("1500m", "1500m")).await.expect(403).json();
-    let told = "pods \"a\" is forbidden: exceeded quota: q, requested: requests.cpu=1400m, used: requests.cpu=100m, \
+    let message = "pods \"a\" is forbidden: exceeded quota: q, requested: requests.cpu=1400m, used: requests.cpu=100m, \
                 limited: requests.cpu=1";
-    assert_eq!(answer["message"], told);
+    assert_eq!(answer["message"], message);
     lab.raw.patch(path, strategic, &resize("300m", "400m")).await.expect(200);
     assert_eq!(lab.status("q").await["used"], used("1", "300m", "400m", "64Mi"));
 
     lab.post("pods", &small("b")).await.expect(201);
-    let told = "pods \"c\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2";
-    lab.refused("pods", &small("c"), told).await;
+    let message = "pods \"c\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2";
+    lab.refused("pods", &small("c"), message).await;
     lab.raw.delete("/api/v1/namespaces/lab/pods/b").await.expect(200);
     lab.until_used(used("1", "300m", "400m", "64Mi")).await;
     let ended = json!({ "status": { "phase": "Succeeded" } });
@@ -141,12 +141,12 @@ async fn objects_of_any_resource_are_counted() {
     });
     let lab = Lab::start(json!({ "hard": hard })).await;
     lab.post("configmaps", &named("a")).await.expect(201);
-    let told = "configmaps \"b\" is forbidden: exceeded quota: q, requested: count/configmaps=1, used: \
+    let message = "configmaps \"b\" is forbidden: exceeded quota: q, requested: count/configmaps=1, used: \
                 count/configmaps=1, limited: count/configmaps=1";
-    lab.refused("configmaps", &named("b"), told).await;
-    let told =
+    lab.refused("configmaps", &named("b"), message).await;
+    let message =
         "secrets \"s\" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=0, limited: secrets=0";
-    lab.refused("secrets", &named("s"), told).await;
+    lab.refused("secrets", &named("s"), message).await;
     lab.raw.delete("/api/v1/namespaces/lab/configmaps/a").await.expect(200);
     lab.until("q", |status| status["used"]["count/configmaps"] == "0").await;
     lab.post("configmaps", &named("b")).await.expect(201);
@@ -155,19 +155,19 @@ async fn objects_of_any_resource_are_counted() {
     let lease = |name: &str| json!({ "metadata": { "name": name }, "spec": {} });
     lab.raw.put(format!("{leases}/a"), &lease("a")).await.expect(201);
     let answer = lab.raw.put(format!("{leases}/b"), &lease("b")).await.expect(403).json();
-    let told = "leases.coordination.k8s.io \"b\" is forbidden: exceeded quota: q, requested: \
+    let message = "leases.coordination.k8s.io \"b\" is forbidden: exceeded quota: q, requested: \
                 count/leases.coordination.k8s.io=1, used: count/leases.coordination.k8s.io=1, limited: \
                 count/leases.coordination.k8s.io=1";
-    assert_eq!(answer["message"], told);
+    assert_eq!(answer["message"], message);
 
     let service = |name: &str, kind: &str| json!({ "metadata": { "name": name }, "spec": { "type": kind, "ports": [{ "port": 80 }] } });
     lab.post("services", &service("a", "ClusterIP")).await.expect(201);
     lab.post("services", &service("b", "NodePort")).await.expect(201);
     let change = json!({ "spec": { "type": "NodePort" } });
     let answer = lab.raw.patch("/api/v1/namespaces/lab/services/a", MERGE, &change).await.expect(403).json();
-    let told = "services \"a\" is forbidden: exceeded quota: q, requested: services.nodeports=1, used: \
+    let message = "services \"a\" is forbidden: exceeded quota: q, requested: services.nodeports=1, used: \
                 services.nodeports=1, limited: services.nodeports=1";
-    assert_eq!(answer["message"], told);
+    assert_eq!(answer["message"], message);
     lab.until("q", |status| status["used"]["services"] == "2" && status["used"]["services.nodeports"] == "1").await;
 
     // A resource that is defined later is counted from then on.
@@ -184,9 +184,9 @@ async fn objects_of_any_resource_are_counted() {
     let thing = |name: &str| json!({ "apiVersion": "example.org/v1", "kind": "Thing", "metadata": { "name": name } });
     lab.raw.post(things, &thing("a")).await.expect(201);
     let answer = lab.raw.post(things, &thing("b")).await.expect(403).json();
-    let told = "things.example.org \"b\" is forbidden: exceeded quota: q, requested: count/things.example.org=1, used: \
+    let message = "things.example.org \"b\" is forbidden: exceeded quota: q, requested: count/things.example.org=1, used: \
                 count/things.example.org=1, limited: count/things.example.org=1";
-    assert_eq!(answer["message"], told);
+    assert_eq!(answer["message"], message);
 }
 
 #[tokio::test]
@@ -197,8 +197,8 @@ async fn a_quota_counts_what_is_in_its_scopes() {
         |name: &str| json!({ "metadata": { "name": name }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
     let sized = |name: &str| pod(name, &json!({ "cpu": "1m" }), &json!({}));
     lab.post("pods", &bare("a")).await.expect(201);
-    let told = "pods \"b\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
-    lab.refused("pods", &bare("b"), told).await;
+    let message = "pods \"b\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
+    lab.refused("pods", &bare("b"), message).await;
     for name in ["b", "c"] {
         lab.post("pods", &sized(name)).await.expect(201);
     }
@@ -206,8 +206,9 @@ async fn a_quota_counts_what_is_in_its_scopes() {
     let deadline = json!({ "spec": { "activeDeadlineSeconds": 60 } });
     lab.raw.patch("/api/v1/namespaces/lab/pods/b", MERGE, &deadline).await.expect(200);
     let answer = lab.raw.patch("/api/v1/namespaces/lab/pods/c", MERGE, &deadline).await.expect(403).json();
-    let told = "pods \"c\" is forbidden: exceeded quota: terminating, requested: pods=1, used: pods=1, limited: pods=1";
-    assert_eq!(answer["message"], told);
+    let message =
+        "pods \"c\" is forbidden: exceeded quota: terminating, requested: pods=1, used: pods=1, limited: pods=1";
+    assert_eq!(answer["message"], message);
 }
 
 #[tokio::test]
@@ -218,9 +219,9 @@ async fn what_was_there_before_is_counted_and_new_limits_hold() {
     }
     lab.quota("later", json!({ "hard": { "configmaps": "3" } })).await;
     assert_eq!(lab.status("later").await["used"], json!({ "configmaps": "3" }));
-    let told = "configmaps \"d\" is forbidden: exceeded quota: later, requested: configmaps=1, used: configmaps=3, \
+    let message = "configmaps \"d\" is forbidden: exceeded quota: later, requested: configmaps=1, used: configmaps=3, \
                 limited: configmaps=3";
-    lab.refused("configmaps", &named("d"), told).await;
+    lab.refused("configmaps", &named("d"), message).await;
     lab.raw.delete("/api/v1/namespaces/lab/resourcequotas/later").await.expect(200);
     lab.post("configmaps", &named("d")).await.expect(201);
     let raised = json!({ "spec": { "hard": { "configmaps": "4" } } });

@@ -149,10 +149,10 @@ async fn who_may_only_change_objects_makes_none_by_a_put_or_an_apply() {
     let map = |name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": {} });
     let path = "/api/v1/namespaces/a/configmaps/two";
     let refused = |what: &str, resource: &str, group: &str| {
-        let told = format!(
+        let message = format!(
             r#"{what} is forbidden: User "bob" cannot create resource "{resource}" in API group "{group}" in the namespace "a""#
         );
-        (403, told)
+        (403, message)
     };
     assert_eq!(apply(path, &map("two")).await, refused(r#"configmaps "two""#, "configmaps", ""));
     let lease = json!({ "metadata": { "name": "l" }, "spec": { "holderIdentity": "bob" } });
@@ -306,9 +306,9 @@ async fn reviews_tell_why_something_is_allowed_and_what_is() {
         let call = cluster.server.anonymous().post(path, &json!({ "spec": spec }));
         call.header("authorization", format!("Bearer t-{user}")).await
     };
-    let told = rules("ann", json!({ "namespace": "a" })).await.expect(201).json();
-    assert_eq!((&told["metadata"], &told["spec"]), (&json!({}), &json!({})), "nothing of the question is told again");
-    let held = told["status"].clone();
+    let body = rules("ann", json!({ "namespace": "a" })).await.expect(201).json();
+    assert_eq!((&body["metadata"], &body["spec"]), (&json!({}), &json!({})), "nothing of the question is told again");
+    let held = body["status"].clone();
     let expected = json!([
         { "verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"] },
         { "verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"] },
@@ -332,10 +332,10 @@ async fn a_review_that_asks_nothing_or_about_elsewhere_is_refused() {
     assert_eq!(unclear.await.expect(422).json()["message"], fault);
     let local = "/apis/authorization.k8s.io/v1/namespaces/a/localsubjectaccessreviews";
     let about = |namespace: &str| json!({ "spec": { "user": "ann", "resourceAttributes": { "verb": "get", "resource": "pods", "namespace": namespace } } });
-    let told = cluster.admin.post(local, &about("a")).await.expect(201).json();
-    assert_eq!(told["status"]["allowed"], true, "{told}");
-    let told = cluster.admin.post(local, &about("b")).await.expect(422).json()["message"].clone();
-    assert!(told.as_str().unwrap().ends_with("must match metadata.namespace"), "{told}");
+    let body = cluster.admin.post(local, &about("a")).await.expect(201).json();
+    assert_eq!(body["status"]["allowed"], true, "{body}");
+    let response = cluster.admin.post(local, &about("b")).await.expect(422).json()["message"].clone();
+    assert!(response.as_str().unwrap().ends_with("must match metadata.namespace"), "{response}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -365,8 +365,8 @@ async fn bootstrap_tokens_are_taken_where_they_are_switched_on_and_as_long_as_th
     assert_eq!(whoami(&server, token).await, (201, expected.clone()));
     assert_eq!(whoami(&server, "abc123.0123456789abcdee").await.0, 401);
     let review = json!({ "spec": { "token": token } });
-    let told = admin.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await.expect(201).json();
-    assert_eq!((&told["status"]["authenticated"], &told["status"]["user"]), (&json!(true), &expected));
+    let body = admin.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await.expect(201).json();
+    assert_eq!((&body["status"]["authenticated"], &body["status"]["user"]), (&json!(true), &expected));
     // The user has the rights that are bound to its group, and no others.
     let nodes = server.anonymous().get("/api/v1/nodes").header("authorization", format!("Bearer {token}"));
     assert_eq!(nodes.await.status, 403);
@@ -459,8 +459,8 @@ async fn acts(cluster: &Cluster, token: &str, path: &str, headers: &[(&str, &str
     let call = call.header("authorization", format!("Bearer {token}"));
     let call = headers.iter().fold(call, |call, &(name, value)| call.header(name, value));
     let answer = call.await;
-    let told = answer.json();
-    (answer.status, if answer.status == 201 { told["status"]["userInfo"].clone() } else { told["message"].clone() })
+    let body = answer.json();
+    (answer.status, if answer.status == 201 { body["status"]["userInfo"].clone() } else { body["message"].clone() })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -496,10 +496,10 @@ async fn who_may_impersonate_in_one_way_may_do_nothing_else_so() {
         ))
     );
     for (name, why) in [("leads", ""), ("system:masters", ": impersonating the system:masters group is not allowed")] {
-        let told = format!(
+        let message = format!(
             r#"groups.authentication.k8s.io "{name}" {dave} impersonate:user-info resource "groups" {constrained}{why}"#
         );
-        assert_eq!(ask(whoami, &[user, ("impersonate-group", name)]).await, refused(&told));
+        assert_eq!(ask(whoami, &[user, ("impersonate-group", name)]).await, refused(&message));
     }
     // Each action with constrained impersonation needs its own right. Then the rights of the impersonated user decide.
     let pods = r#"resource "pods" in API group "" in the namespace "a""#;
@@ -528,8 +528,8 @@ async fn who_may_impersonate_in_one_way_may_do_nothing_else_so() {
     assert_eq!(ask(whoami, &[n1, ("impersonate-group", "system:nodes")]).await, refused(&old));
     // For a user without any right the error names the constrained right.
     let bob = acts(&cluster, "t-bob", whoami, &[("impersonate-user", "bob")]).await;
-    let told = r#"selfsubjectreviews.authentication.k8s.io is forbidden: User "bob" cannot impersonate-on:user-info:create resource "selfsubjectreviews""#;
-    assert_eq!(bob, refused(&format!("{told} {constrained}")));
+    let message = r#"selfsubjectreviews.authentication.k8s.io is forbidden: User "bob" cannot impersonate-on:user-info:create resource "selfsubjectreviews""#;
+    assert_eq!(bob, refused(&format!("{message} {constrained}")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -583,9 +583,9 @@ async fn a_token_of_the_file_counts_for_as_long_as_it_stands_there() {
 async fn a_token_behind_two_blanks_is_passed_over_with_a_warning() {
     let server = TestServer::start().await;
     let nobody = server.anonymous();
-    let told =
+    let message =
         "299 - \"the provided Authorization header contains extra space before the bearer token, and is ignored\"";
-    for (field, warning) in [("Bearer  x", Some(told)), ("bearer   x", Some(told)), ("Basic  x", None)] {
+    for (field, warning) in [("Bearer  x", Some(message)), ("bearer   x", Some(message)), ("Basic  x", None)] {
         let answer = nobody.get("/api").header("authorization", field).await.expect(403);
         let found = answer.headers.get("warning").map(|value| value.to_str().unwrap().to_owned());
         assert_eq!(found.as_deref(), warning, "{field:?}");

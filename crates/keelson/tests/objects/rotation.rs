@@ -165,10 +165,10 @@ async fn the_authority_that_signs_is_changed_while_the_server_runs() {
     lab.write("ca.crt", &format!("{next}{old}"));
     wait_for("a failure in the metrics", async || Some(lab.failures().await).filter(|now| *now > failures)).await;
     lab.write("ca.key", &key.serialize_pem());
-    let told = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt";
+    let message = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt";
     wait_for("the bundle of pods", async || {
-        let told = lab.admin.get(told).await.json()["data"]["ca.crt"].clone();
-        Some(()).filter(|()| told == json!(format!("{next}{old}")))
+        let response = lab.admin.get(message).await.json()["data"]["ca.crt"].clone();
+        Some(()).filter(|()| response == json!(format!("{next}{old}")))
     })
     .await;
     let after = lab.client("after").await;

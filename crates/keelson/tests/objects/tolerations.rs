@@ -79,10 +79,11 @@ async fn pods_get_the_tolerations_of_their_namespace() {
     let pressure = exists("node.kubernetes.io/memory-pressure");
     assert_eq!(made("empty", "b", &[], asks.clone()).await, json!([pressure]));
     assert_eq!(made("empty", "c", &[json!({ "operator": "Exists" })], asks).await, json!([{ "operator": "Exists" }]));
-    let told = raw.post(pods("bad"), &pod("a", &[], &json!({}))).await.expect(500).text();
+    let response = raw.post(pods("bad"), &pod("a", &[], &json!({}))).await.expect(500).text();
     assert!(
-        told.contains("scheduler.alpha.kubernetes.io/defaultTolerations of namespace bad: a toleration is no object"),
-        "{told}"
+        response
+            .contains("scheduler.alpha.kubernetes.io/defaultTolerations of namespace bad: a toleration is no object"),
+        "{response}"
     );
 }
 
@@ -111,8 +112,8 @@ async fn pods_have_no_tolerations_that_their_namespace_does_not_allow() {
     assert_eq!(posted("never", "a", &[]).await, refused("a"), "the default is not allowed");
     // The limits apply to updates too.
     let more = json!({ "spec": { "tolerations": [exists("lab"), exists("all")] } });
-    let told = raw.patch(format!("{}/a", pods("lab")), MERGE, &more).await.expect(403).json();
-    assert_eq!(told["message"], format!("pods \"a\" {REFUSED}"));
+    let body = raw.patch(format!("{}/a", pods("lab")), MERGE, &more).await.expect(403).json();
+    assert_eq!(body["message"], format!("pods \"a\" {REFUSED}"));
     raw.patch(format!("{}/a", pods("lab")), MERGE, &json!({ "metadata": { "labels": { "a": "b" } } }))
         .await
         .expect(200);

@@ -148,16 +148,16 @@ async fn who_writes_a_bundle_of_a_signer_may_attest_for_it() {
     raw.get(&*two).await.expect(404);
     let one = format!("{BUNDLES}/example.org:one:a");
     let signer = json!({ "spec": { "signerName": "example.org/two" } });
-    let told = raw.patch(&*one, MERGE, &signer).await.expect(422);
+    let response = raw.patch(&*one, MERGE, &signer).await.expect(422);
     let why = "[metadata.name: Invalid value: \"example.org:one:a\": ClusterTrustBundle for signerName example.org/two must be named with prefix example.org:two:, spec.signerName: Invalid value: \"example.org/two\": field is immutable]";
     let expected = format!("ClusterTrustBundle.certificates.k8s.io \"example.org:one:a\" is invalid: {why}");
-    assert_eq!(message(&told), expected);
+    assert_eq!(message(&response), expected);
 }
 
 #[tokio::test]
 async fn a_bundle_holds_certificates_of_authorities_and_each_once() {
     let (_server, raw) = serving(&["certificates.k8s.io/v1beta1"]).await;
-    let told = async |name: &str, anchors: &str| {
+    let response = async |name: &str, anchors: &str| {
         let refused = raw.post(BUNDLES, &bundle(name, None, anchors)).await.expect(422);
         raw.get(format!("{BUNDLES}/{name}")).await.expect(404);
         message(&refused)
@@ -169,12 +169,15 @@ async fn a_bundle_holds_certificates_of_authorities_and_each_once() {
     };
     let (one, two) = (authority("one"), authority("two"));
     let server = certificate("server", IsCa::ExplicitNoCa);
-    assert_eq!(told("bad", "hello").await, invalid("bad", "at least one trust anchor must be provided"));
-    assert_eq!(told("leaf", &server).await, invalid("leaf", "entry 0 does not have the CA bit set"));
+    assert_eq!(response("bad", "hello").await, invalid("bad", "at least one trust anchor must be provided"));
+    assert_eq!(response("leaf", &server).await, invalid("leaf", "entry 0 does not have the CA bit set"));
     let plain = certificate("plain", IsCa::NoCa);
-    assert_eq!(told("none", &format!("{one}{plain}")).await, invalid("none", "entry 1 does not have the CA bit set"));
+    assert_eq!(
+        response("none", &format!("{one}{plain}")).await,
+        invalid("none", "entry 1 does not have the CA bit set")
+    );
     let twice = format!("{one}{two}words\n{one}");
-    assert_eq!(told("twice", &twice).await, invalid("twice", "duplicate trust anchor (indices [0 2])"));
+    assert_eq!(response("twice", &twice).await, invalid("twice", "duplicate trust anchor (indices [0 2])"));
     let both = format!("words\n{one}{two}");
     let made = raw.post(BUNDLES, &bundle("both", None, &both)).await.expect(201).json();
     assert_eq!(made["spec"]["trustBundle"], both.as_str(), "as it was sent");
@@ -182,11 +185,11 @@ async fn a_bundle_holds_certificates_of_authorities_and_each_once() {
     // An update must have a resourceVersion.
     let mut blind = made.clone();
     blind["metadata"].as_object_mut().unwrap().remove("resourceVersion");
-    let told = raw.put(format!("{BUNDLES}/both"), &blind).await.expect(422);
+    let response = raw.put(format!("{BUNDLES}/both"), &blind).await.expect(422);
     assert!(
-        message(&told).contains("metadata.resourceVersion: Invalid value: 0: must be specified for an update"),
+        message(&response).contains("metadata.resourceVersion: Invalid value: 0: must be specified for an update"),
         "{}",
-        message(&told)
+        message(&response)
     );
     let mut changed = made;
     changed["spec"]["trustBundle"] = json!(two);

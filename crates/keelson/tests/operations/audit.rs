@@ -456,8 +456,8 @@ async fn settings_that_can_not_be_are_refused_at_the_start_in_upstreams_words() 
     });
     assert_eq!(told.await, "invalid audit batch log buffer size 0, must be a positive number");
     let missing = refused(&good, |audit| audit.webhook.config_file = Some("/nowhere/webhook.yaml".into())).await;
-    let told = "reading --audit-webhook-config-file: /nowhere/webhook.yaml: No such file";
-    assert!(missing.starts_with(told), "{missing}");
+    let message = "reading --audit-webhook-config-file: /nowhere/webhook.yaml: No such file";
+    assert!(missing.starts_with(message), "{missing}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

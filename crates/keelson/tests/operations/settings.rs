@@ -200,10 +200,10 @@ async fn an_address_that_nobody_can_reach_is_not_advertised() {
     for (address, is_told) in [("127.0.0.1", true), ("169.254.1.1", true), ("0.0.0.0", false)] {
         let server = ProcessServer::builder(KEELSON).arg("--advertise-address").arg(address).start().await;
         let raw = server.raw();
-        let told = format!(
+        let message = format!(
             "--advertise-address is one that others can't reach, so the service default/kubernetes does not lead to this server address={address}"
         );
-        assert_eq!(server.log().contains(&told), is_told, "{}", server.log());
+        assert_eq!(server.log().contains(&message), is_told, "{}", server.log());
         let endpoints = raw.get("/api/v1/namespaces/default/endpoints?fieldSelector=metadata.name=kubernetes").await;
         let listed = endpoints.expect(200).text();
         assert!(!listed.contains(&format!("\"ip\":\"{address}\"")), "{listed}");

@@ -154,12 +154,14 @@ async fn a_call_is_made_again_where_nothing_is_processed_twice_by_it() {
                 BreakPoint::Request | BreakPoint::ResponseHead | BreakPoint::Stream | BreakPoint::GoAwayBehind
             );
             let is_repeated = is_unprocessed || (ends && effect == Effect::Idempotent);
-            let told = format!("{point:?} {effect:?}: {last:?}");
-            assert_eq!(repeats, usize::from(is_repeated), "{told}");
+            let message = format!("{point:?} {effect:?}: {last:?}");
+            assert_eq!(repeats, usize::from(is_repeated), "{message}");
             match last {
-                Ok(answer) => assert!(is_repeated && answer.status == 200, "{told}"),
-                Err(CallError::Failed(_)) => assert!(!is_repeated && effect == Effect::Idempotent, "{told}"),
-                Err(error) => assert!(!is_repeated && effect == Effect::Once && error.is_outcome_unknown(), "{told}"),
+                Ok(answer) => assert!(is_repeated && answer.status == 200, "{message}"),
+                Err(CallError::Failed(_)) => assert!(!is_repeated && effect == Effect::Idempotent, "{message}"),
+                Err(error) => {
+                    assert!(!is_repeated && effect == Effect::Once && error.is_outcome_unknown(), "{message}")
+                }
             }
         }
     }

@@ -327,8 +327,8 @@ async fn a_webhook_that_breaks_off_or_leads_away_is_told_of() {
     })
     .await;
     harbour.pilot.be(Mood::Answers(HookReply::Other(307, vec![("location", elsewhere.url("/x"))], String::new())));
-    let told = "failed: the server responded with the status code 307 but did not return more information";
-    assert_eq!(harbour.refusal("f").await, told);
+    let message = "failed: the server responded with the status code 307 but did not return more information";
+    assert_eq!(harbour.refusal("f").await, message);
     assert!(!visited.load(Ordering::SeqCst), "nobody is sent objects whom the definition does not name");
 
     // A webhook whose response has Retry-After is called again.

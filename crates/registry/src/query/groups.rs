@@ -55,8 +55,8 @@ impl Groups {
 type GroupCount = (Reverse<usize>, Vec<u8>, String);
 
 /// Counts the groups of a view. Only those in the result are kept.
-pub(super) async fn count(asked: &PlannedQuery, view: &View, looked_at: usize) -> Result<Groups, ApiError> {
-    let limit = asked.plan.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
+pub(super) async fn count(query: &PlannedQuery, view: &View, looked_at: usize) -> Result<Groups, ApiError> {
+    let limit = query.plan.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
     let mut largest: BinaryHeap<GroupCount> = BinaryHeap::new();
     let (mut rank, mut total) = (0, 0_usize);
     while let Some(Position { place, key }) = view.positions(rank, rank + 1).next_position() {
@@ -71,15 +71,15 @@ pub(super) async fn count(asked: &PlannedQuery, view: &View, looked_at: usize) -
             yield_now().await;
         }
     }
-    let mut turns = Turns::new(&asked.sought.wanted);
+    let mut turns = Turns::new(&query.sought.wanted);
     let mut groups = Vec::with_capacity(largest.len());
     for (Reverse(count), place, key) in largest.into_sorted_vec() {
         let missing = || ApiError::Internal(format!("{key:?} stands in a view of a snapshot that it is not in"));
-        let entry = asked.sought.snapshot.get(&key).ok_or_else(missing)?;
+        let entry = query.sought.snapshot.get(&key).ok_or_else(missing)?;
         let value = turns.look(entry, move |wanted, entry| value_at(wanted, entry, &place)).await;
         groups.push(Group { value, count });
     }
-    let SelectedSnapshot { snapshot, wanted, .. } = &asked.sought;
+    let SelectedSnapshot { snapshot, wanted, .. } = &query.sought;
     Ok(Groups { revision: snapshot.revision, groups, total, looked_at, failures: wanted.failures(view) })
 }
 

@@ -235,9 +235,9 @@ impl LivePage {
         self.wanted.renew_budget();
         let (plan, collection, wanted) = (self.plan.clone(), self.collection.clone(), self.wanted.clone());
         let owner = plan.owner;
-        let asked = PlannedQuery { plan, sought: SelectedSnapshot { collection, snapshot, wanted, owner } };
-        let (shown, looked_at) = making::shown(&asked.sought).await?;
-        let page = page::cut(&asked, shown, looked_at).await?;
+        let query = PlannedQuery { plan, sought: SelectedSnapshot { collection, snapshot, wanted, owner } };
+        let (shown, looked_at) = making::shown(&query.sought).await?;
+        let page = page::cut(&query, shown, looked_at).await?;
         Ok(SentPage { revision: page.revision, total: page.total, entries: page.items.into_entries().await? })
     }
 

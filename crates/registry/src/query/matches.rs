@@ -52,10 +52,10 @@ impl Matches {
 }
 
 /// Reads the objects of a page again, for their matches.
-pub(super) async fn told(asked: &PlannedQuery, mut page: QueryPage) -> Result<Matches, ApiError> {
+pub(super) async fn told(query: &PlannedQuery, mut page: QueryPage) -> Result<Matches, ApiError> {
     let entries = std::mem::replace(&mut page.items, super::page::none()).into_entries().await?;
     let mut objects = Vec::with_capacity(entries.len());
-    let mut turns = Turns::new(&asked.sought.wanted);
+    let mut turns = Turns::new(&query.sought.wanted);
     for entry in &entries {
         objects.push(MatchedPlaces {
             namespace: entry.namespace().map(str::to_owned),

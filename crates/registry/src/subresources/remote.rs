@@ -68,23 +68,23 @@ impl Registry {
         match handler {
             SubresourceHandler::Kubelet => self.kubelet_of(target, name, container, nodes).await,
             SubresourceHandler::PodProxy => {
-                let asked = SchemeNamePort::parse(name, "pod")?;
-                let pod = self.named(target, asked.name).await?;
-                let endpoint = endpoints::of_pod(&pod, &asked)?;
+                let port = SchemeNamePort::parse(name, "pod")?;
+                let pod = self.named(target, port.name).await?;
+                let endpoint = endpoints::of_pod(&pod, &port)?;
                 nodes.ok_or_else(|| unreachable(&format!("requests to pod \"{}\"", pod.name())))?;
                 Ok(Remote::Proxied(endpoint))
             }
             SubresourceHandler::Proxy if target.is_namespaced() => {
-                let asked = SchemeNamePort::parse(name, "service")?;
-                let service = self.named(target, asked.name).await?;
+                let port = SchemeNamePort::parse(name, "service")?;
+                let service = self.named(target, port.name).await?;
                 nodes.ok_or_else(|| unreachable(&format!("requests to service \"{}\"", service.name())))?;
-                self.service_endpoint(target, &service, &asked).await.map(Remote::Proxied)
+                self.service_endpoint(target, &service, &port).await.map(Remote::Proxied)
             }
             SubresourceHandler::Proxy => {
-                let asked = SchemeNamePort::parse(name, "node")?;
-                let node = self.named(target, asked.name).await?;
+                let port = SchemeNamePort::parse(name, "node")?;
+                let node = self.named(target, port.name).await?;
                 let nodes = nodes.ok_or_else(|| unreachable(&format!("requests to node \"{}\"", node.name())))?;
-                endpoints::of_node(&node, &asked, nodes).map(Remote::Proxied)
+                endpoints::of_node(&node, &port, nodes).map(Remote::Proxied)
             }
             // This server answers these itself.
             SubresourceHandler::Confined

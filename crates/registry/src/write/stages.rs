@@ -150,10 +150,10 @@ impl Registry {
         refuse_where_nothing_is_new(target, &object)?;
         is_changed |= self.admit_by_kind(target, &mut object).await?;
         let reinvocation = Reinvocation::default();
-        let asked = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
-        let interest = self.admission().interest(&asked);
+        let attributes = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
+        let interest = self.admission().interest(&attributes);
         if interest > AttributesNeeded::None {
-            self.admit_changes(&asked, interest, &mut object, &mut managed_fields).await?;
+            self.admit_changes(&attributes, interest, &mut object, &mut managed_fields).await?;
             is_changed |= leave_out_repeated(&mut object, DuplicateCause::Admission, caller.warnings());
         }
         // Convert, prepare. The schema of the request's version is checked before, and its errors are reported with the
@@ -173,7 +173,7 @@ impl Registry {
         let mut new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
         if interest > AttributesNeeded::None {
             let shown = shown_for_judgement(target, &new, None, interest).await?;
-            self.admission().validate(&asked.making(&shown), Some(&shown)).await?;
+            self.admission().validate(&attributes.making(&shown), Some(&shown)).await?;
             new.is_canonical &= !reinvocation.set_marks(&mut new.object);
         }
         // Quotas.
@@ -188,13 +188,13 @@ impl Registry {
     /// The refusal.
     pub(super) async fn admit_again(&self, request: &WriteRequest<'_>, new: &ManagedObject) -> Result<(), ApiError> {
         let reinvocation = Reinvocation::default();
-        let asked = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
-        let interest = self.admission().interest(&asked);
+        let attributes = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
+        let interest = self.admission().interest(&attributes);
         if interest == AttributesNeeded::None {
             return Ok(());
         }
         let shown = shown_for_judgement(request.target, new, None, interest).await?;
-        self.admission().validate(&asked.making(&shown), Some(&shown)).await
+        self.admission().validate(&attributes.making(&shown), Some(&shown)).await
     }
 
     /// Completes an object that was `live` before. Returns true if a field was added.
@@ -479,13 +479,13 @@ impl Registry {
     }
 
     /// Runs validating admission for a deletion, with its effective options.
-    async fn judge_deletion(&self, asked: AdmissionAttributes<'_>) -> Result<(), ApiError> {
-        let (WriteOptions::Delete(stated), Some(old)) = (asked.options, asked.old) else {
-            return self.admission().validate(&asked, None).await;
+    async fn judge_deletion(&self, attributes: AdmissionAttributes<'_>) -> Result<(), ApiError> {
+        let (WriteOptions::Delete(stated), Some(old)) = (attributes.options, attributes.old) else {
+            return self.admission().validate(&attributes, None).await;
         };
-        let Some(options) = judged_options(asked.target, old, stated) else { return Ok(()) };
-        let asked = AdmissionAttributes { options: WriteOptions::Delete(&options), ..asked };
-        self.admission().validate(&asked, None).await
+        let Some(options) = judged_options(attributes.target, old, stated) else { return Ok(()) };
+        let attributes = AdmissionAttributes { options: WriteOptions::Delete(&options), ..attributes };
+        self.admission().validate(&attributes, None).await
     }
 }
 

@@ -58,8 +58,8 @@ impl Plugin {
         });
         let old = old.map(|old| format!(" old:{}", old.get(&["data", "a"]).unwrap_or(&Value::Null)));
         let dry = if caller.is_dry_run() { " dry" } else { "" };
-        let told = format!("{question} {name:?}{}{}{dry}", seen.unwrap_or_default(), old.unwrap_or_default());
-        self.asked.lock().push(told);
+        let detail = format!("{question} {name:?}{}{}{dry}", seen.unwrap_or_default(), old.unwrap_or_default());
+        self.asked.lock().push(detail);
         attributes.caller.warnings().add(format!("{stage} was asked"));
         if refused {
             let resource = GroupResource { group: String::new(), resource: "things".to_owned() };

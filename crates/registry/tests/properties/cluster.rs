@@ -423,6 +423,6 @@ pub(crate) fn run_paused<F: Future>(future: F) -> F::Output {
 /// The number of cases of a property, or that of `PROPTEST_CASES`. Nothing is written on failure: the smallest input is
 /// in the output.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
-    let asked = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    if std::env::var_os("PROPTEST_CASES").is_some() { asked } else { ProptestConfig { cases, ..asked } }
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() { config } else { ProptestConfig { cases, ..config } }
 }

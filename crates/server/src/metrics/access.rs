@@ -260,6 +260,6 @@ pub(crate) fn review_times(authorizers: &ConfiguredAuthorizers) -> Vec<Histogram
     samples
 }
 
-fn result_labels(name: &str, asked: &CallCounts) -> Vec<(&'static str, String)> {
-    vec![("name", name.to_owned()), ("result", asked.result.to_owned())]
+fn result_labels(name: &str, counts: &CallCounts) -> Vec<(&'static str, String)> {
+    vec![("name", name.to_owned()), ("result", counts.result.to_owned())]
 }

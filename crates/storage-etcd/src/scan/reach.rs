@@ -33,15 +33,15 @@ impl Reach {
     }
 
     /// Adjusts the reach to the result of a page.
-    pub(super) fn learn(&mut self, told: &PageOutcome<'_>) {
-        let (from, to) = told.range;
+    pub(super) fn learn(&mut self, outcome: &PageOutcome<'_>) {
+        let (from, to) = outcome.range;
         let narrowed = if self.end(from, to) == to { common(from, to) } else { self.0.min(from.len()) };
-        let (had, limit) = told.keys;
-        match told.ends {
-            Some((first, last)) if told.counted > PAGES * limit => {
+        let (had, limit) = outcome.keys;
+        match outcome.ends {
+            Some((first, last)) if outcome.counted > PAGES * limit => {
                 self.0 = (narrowed + 1).max(common(last, to) + 1).max(common(first, last));
             }
-            _ if had < told.counted || had > limit / 2 => {}
+            _ if had < outcome.counted || had > limit / 2 => {}
             _ => self.0 = narrowed.saturating_sub(1),
         }
     }

@@ -69,7 +69,7 @@ fn item<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
 
 /// Answers a request for a session: an upgrade to SPDY, or to a websocket.
 pub(super) fn answer(mut request: Request<Incoming>, open: Arc<Open>) -> Response<UpstreamBody> {
-    let asked = SessionRequest::of(&request);
+    let requested = SessionRequest::of(&request);
     let upgrade = hyper::upgrade::on(&mut request);
     let headers = request.headers();
     let mut response = Response::new(Empty::new().map_err(|never| match never {}).boxed());
@@ -81,7 +81,7 @@ pub(super) fn answer(mut request: Request<Incoming>, open: Arc<Open>) -> Respons
             let offered = headers.get_all("x-stream-protocol-version").iter().filter_map(|value| value.to_str().ok());
             let offered: Vec<&str> = offered.flat_map(|value| value.split(',')).map(str::trim).collect();
             let wanted =
-                if asked.path.starts_with("/portForward") { "portforward.k8s.io" } else { "v4.channel.k8s.io" };
+                if requested.path.starts_with("/portForward") { "portforward.k8s.io" } else { "v4.channel.k8s.io" };
             if !offered.contains(&wanted) {
                 return text(403, "unable to upgrade: the protocol is not known");
             }
@@ -89,7 +89,7 @@ pub(super) fn answer(mut request: Request<Incoming>, open: Arc<Open>) -> Respons
             fields.insert("x-stream-protocol-version", wanted.parse().expect("a value"));
             tokio::spawn(async move {
                 let Ok(connection) = upgrade.await else { return };
-                over_spdy(asked, TokioIo::new(connection)).await;
+                over_spdy(requested, TokioIo::new(connection)).await;
                 drop(open);
             });
         }
@@ -99,7 +99,7 @@ pub(super) fn answer(mut request: Request<Incoming>, open: Arc<Open>) -> Respons
             };
             tokio::spawn(async move {
                 let Ok(connection) = upgrade.await else { return };
-                websocket::session(asked, protocol, TokioIo::new(connection)).await;
+                websocket::session(requested, protocol, TokioIo::new(connection)).await;
                 drop(open);
             });
         }
@@ -108,14 +108,14 @@ pub(super) fn answer(mut request: Request<Incoming>, open: Arc<Open>) -> Respons
     response
 }
 
-async fn over_spdy(asked: SessionRequest, connection: TokioIo<hyper::upgrade::Upgraded>) {
+async fn over_spdy(request: SessionRequest, connection: TokioIo<hyper::upgrade::Upgraded>) {
     let (writer, mut streams) = spdy::serve(connection);
-    if asked.path.starts_with("/portForward") {
+    if request.path.starts_with("/portForward") {
         forward_ports(writer, streams).await;
         return;
     }
-    let wanted = [("error", true), ("stdin", asked.wants("input")), ("stdout", asked.wants("output"))];
-    let further = [("stderr", asked.wants("error") && !asked.wants("tty")), ("resize", asked.wants("tty"))];
+    let wanted = [("error", true), ("stdin", request.wants("input")), ("stdout", request.wants("output"))];
+    let further = [("stderr", request.wants("error") && !request.wants("tty")), ("resize", request.wants("tty"))];
     let count = wanted.iter().chain(&further).filter(|(_, wants)| *wants).count();
     let mut opened: Vec<SpdyStream> = Vec::new();
     while opened.len() < count {
@@ -134,7 +134,7 @@ async fn over_spdy(asked: SessionRequest, connection: TokioIo<hyper::upgrade::Up
         _ => error.as_ref().map(|stream| stream.id),
     };
     let (output, mut pieces) = mpsc::channel::<OutputChunk>(16);
-    let running = run(asked, stdin.map(|stream| stream.data), resize.map(|stream| stream.data), output);
+    let running = run(request, stdin.map(|stream| stream.data), resize.map(|stream| stream.data), output);
     let sending = async {
         while let Some(OutputChunk { channel, bytes, is_last }) = pieces.recv().await {
             let Some(stream) = numbers(channel) else { continue };
@@ -154,7 +154,7 @@ async fn over_spdy(asked: SessionRequest, connection: TokioIo<hyper::upgrade::Up
 /// Runs the command of a session. `die` ends without a status, `hang` never ends, `size` prints the size of the
 /// terminal.
 pub(super) async fn run(
-    asked: SessionRequest,
+    request: SessionRequest,
     stdin: Option<mpsc::UnboundedReceiver<Bytes>>,
     resize: Option<mpsc::UnboundedReceiver<Bytes>>,
     output: mpsc::Sender<OutputChunk>,
@@ -163,12 +163,12 @@ pub(super) async fn run(
         // A client that has disconnected reads nothing.
         let _ = output.send(OutputChunk { channel, bytes: text.into(), is_last }).await;
     };
-    let command = match asked.path.starts_with("/attach") {
+    let command = match request.path.starts_with("/attach") {
         true => {
             send(STDOUT, "attached\n".to_owned(), false).await;
             vec!["cat".to_owned()]
         }
-        false => asked.command.clone(),
+        false => request.command.clone(),
     };
     let status = match command.first().map(String::as_str) {
         Some("die") => {
@@ -185,7 +185,7 @@ pub(super) async fn run(
             send(STDOUT, format!("{}x{}\n", size["Width"], size["Height"]), false).await;
             json!({"metadata": {}, "status": "Success"})
         }
-        Some(_) => program(&command, stdin, (asked.wants("tty"), &output)).await,
+        Some(_) => program(&command, stdin, (request.wants("tty"), &output)).await,
         None => json!({"metadata": {}, "status": "Failure", "message": "no command", "code": 400}),
     };
     send(STDOUT, String::new(), true).await;

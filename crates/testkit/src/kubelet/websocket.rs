@@ -35,7 +35,7 @@ pub(super) fn accept(headers: &HeaderMap, fields: &mut HeaderMap) -> Option<Stri
 }
 
 /// Runs a session.
-pub(super) async fn session(asked: SessionRequest, protocol: String, connection: TokioIo<Upgraded>) {
+pub(super) async fn session(request: SessionRequest, protocol: String, connection: TokioIo<Upgraded>) {
     let socket = WebSocketStream::from_raw_socket(connection, Role::Server, None).await;
     let (mut sink, mut messages) = socket.split();
     let (stdin, from_client) = mpsc::unbounded_channel::<Bytes>();
@@ -59,8 +59,8 @@ pub(super) async fn session(asked: SessionRequest, protocol: String, connection:
         }
     };
     let (output, mut pieces) = mpsc::channel::<OutputChunk>(16);
-    let stdin = asked.wants("input").then_some(from_client);
-    let running = run(asked, stdin, Some(sizes), output);
+    let stdin = request.wants("input").then_some(from_client);
+    let running = run(request, stdin, Some(sizes), output);
     let sending = async {
         while let Some(OutputChunk { channel, bytes, .. }) = pieces.recv().await {
             let message = [&[channel], &bytes[..]].concat();

@@ -171,17 +171,18 @@ fn lacking_plainly(held: &[&Value], wanted: &[Value]) -> Vec<String> {
     lacking
 }
 
-fn allows_plainly(rule: &Value, asked: &ResourceAttributes<'_>) -> bool {
+fn allows_plainly(rule: &Value, attributes: &ResourceAttributes<'_>) -> bool {
     let texts = |field: &str| texts(rule, field);
     let has = |field: &str, text: &str| has(rule, field, text);
-    let resource =
-        asked.subresource.map_or_else(|| asked.resource.to_owned(), |sub| format!("{}/{sub}", asked.resource));
-    let of_any = asked.subresource.is_some_and(|sub| texts("resources").contains(&&*format!("*/{sub}")));
+    let resource = attributes
+        .subresource
+        .map_or_else(|| attributes.resource.to_owned(), |sub| format!("{}/{sub}", attributes.resource));
+    let of_any = attributes.subresource.is_some_and(|sub| texts("resources").contains(&&*format!("*/{sub}")));
     let names = texts("resourceNames");
-    has("verbs", asked.verb)
-        && has("apiGroups", asked.group)
+    has("verbs", attributes.verb)
+        && has("apiGroups", attributes.group)
         && (has("resources", &resource) || of_any)
-        && (names.is_empty() || names.contains(&asked.name.unwrap_or_default()))
+        && (names.is_empty() || names.contains(&attributes.name.unwrap_or_default()))
 }
 
 /// All tested requests.
@@ -266,14 +267,14 @@ fn many_rules_many_bindings_and_many_subjects_cost_little() {
     }
     let user = User { name: "u".to_owned(), ..User::default() };
     let asks = |name| {
-        let asked = ResourceAttributes {
+        let attributes = ResourceAttributes {
             verb: "get",
             resource: "pods",
             name: Some(name),
             namespace: Some("n"),
             ..Default::default()
         };
-        decide(&index, &user, &Attributes::Resource(asked))
+        decide(&index, &user, &Attributes::Resource(attributes))
     };
     for _ in 0..20 {
         assert!(asks("n15999").is_allowed());

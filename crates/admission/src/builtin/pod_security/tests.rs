@@ -56,45 +56,45 @@ fn the_baseline_knows_what_leads_out_of_a_container() {
         let add = json!(["SYS_ADMIN", "NET_RAW", "CHOWN"]);
         json!({ "name": name, "securityContext": { "capabilities": { "add": add } } })
     };
-    let told = "non-default capabilities (containers \"b\", \"a\" must not include \"NET_RAW\", \"SYS_ADMIN\" in \
+    let message = "non-default capabilities (containers \"b\", \"a\" must not include \"NET_RAW\", \"SYS_ADMIN\" in \
                 securityContext.capabilities.add)";
-    baseline(of(json!({ "containers": [capable("b"), capable("a")] })), told);
+    baseline(of(json!({ "containers": [capable("b"), capable("a")] })), message);
     let volume = |name: &str| json!({ "name": name, "hostPath": { "path": "/" } });
     baseline(of(json!({ "volumes": [volume("v"), volume("w")] })), "hostPath volumes (volumes \"v\", \"w\")");
     let port = |name: &str, port: u16| json!({ "name": name, "ports": [{ "containerPort": 80, "hostPort": port }] });
-    let told = "hostPort (containers \"a\", \"b\" use hostPorts 80, 81)";
-    baseline(of(json!({ "containers": [port("a", 81), port("b", 80)] })), told);
-    let told = "forbidden AppArmor profile (container \"c\" must not set AppArmor profile type to \"Unconfined\")";
-    baseline(contained(json!({ "appArmorProfile": { "type": "Unconfined" } })), told);
+    let message = "hostPort (containers \"a\", \"b\" use hostPorts 80, 81)";
+    baseline(of(json!({ "containers": [port("a", 81), port("b", 80)] })), message);
+    let message = "forbidden AppArmor profile (container \"c\" must not set AppArmor profile type to \"Unconfined\")";
+    baseline(contained(json!({ "appArmorProfile": { "type": "Unconfined" } })), message);
     let mut annotated = contained(json!({ "appArmorProfile": { "type": "Unconfined" } }));
     let key = "container.apparmor.security.beta.kubernetes.io/c";
     annotated["metadata"] = json!({ "annotations": { key: "unconfined" } });
-    let told = "forbidden AppArmor profiles (container \"c\" and annotation must not set AppArmor profile type to \
+    let message = "forbidden AppArmor profiles (container \"c\" and annotation must not set AppArmor profile type to \
                 \"Unconfined\", \"container.apparmor.security.beta.kubernetes.io/c=\"unconfined\"\")";
-    baseline(annotated, told);
+    baseline(annotated, message);
     let mut both = contained(json!({ "seLinuxOptions": { "type": "bar", "user": "u" } }));
     both["spec"]["securityContext"] = json!({ "seLinuxOptions": { "type": "foo" } });
-    let told = "seLinuxOptions (pod and container \"c\" set forbidden securityContext.seLinuxOptions: types \"bar\", \
+    let message = "seLinuxOptions (pod and container \"c\" set forbidden securityContext.seLinuxOptions: types \"bar\", \
                 \"foo\"; user may not be set)";
-    baseline(both, told);
+    baseline(both, message);
     let of_pod = |context: Value| of(json!({ "securityContext": context }));
-    let told =
+    let message =
         "seLinuxOptions (pod set forbidden securityContext.seLinuxOptions: user may not be set; role may not be set)";
-    baseline(of_pod(json!({ "seLinuxOptions": { "user": "u", "role": "r" } })), told);
-    let told = "seccompProfile (pod must not set securityContext.seccompProfile.type to \"Unconfined\")";
-    baseline(of_pod(json!({ "seccompProfile": { "type": "Unconfined" } })), told);
+    baseline(of_pod(json!({ "seLinuxOptions": { "user": "u", "role": "r" } })), message);
+    let message = "seccompProfile (pod must not set securityContext.seccompProfile.type to \"Unconfined\")";
+    baseline(of_pod(json!({ "seccompProfile": { "type": "Unconfined" } })), message);
     let sysctls =
         json!({ "sysctls": [{ "name": "kernel.msgmax" }, { "name": "net.ipv4.tcp_rmem" }, { "name": "net.core.x" }] });
     baseline(of_pod(sysctls), "forbidden sysctls (kernel.msgmax, net.core.x)");
-    let told = "privileged (container \"c\" must not set securityContext.privileged=true)";
-    baseline(contained(json!({ "privileged": true })), told);
-    let told = "procMount (container \"c\" must not set securityContext.procMount to \"Unmasked\")";
-    baseline(contained(json!({ "procMount": "Unmasked" })), told);
-    let told = "hostProcess (container \"c\" must not set securityContext.windowsOptions.hostProcess=true)";
-    baseline(contained(json!({ "windowsOptions": { "hostProcess": true } })), told);
+    let message = "privileged (container \"c\" must not set securityContext.privileged=true)";
+    baseline(contained(json!({ "privileged": true })), message);
+    let message = "procMount (container \"c\" must not set securityContext.procMount to \"Unmasked\")";
+    baseline(contained(json!({ "procMount": "Unmasked" })), message);
+    let message = "hostProcess (container \"c\" must not set securityContext.windowsOptions.hostProcess=true)";
+    baseline(contained(json!({ "windowsOptions": { "hostProcess": true } })), message);
     let stop = json!({ "preStop": { "httpGet": { "port": 80, "host": "example.org" } } });
-    let told = "probe or lifecycle host (container \"c\" uses probe or lifecycle host \"example.org\")";
-    baseline(of(json!({ "containers": [{ "name": "c", "lifecycle": stop }] })), told);
+    let message = "probe or lifecycle host (container \"c\" uses probe or lifecycle host \"example.org\")";
+    baseline(of(json!({ "containers": [{ "name": "c", "lifecycle": stop }] })), message);
     check("privileged:latest", contained(json!({ "privileged": true })), "");
 }
 
@@ -111,24 +111,24 @@ fn the_restricted_level_wants_it_said_that_a_pod_is_hardened() {
                  securityContext.runAsNonRoot=true), seccompProfile (pod or container \"c\" must set \
                  securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")";
     check("restricted:latest", of(none()), plain);
-    let told = "unrestricted capabilities (container \"c\" must set securityContext.capabilities.drop=[\"ALL\"]; container \
+    let message = "unrestricted capabilities (container \"c\" must set securityContext.capabilities.drop=[\"ALL\"]; container \
                 \"c\" must not include \"SYS_ADMIN\" in securityContext.capabilities.add)";
-    restricted(json!({ "capabilities": { "add": ["SYS_ADMIN"] } }), none(), none(), told);
+    restricted(json!({ "capabilities": { "add": ["SYS_ADMIN"] } }), none(), none(), message);
     restricted(json!({ "capabilities": { "drop": ["ALL"], "add": ["NET_BIND_SERVICE"] } }), none(), none(), "");
-    let told = "runAsNonRoot != true (container \"c\" must not set securityContext.runAsNonRoot=false)";
-    restricted(json!({ "runAsNonRoot": false }), none(), none(), told);
-    let told = "runAsUser=0 (pod must not set runAsUser=0)";
-    restricted(none(), json!({ "runAsUser": 0 }), none(), told);
+    let message = "runAsNonRoot != true (container \"c\" must not set securityContext.runAsNonRoot=false)";
+    restricted(json!({ "runAsNonRoot": false }), none(), none(), message);
+    let message = "runAsUser=0 (pod must not set runAsUser=0)";
+    restricted(none(), json!({ "runAsUser": 0 }), none(), message);
     restricted(none(), json!({ "runAsUser": 0, "runAsNonRoot": null }), json!({ "hostUsers": false }), "");
-    let told = "seccompProfile (pod must not set securityContext.seccompProfile.type to \"Unconfined\")";
-    restricted(none(), json!({ "seccompProfile": { "type": "Unconfined" } }), none(), told);
+    let message = "seccompProfile (pod must not set securityContext.seccompProfile.type to \"Unconfined\")";
+    restricted(none(), json!({ "seccompProfile": { "type": "Unconfined" } }), none(), message);
     let volumes = json!({ "volumes": [
         { "name": "n", "nfs": { "server": "s" } }, { "name": "i", "iscsi": {} }, { "name": "h", "hostPath": {} },
         { "name": "e", "emptyDir": {} },
     ] });
-    let told = "restricted volume types (volumes \"n\", \"i\", \"h\" use restricted volume types \"hostPath\", \"iscsi\", \
+    let message = "restricted volume types (volumes \"n\", \"i\", \"h\" use restricted volume types \"hostPath\", \"iscsi\", \
                 \"nfs\")";
-    restricted(none(), none(), volumes, told);
+    restricted(none(), none(), volumes, message);
     let windows = json!({ "os": { "name": "windows" }, "securityContext": { "runAsNonRoot": true } });
     check("restricted:latest", of(windows), "");
 }
@@ -140,8 +140,8 @@ fn a_standard_stays_as_it_was_with_its_release() {
     check("baseline:v1.19", sysctl(reserved), "forbidden sysctls (net.ipv4.ip_local_reserved_ports)");
     check("baseline:v1.27", sysctl(reserved), "");
     let engine = || of(json!({ "securityContext": { "seLinuxOptions": { "type": "container_engine_t" } } }));
-    let told = "seLinuxOptions (pod set forbidden securityContext.seLinuxOptions: type \"container_engine_t\")";
-    check("baseline:v1.30", engine(), told);
+    let message = "seLinuxOptions (pod set forbidden securityContext.seLinuxOptions: type \"container_engine_t\")";
+    check("baseline:v1.30", engine(), message);
     check("baseline:v1.31", engine(), "");
     let probe = json!({ "tcpSocket": { "port": 1, "host": "h" } });
     let probing = || of(json!({ "containers": [{ "name": "c", "livenessProbe": probe }] }));
@@ -149,18 +149,18 @@ fn a_standard_stays_as_it_was_with_its_release() {
     check("baseline:v1.34", probing(), "probe or lifecycle host (container \"c\" uses probe or lifecycle host \"h\")");
     let mut old = of(json!({}));
     old["metadata"] = json!({ "annotations": { "seccomp.security.alpha.kubernetes.io/pod": "unconfined" } });
-    let told = "seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod=\"unconfined\")";
-    check("baseline:v1.18", old.clone(), told);
+    let message = "seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod=\"unconfined\")";
+    check("baseline:v1.18", old.clone(), message);
     check("baseline:v1.19", old, "");
     let root = json!({ "runAsUser": 0, "runAsNonRoot": null });
     let own_users = hardened(&json!({}), &root, &json!({ "hostUsers": false }));
-    let told = "runAsNonRoot != true (pod or container \"c\" must set securityContext.runAsNonRoot=true)";
-    check("restricted:v1.22", own_users.clone(), told);
-    check("restricted:v1.34", own_users.clone(), &format!("{told}, runAsUser=0 (pod must not set runAsUser=0)"));
+    let message = "runAsNonRoot != true (pod or container \"c\" must set securityContext.runAsNonRoot=true)";
+    check("restricted:v1.22", own_users.clone(), message);
+    check("restricted:v1.34", own_users.clone(), &format!("{message}, runAsUser=0 (pod must not set runAsUser=0)"));
     check("restricted:v1.35", own_users.clone(), "");
     let unmasked = hardened(&json!({ "procMount": "Unmasked" }), &json!({}), &json!({ "hostUsers": false }));
     check("baseline:v1.35", unmasked.clone(), "");
-    let told = "procMount (container \"c\" must not set securityContext.procMount to \"Unmasked\")";
-    check("restricted:v1.35", unmasked, told);
+    let message = "procMount (container \"c\" must not set securityContext.procMount to \"Unmasked\")";
+    check("restricted:v1.35", unmasked, message);
     check("restricted:v1.999", own_users, "");
 }

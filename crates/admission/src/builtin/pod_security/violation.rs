@@ -22,8 +22,8 @@ impl Violation {
 
 /// The message with all violations of one pod.
 pub(super) fn told(violations: &[Violation]) -> String {
-    let told: Vec<String> = violations.iter().map(|it| format!("{} ({})", it.reason, it.detail)).collect();
-    told.join(", ")
+    let messages: Vec<String> = violations.iter().map(|it| format!("{} ({})", it.reason, it.detail)).collect();
+    messages.join(", ")
 }
 
 /// The message without the details of containers, for many pods together.

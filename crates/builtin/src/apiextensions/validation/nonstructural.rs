@@ -62,12 +62,12 @@ mod tests {
         check(&[json!(null)], None);
         let bare = json!({ "properties": { "n": { "minimum": 1 } } });
         let place = "spec.versions[1].schema.openAPIV3Schema";
-        let told = format!(
+        let message = format!(
             "{place}.properties[n].type: Required value: must not be empty for specified object fields;\
              {place}.type: Required value: must not be empty at the root;"
         );
-        check(&[sound.clone(), bare], Some(&told));
-        let told = "failed to check validation schema for version v0: OpenAPIV3Schema '$ref' is not supported";
-        check(&[json!({ "$ref": "#/x" }), sound], Some(told));
+        check(&[sound.clone(), bare], Some(&message));
+        let message = "failed to check validation schema for version v0: OpenAPIV3Schema '$ref' is not supported";
+        check(&[json!({ "$ref": "#/x" }), sound], Some(message));
     }
 }

@@ -95,8 +95,8 @@ fn bundles_are_named_after_their_signer() {
     let form = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
                 and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
                 '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    let told = format!("metadata.name: Invalid value: \"example.org:one:A\": {form}");
-    check("example.org:one:A", "example.org/one", &[&told]);
+    let message = format!("metadata.name: Invalid value: \"example.org:one:A\": {form}");
+    check("example.org:one:A", "example.org/one", &[&message]);
     check(
         "invalid:a",
         "invalid",
@@ -109,9 +109,9 @@ fn bundles_are_named_after_their_signer() {
 fn bundles_hold_certificates_and_nothing_else() {
     let block = |label: &str, content: &str| format!("-----BEGIN {label}-----\n{content}\n-----END {label}-----\n");
     let check = |bundle: &str, expected: &[&str]| {
-        let told: Vec<String> =
+        let messages: Vec<String> =
             expected.iter().map(|why| format!("spec.trustBundle: Invalid value: \"<value omitted>\": {why}")).collect();
-        assert_eq!(faults_of("plain", "", bundle), told, "{bundle}");
+        assert_eq!(faults_of("plain", "", bundle), messages, "{bundle}");
     };
     check("hello", &["at least one trust anchor must be provided"]);
     check(&block("CERTIFICATE", "YWJj"), &["entry 0 does not parse as X.509"]);

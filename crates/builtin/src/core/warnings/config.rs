@@ -6,7 +6,7 @@ use crate::validating::at::At;
 use crate::validating::base64;
 use crate::validating::pem;
 
-pub(crate) fn of_secret(at: &At<'_, '_>, told: &mut Vec<String>) {
+pub(crate) fn of_secret(at: &At<'_, '_>, warnings: &mut Vec<String>) {
     if at.field("type").text() != "kubernetes.io/tls" {
         return;
     }
@@ -14,7 +14,7 @@ pub(crate) fn of_secret(at: &At<'_, '_>, told: &mut Vec<String>) {
     let of = |name| labels(&base64::decoded(data.field(name).text()).unwrap_or_default());
     let (certificate, key) = (of("tls.crt"), of("tls.key"));
     if !certificate.iter().any(|label| label == "CERTIFICATE") {
-        told.push(match certificate.as_slice() {
+        warnings.push(match certificate.as_slice() {
             [] => "tls: failed to find any PEM data in certificate input".to_owned(),
             [only] if only.ends_with("PRIVATE KEY") => {
                 "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may \
@@ -28,7 +28,7 @@ pub(crate) fn of_secret(at: &At<'_, '_>, told: &mut Vec<String>) {
             ),
         });
     } else if !key.iter().any(|label| label == "PRIVATE KEY" || label.ends_with(" PRIVATE KEY")) {
-        told.push(match key.as_slice() {
+        warnings.push(match key.as_slice() {
             [] => "tls: failed to find any PEM data in key input".to_owned(),
             [only] if only == "CERTIFICATE" => {
                 "tls: found a certificate rather than a key in the PEM for the private key".to_owned()

@@ -24,21 +24,21 @@ const ANNOTATIONS: [(&str, &str, &str); 3] = [
 const NO_POD: &str = "a null labelSelector results in matching no pod";
 
 /// The warnings about a pod or a template; `at` has `metadata` and `spec`.
-pub(crate) fn of_spec(at: &At<'_, '_>, is_template: bool, told: &mut Vec<String>) {
+pub(crate) fn of_spec(at: &At<'_, '_>, is_template: bool, warnings: &mut Vec<String>) {
     let (metadata, spec) = (at.field("metadata"), at.field("spec"));
-    node_labels(&spec, told);
+    node_labels(&spec, warnings);
     for constraint in spec.field("topologySpreadConstraints").items() {
         let key = constraint.field("topologyKey");
         if let Some(instead) = deprecated_label(key.text()) {
-            told.push(format!("{}: {} is {instead}", key.path(), key.text()));
+            warnings.push(format!("{}: {} is {instead}", key.path(), key.text()));
         }
-        selects(&constraint.field("labelSelector"), told);
+        selects(&constraint.field("labelSelector"), warnings);
     }
     let annotations = metadata.field("annotations");
     for (name, since, field) in ANNOTATIONS {
         let annotation = annotations.key(name);
         if annotation.is_set() {
-            told.push(format!(
+            warnings.push(format!(
                 "{}: non-functional in {since}+; use the {} field instead",
                 annotation.path(),
                 quote(field)
@@ -46,31 +46,31 @@ pub(crate) fn of_spec(at: &At<'_, '_>, is_template: bool, told: &mut Vec<String>
         }
     }
     for volume in spec.field("volumes").items() {
-        volumes::gone(&volume, told);
+        volumes::gone(&volume, warnings);
         let ephemeral = volume.field("ephemeral");
         let template = ephemeral.field("volumeClaimTemplate");
-        volumes::of_claim_spec(&template.field("spec"), told);
+        volumes::of_claim_spec(&template.field("spec"), warnings);
     }
-    spec.field("volumes").items().for_each(|volume| paths(&volume, told));
-    repeated(&spec.field("hostAliases"), "ip", "ip", told);
-    repeated(&spec.field("imagePullSecrets"), "name", "name", told);
+    spec.field("volumes").items().for_each(|volume| paths(&volume, warnings));
+    repeated(&spec.field("hostAliases"), "ip", "ip", warnings);
+    repeated(&spec.field("imagePullSecrets"), "name", "name", warnings);
     for secret in spec.field("imagePullSecrets").items() {
         let name = secret.field("name");
         if name.is_empty() {
-            told.push(format!("{}: invalid empty name \"\"", name.path()));
+            warnings.push(format!("{}: invalid empty name \"\"", name.path()));
         }
     }
     let overhead = spec.field("overhead");
-    ["memory", "ephemeral-storage"].iter().for_each(|resource| volumes::whole_bytes(&overhead.key(resource), told));
-    security_annotation(&annotations, &spec, "seccomp.security.alpha.kubernetes.io/pod", told);
+    ["memory", "ephemeral-storage"].iter().for_each(|resource| volumes::whole_bytes(&overhead.key(resource), warnings));
+    security_annotation(&annotations, &spec, "seccomp.security.alpha.kubernetes.io/pod", warnings);
     let armored = spec.field("securityContext").field_is_set("appArmorProfile");
-    each_container(&spec, |container| of_container(container, &annotations, is_template && !armored, told));
-    ports(&spec, told);
+    each_container(&spec, |container| of_container(container, &annotations, is_template && !armored, warnings));
+    ports(&spec, warnings);
     let grace = spec.field("terminationGracePeriodSeconds");
     if grace.int() < 0 {
-        told.push(format!("{}: must be >= 0; negative values are invalid and will be treated as 1", grace.path()));
+        warnings.push(format!("{}: must be >= 0; negative values are invalid and will be treated as 1", grace.path()));
     }
-    affinity(&spec, told);
+    affinity(&spec, warnings);
 }
 
 fn each_container<'v>(spec: &At<'v, '_>, mut look: impl FnMut(&At<'v, '_>)) {
@@ -97,86 +97,87 @@ fn deprecated_label(key: &str) -> Option<&'static str> {
     })
 }
 
-fn node_labels(spec: &At<'_, '_>, told: &mut Vec<String>) {
+fn node_labels(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
     for (key, entry) in spec.field("nodeSelector").entries() {
         if let Some(instead) = deprecated_label(key) {
-            told.push(format!("{}: {instead}", entry.path()));
+            warnings.push(format!("{}: {instead}", entry.path()));
         }
     }
     let affinity = spec.field("affinity");
     let nodes = affinity.field("nodeAffinity");
     let required = nodes.field("requiredDuringSchedulingIgnoredDuringExecution");
-    required.field("nodeSelectorTerms").items().for_each(|term| node_term(&term, told));
+    required.field("nodeSelectorTerms").items().for_each(|term| node_term(&term, warnings));
     for preferred in nodes.field("preferredDuringSchedulingIgnoredDuringExecution").items() {
-        node_term(&preferred.field("preference"), told);
+        node_term(&preferred.field("preference"), warnings);
     }
 }
 
-fn node_term(term: &At<'_, '_>, told: &mut Vec<String>) {
+fn node_term(term: &At<'_, '_>, warnings: &mut Vec<String>) {
     for expression in term.field("matchExpressions").items() {
         let key = expression.field("key");
         if let Some(instead) = deprecated_label(key.text()) {
-            told.push(format!("{}: {} is {instead}", key.path(), key.text()));
+            warnings.push(format!("{}: {} is {instead}", key.path(), key.text()));
         }
     }
 }
 
-fn selects(selector: &At<'_, '_>, told: &mut Vec<String>) {
+fn selects(selector: &At<'_, '_>, warnings: &mut Vec<String>) {
     if !selector.is_set() {
-        told.push(format!("{}: {NO_POD}", selector.path()));
+        warnings.push(format!("{}: {NO_POD}", selector.path()));
     }
 }
 
-fn affinity(spec: &At<'_, '_>, told: &mut Vec<String>) {
+fn affinity(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
     let affinity = spec.field("affinity");
     for pods in ["podAffinity", "podAntiAffinity"].map(|name| affinity.field(name)) {
         for term in pods.field("requiredDuringSchedulingIgnoredDuringExecution").items() {
-            selects(&term.field("labelSelector"), told);
+            selects(&term.field("labelSelector"), warnings);
         }
         for preferred in pods.field("preferredDuringSchedulingIgnoredDuringExecution").items() {
-            selects(&preferred.field("podAffinityTerm").field("labelSelector"), told);
+            selects(&preferred.field("podAffinityTerm").field("labelSelector"), warnings);
         }
     }
 }
 
-fn repeated(list: &At<'_, '_>, field: &'static str, what: &str, told: &mut Vec<String>) {
+fn repeated(list: &At<'_, '_>, field: &'static str, what: &str, warnings: &mut Vec<String>) {
     let mut seen = HashSet::new();
     for item in list.items() {
         let value = item.field(field);
         if !seen.insert(value.text()) {
-            told.push(format!("{}: duplicate {what} {}", value.path(), quote(value.text())));
+            warnings.push(format!("{}: duplicate {what} {}", value.path(), quote(value.text())));
         }
     }
 }
 
-fn security_annotation(annotations: &At<'_, '_>, of: &At<'_, '_>, name: &str, told: &mut Vec<String>) {
+fn security_annotation(annotations: &At<'_, '_>, of: &At<'_, '_>, name: &str, warnings: &mut Vec<String>) {
     let given = annotations.value.get(name).is_some();
     if given && !of.field("securityContext").field_is_set("seccompProfile") {
         let path = annotations.path();
-        told.push(format!("{path}[{name}]: non-functional in v1.27+; use the \"seccompProfile\" field instead"));
+        warnings.push(format!("{path}[{name}]: non-functional in v1.27+; use the \"seccompProfile\" field instead"));
     }
 }
 
-fn of_container(at: &At<'_, '_>, annotations: &At<'_, '_>, armor: bool, told: &mut Vec<String>) {
+fn of_container(at: &At<'_, '_>, annotations: &At<'_, '_>, armor: bool, warnings: &mut Vec<String>) {
     let name = at.field("name").text();
-    security_annotation(annotations, at, &format!("container.seccomp.security.alpha.kubernetes.io/{name}"), told);
+    security_annotation(annotations, at, &format!("container.seccomp.security.alpha.kubernetes.io/{name}"), warnings);
     let annotation = format!("container.apparmor.security.beta.kubernetes.io/{name}");
     let armored = at.field("securityContext").field_is_set("appArmorProfile");
     if armor && !armored && annotations.value.get(&annotation).is_some() {
         let path = annotations.path();
-        told.push(format!("{path}[{annotation}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"));
+        warnings
+            .push(format!("{path}[{annotation}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"));
     }
     let resources = at.field("resources");
     for resource in ["memory", "ephemeral-storage"] {
         for list in ["limits", "requests"].map(|list| resources.field(list)) {
-            volumes::whole_bytes(&list.key(resource), told);
+            volumes::whole_bytes(&list.key(resource), warnings);
         }
     }
-    variables(&at.field("env"), told);
+    variables(&at.field("env"), warnings);
 }
 
 /// A repeated variable is only useful if its value refers to the previous one.
-fn variables(list: &At<'_, '_>, told: &mut Vec<String>) {
+fn variables(list: &At<'_, '_>, warnings: &mut Vec<String>) {
     let mut seen = HashSet::new();
     for variable in list.items() {
         let (name, value) = (variable.field("name").text(), variable.field("value").text());
@@ -186,7 +187,7 @@ fn variables(list: &At<'_, '_>, told: &mut Vec<String>) {
         }
         if variable.field_is_set("valueFrom") || value == reference || !value.contains(&reference) {
             let shown = quote(name);
-            told.push(format!(
+            warnings.push(format!(
                 "{}: hides previous definition of {shown}, which may be dropped when using apply",
                 variable.path()
             ));
@@ -197,7 +198,7 @@ fn variables(list: &At<'_, '_>, told: &mut Vec<String>) {
 /// A host port of a container: the host address and protocol, the port, and the path.
 type Port = (String, i64, String);
 
-fn ports(spec: &At<'_, '_>, told: &mut Vec<String>) {
+fn ports(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
     let mut known: HashMap<(i64, String), Vec<Port>> = HashMap::new();
     let mut names: HashMap<String, String> = HashMap::new();
     let mut named = Vec::new();
@@ -207,7 +208,7 @@ fn ports(spec: &At<'_, '_>, told: &mut Vec<String>) {
             let (number, protocol) = (port.field("containerPort").int(), port.field("protocol").text());
             let (name, path) = (port.field("name").text(), port.path());
             if !ip.is_empty() && host == 0 {
-                told.push(format!(
+                warnings.push(format!(
                     "{path}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{number} \
                      Protocol:{protocol} HostIP:{ip}}}"
                 ));
@@ -215,11 +216,11 @@ fn ports(spec: &At<'_, '_>, told: &mut Vec<String>) {
             let same = known.entry((number, protocol.to_owned())).or_default();
             for (other_ip, other_host, other) in same.iter().take(OVERLAPS_SOUGHT) {
                 if ip == other_ip && host == *other_host {
-                    told.push(format!("{path}: duplicate port definition with {other}"));
+                    warnings.push(format!("{path}: duplicate port definition with {other}"));
                 } else if host == 0 || *other_host == 0 {
-                    told.push(format!("{path}: overlapping port definition with {other}"));
+                    warnings.push(format!("{path}: overlapping port definition with {other}"));
                 } else if host == *other_host && (ip.is_empty() != other_ip.is_empty()) {
-                    told.push(format!("{path}: dangerously ambiguous port definition with {other}"));
+                    warnings.push(format!("{path}: dangerously ambiguous port definition with {other}"));
                 }
             }
             same.push((ip.to_owned(), host, path.clone()));
@@ -236,7 +237,7 @@ fn ports(spec: &At<'_, '_>, told: &mut Vec<String>) {
             }
         }
     });
-    told.append(&mut named);
+    warnings.append(&mut named);
 }
 
 fn in_init(path: &str) -> bool {
@@ -244,7 +245,7 @@ fn in_init(path: &str) -> bool {
 }
 
 /// Warns about overlapping file paths in one volume.
-fn paths(volume: &At<'_, '_>, told: &mut Vec<String>) {
+fn paths(volume: &At<'_, '_>, warnings: &mut Vec<String>) {
     let name = quote(volume.field("name").text());
     for (source, kind, named) in
         [("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"), ("downwardAPI", "DownwardAPI", "")]
@@ -254,19 +255,19 @@ fn paths(volume: &At<'_, '_>, told: &mut Vec<String>) {
             let what = described(kind, source.value, named);
             let mut overlaps = Overlaps::default();
             overlaps.add(&source.field("items"), "", |this, other| {
-                told.push(format!("volume {name} ({what}): overlapping paths: {this} with {other}"));
+                warnings.push(format!("volume {name} ({what}): overlapping paths: {this} with {other}"));
             });
         }
     }
     let mut overlaps = Overlaps::default();
     for source in volume.field("projected").field("sources").items() {
         let Some((kind, inner)) = source.tree().and_then(|tree| tree.iter().find(|(_, value)| !value.is_null())) else {
-            told.push(format!("volume {name} (Projected) has no sources provided"));
+            warnings.push(format!("volume {name} (Projected) has no sources provided"));
             continue;
         };
         let place = source.field(kind);
         let tell = |this: &str, other: &str| {
-            told.push(format!("volume {name} (Projected): overlapping paths: {this} with {other}"));
+            warnings.push(format!("volume {name} (Projected): overlapping paths: {this} with {other}"));
         };
         match kind {
             "configMap" => overlaps.add(&place.field("items"), &described("ConfigMap", inner, "name"), tell),

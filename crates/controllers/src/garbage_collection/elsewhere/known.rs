@@ -171,9 +171,9 @@ mod tests {
             Change::Listed => "*".to_owned(),
             Change::Forgotten(_) => "x".to_owned(),
         };
-        let mut told: Vec<String> = known.changes.drain(..).map(text).collect();
-        told.sort();
-        told
+        let mut messages: Vec<String> = known.changes.drain(..).map(text).collect();
+        messages.sort();
+        messages
     }
 
     fn listed(objects: Vec<RemoteObject>) -> Objects {

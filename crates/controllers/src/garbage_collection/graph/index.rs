@@ -328,39 +328,39 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_is_a_dependent_of_the_owners_that_it_has_now() {
-        let mut told = IndexModel::new().await;
-        told.tell("d", Some(&owned_by(&["x", "!y", "y"])));
-        told.check("x", &[("d", false)]);
-        told.check("y", &[("d", true)]);
-        told.tell("e", Some(&owned_by(&["y"])));
-        told.tell("d", Some(&owned_by(&["y", "z"])));
-        told.check("x", &[]);
-        told.check("y", &[("d", false), ("e", false)]);
-        told.check("z", &[("d", false)]);
-        told.tell("d", None);
-        told.tell("e", Some("{}"));
-        assert!(told.index.dependents.is_empty());
+        let mut model = IndexModel::new().await;
+        model.tell("d", Some(&owned_by(&["x", "!y", "y"])));
+        model.check("x", &[("d", false)]);
+        model.check("y", &[("d", true)]);
+        model.tell("e", Some(&owned_by(&["y"])));
+        model.tell("d", Some(&owned_by(&["y", "z"])));
+        model.check("x", &[]);
+        model.check("y", &[("d", false), ("e", false)]);
+        model.check("z", &[("d", false)]);
+        model.tell("d", None);
+        model.tell("e", Some("{}"));
+        assert!(model.index.dependents.is_empty());
     }
 
     #[tokio::test]
     async fn an_object_is_visited_when_its_owner_is_missing_or_goes() {
-        let mut told = IndexModel::new().await;
-        assert_eq!(told.tell("d", Some(&owned_by(&["o"]))), ["d"], "the owner has not been seen");
-        assert!(told.tell("d", Some(&owned_by(&["o"]))).is_empty(), "its owners are those that it had");
-        told.tell("o", Some(r#"{"uid":"o"}"#));
-        assert_eq!(told.tell("o", None), ["d"]);
+        let mut model = IndexModel::new().await;
+        assert_eq!(model.tell("d", Some(&owned_by(&["o"]))), ["d"], "the owner has not been seen");
+        assert!(model.tell("d", Some(&owned_by(&["o"]))).is_empty(), "its owners are those that it had");
+        model.tell("o", Some(r#"{"uid":"o"}"#));
+        assert_eq!(model.tell("o", None), ["d"]);
     }
 
     #[tokio::test]
     async fn an_owner_that_waits_is_visited_when_it_loses_the_last_that_it_waits_for() {
-        let mut told = IndexModel::new().await;
-        told.tell("d", Some(&owned_by(&["!o"])));
-        told.tell("e", Some(&owned_by(&["!o"])));
-        assert_eq!(told.tell("o", Some(WAITING)), ["o"]);
-        assert!(told.tell("d", None).is_empty());
-        assert_eq!(told.tell("e", Some(&owned_by(&["o"])))[0], "o", "it no longer blocks");
-        assert_eq!(told.tell("f", Some(&owned_by(&["!o"]))), ["f"], "it is deleted with its owner");
-        told.tell("o", None);
-        assert!(told.index.waiting.is_empty() && told.index.waiting_objects.is_empty());
+        let mut model = IndexModel::new().await;
+        model.tell("d", Some(&owned_by(&["!o"])));
+        model.tell("e", Some(&owned_by(&["!o"])));
+        assert_eq!(model.tell("o", Some(WAITING)), ["o"]);
+        assert!(model.tell("d", None).is_empty());
+        assert_eq!(model.tell("e", Some(&owned_by(&["o"])))[0], "o", "it no longer blocks");
+        assert_eq!(model.tell("f", Some(&owned_by(&["!o"]))), ["f"], "it is deleted with its owner");
+        model.tell("o", None);
+        assert!(model.index.waiting.is_empty() && model.index.waiting_objects.is_empty());
     }
 }

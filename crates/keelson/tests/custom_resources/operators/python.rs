@@ -163,8 +163,8 @@ async fn an_operator_in_kopf_fills_in_refuses_follows_and_comes_back() {
     assert_eq!(made.header("warning"), "299 - \"as large as can be\"");
     assert_eq!(made.json()["spec"], json!({ "size": 10, "color": "green" }), "its webhook fills in");
     let refused = lab.make("b", json!({ "size": 11 })).await.expect(422).json();
-    let told = "admission webhook \"judge.operators.example.com\" denied the request: size 11 is too large";
-    assert_eq!(refused["message"], told);
+    let message = "admission webhook \"judge.operators.example.com\" denied the request: size 11 is too large";
+    assert_eq!(refused["message"], message);
     let one = format!("{WIDGETS}/a");
     let followed = lab.wait(&one, |found| found["status"]["made"]["by"] == "first").await;
     assert_eq!(followed["metadata"]["finalizers"], json!(["operators.example.com/kopf"]));
@@ -181,10 +181,10 @@ async fn an_operator_in_kopf_fills_in_refuses_follows_and_comes_back() {
 
     // Without the operator no write passes its webhooks. It resumes from the stored state.
     first.kill().await;
-    let told = lab.raw.patch(&*one, MERGE, &json!({ "spec": { "size": 5 } })).await.expect(500).json();
+    let body = lab.raw.patch(&*one, MERGE, &json!({ "spec": { "size": 5 } })).await.expect(500).json();
     assert!(
-        told["message"].as_str().unwrap().contains("failed calling webhook \"fill.operators.example.com\""),
-        "{told}"
+        body["message"].as_str().unwrap().contains("failed calling webhook \"fill.operators.example.com\""),
+        "{body}"
     );
     lab.raw.get(&*one).await.expect(200);
     let again = lab.start("again", 10);

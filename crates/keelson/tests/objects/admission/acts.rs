@@ -74,8 +74,8 @@ async fn a_binding_is_shown_as_it_is_by_either_way_and_may_be_refused() {
 
     let refused = "admission webhook \"any.example.org\" denied the request: no such node for us";
     for place in [format!("{PODS}/r/binding"), "/api/v1/namespaces/hooked/bindings".to_owned()] {
-        let told = hooked.raw.post(&*place, &binding("r", "bad")).await.expect(400).json();
-        assert_eq!(told["message"], refused, "{place}");
+        let response_body = hooked.raw.post(&*place, &binding("r", "bad")).await.expect(400).json();
+        assert_eq!(response_body["message"], refused, "{place}");
     }
     let unbound = hooked.raw.get(format!("{PODS}/r")).await.expect(200).json();
     assert_eq!(unbound["spec"]["nodeName"], Value::Null);
@@ -167,9 +167,9 @@ async fn policies_judge_bindings_and_statuses() {
     judged.raw.post(DEPLOYMENTS, &deployment("st")).await.expect(201);
     let place = format!("{DEPLOYMENTS}/st/status");
     judged.raw.patch(&*place, MERGE, &json!({ "status": { "replicas": 2 } })).await.expect(200);
-    let told = judged.raw.patch(&*place, MERGE, &json!({ "status": { "replicas": 7 } })).await.expect(422).json();
+    let body = judged.raw.patch(&*place, MERGE, &json!({ "status": { "replicas": 7 } })).await.expect(422).json();
     let message = "ValidatingAdmissionPolicy 'm-status' with binding 'm-status-b' denied request: status too large";
-    assert_eq!(told["message"], format!("deployments.apps \"st\" is forbidden: {message}"));
+    assert_eq!(body["message"], format!("deployments.apps \"st\" is forbidden: {message}"));
     let stored = judged.raw.get(&*place).await.expect(200).json();
     assert_eq!(stored["status"], json!({ "replicas": 2 }));
 
@@ -178,8 +178,8 @@ async fn policies_judge_bindings_and_statuses() {
     for (place, resource) in
         [(format!("{PODS}/p/binding"), "pods"), ("/api/v1/namespaces/hooked/bindings".to_owned(), "bindings")]
     {
-        let told = judged.raw.post(&*place, &binding("p", "bad")).await.expect(422).json();
-        assert_eq!(told["message"], format!("{resource} \"p\" is forbidden: {message}"));
+        let body = judged.raw.post(&*place, &binding("p", "bad")).await.expect(422).json();
+        assert_eq!(body["message"], format!("{resource} \"p\" is forbidden: {message}"));
     }
     assert_eq!(judged.raw.get(format!("{PODS}/p")).await.expect(200).json()["spec"]["nodeName"], Value::Null);
     judged.raw.post(format!("{PODS}/p/binding"), &binding("p", "good")).await.expect(201);

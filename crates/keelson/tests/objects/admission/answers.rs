@@ -72,10 +72,10 @@ async fn a_refusal_is_told_with_what_the_webhook_says_of_it() {
     for kind in ["validating", "mutating"] {
         let check = async |path: &str, code: u16, message: &str, warning: &str| {
             hooked.configure(kind, "c", vec![hooked.webhook(path, json!({}))]).await;
-            let told = hooked.raw.post(format!("{MAPS}?dryRun=All"), &map("x")).await;
-            let warned = warnings(&told).join(", ");
-            assert_eq!((told.status, warned.as_str()), (code, warning), "{path}");
-            let status = told.json();
+            let response = hooked.raw.post(format!("{MAPS}?dryRun=All"), &map("x")).await;
+            let warned = warnings(&response).join(", ");
+            assert_eq!((response.status, warned.as_str()), (code, warning), "{path}");
+            let status = response.json();
             assert_eq!(status["message"].as_str().unwrap_or_default(), message, "{path}");
             hooked.forget(kind, "c").await;
             status
@@ -109,14 +109,14 @@ async fn what_is_no_answer_fails_the_request_or_is_passed_over_as_the_policy_say
         for (policy, code) in [("Fail", 500), ("Ignore", 201)] {
             let with = json!({ "failurePolicy": policy, "timeoutSeconds": if path == "hangs" { 1 } else { 30 } });
             hooked.configure("validating", "c", vec![hooked.webhook(path, with)]).await;
-            let told = hooked.raw.post(format!("{MAPS}?dryRun=All"), &map("x")).await.expect(code).json();
+            let body = hooked.raw.post(format!("{MAPS}?dryRun=All"), &map("x")).await.expect(code).json();
             if policy == "Fail" {
                 let uid = hooked.asked().pop().map(|(_, request)| request["uid"].clone()).unwrap_or_default();
                 let message = message.replace("<uid>", uid.as_str().unwrap_or_default());
                 let message = message.replace("<url>", &hooked.hook.url(&format!("/{path}")));
                 let expected =
                     format!("Internal error occurred: failed calling webhook \"{path}.example.org\": {message}");
-                assert_eq!((&told["message"], &told["reason"]), (&json!(expected), &json!("InternalError")), "{path}");
+                assert_eq!((&body["message"], &body["reason"]), (&json!(expected), &json!("InternalError")), "{path}");
             }
             hooked.forget("validating", "c").await;
         }
@@ -182,8 +182,8 @@ async fn all_that_judge_answer_before_anybody_is_told_and_none_is_asked_behind_a
     let hooked = WebhookServer::open(answer).await;
     let judges = ["warns-no", "warns", "fine"].map(|name| hooked.webhook(name, json!({}))).to_vec();
     hooked.configure("validating", "v", judges).await;
-    let told = hooked.raw.post(MAPS, &map("x")).await.expect(400);
-    let mut warned = warnings(&told);
+    let response = hooked.raw.post(MAPS, &map("x")).await.expect(400);
+    let mut warned = warnings(&response);
     warned.sort_unstable();
     assert_eq!(warned, ["299 - \"and yet\"", "299 - \"one\"", "299 - \"two\""]);
     assert_eq!(hooked.paths().len(), 3);
@@ -197,8 +197,8 @@ async fn all_that_judge_answer_before_anybody_is_told_and_none_is_asked_behind_a
 async fn a_client_that_waits_no_longer_is_told_so_and_the_webhook_knows_until_when() {
     let hooked = WebhookServer::open(answer).await;
     hooked.configure("validating", "v", vec![hooked.webhook("hangs", json!({ "failurePolicy": "Ignore" }))]).await;
-    let told = hooked.raw.post(format!("{MAPS}?timeout=1s"), &map("x")).await.expect(504).json();
-    assert_eq!(told["reason"], "Timeout");
+    let body = hooked.raw.post(format!("{MAPS}?timeout=1s"), &map("x")).await.expect(504).json();
+    assert_eq!(body["reason"], "Timeout");
     hooked.raw.get(format!("{MAPS}/x")).await.expect(404);
 }
 

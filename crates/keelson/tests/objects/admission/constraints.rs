@@ -41,13 +41,13 @@ impl Lab {
     async fn refuses(&self, case: &str, namespace: &str, name: &str) -> bool {
         let mut sent = map(name);
         sent["metadata"]["labels"] = json!({ "case": case });
-        let told = self.0.raw.post(format!("/api/v1/namespaces/{namespace}/configmaps?dryRun=All"), &sent).await;
-        let is_refused = told.status == 422;
+        let response = self.0.raw.post(format!("/api/v1/namespaces/{namespace}/configmaps?dryRun=All"), &sent).await;
+        let is_refused = response.status == 422;
         if is_refused {
             let refused = format!("ValidatingAdmissionPolicy '{case}' with binding '{case}-b' denied request: matched");
-            assert_eq!(told.json()["message"], format!("configmaps \"{name}\" is forbidden: {refused}"));
+            assert_eq!(response.json()["message"], format!("configmaps \"{name}\" is forbidden: {refused}"));
         } else {
-            told.expect(201);
+            response.expect(201);
         }
         is_refused
     }
@@ -98,8 +98,8 @@ async fn a_binding_narrows_what_its_policy_is_about() {
     sent["metadata"]["labels"] = json!({ "case": "m-rules" });
     lab.0.raw.post(super::MAPS, &sent).await.expect(201);
     let place = format!("{}/mbr", super::MAPS);
-    let told = lab.0.raw.patch(&*place, MERGE, &json!({ "data": { "z": "1" } })).await.expect(422).json();
+    let body = lab.0.raw.patch(&*place, MERGE, &json!({ "data": { "z": "1" } })).await.expect(422).json();
     let refused = "ValidatingAdmissionPolicy 'm-rules' with binding 'm-rules-b' denied request: matched";
-    assert_eq!(told["message"], format!("configmaps \"mbr\" is forbidden: {refused}"));
+    assert_eq!(body["message"], format!("configmaps \"mbr\" is forbidden: {refused}"));
     assert_eq!(lab.0.raw.get(&*place).await.expect(200).json()["data"], json!({ "a": "b" }));
 }

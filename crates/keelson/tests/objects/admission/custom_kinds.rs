@@ -43,10 +43,10 @@ fn on_gadgets(name: &str) -> Value {
 async fn policies_judge_custom_resources_in_the_version_of_their_rules() {
     let judged = PolicyServer::open().await;
     define_gadgets(&judged).await;
-    let told = "'n ' + string(object.spec.n) + ' l ' + string(size(object.spec.l)) + ' of ' + object.apiVersion + ' asked for ' + request.requestKind.version";
+    let text = "'n ' + string(object.spec.n) + ' l ' + string(size(object.spec.l)) + ' of ' + object.apiVersion + ' asked for ' + request.requestKind.version";
     let spec = json!({
         "matchConstraints": on_gadgets("m-gadget"),
-        "validations": [{ "expression": "object.spec.n < 5 && oldObject == null", "messageExpression": told }],
+        "validations": [{ "expression": "object.spec.n < 5 && oldObject == null", "messageExpression": text }],
     });
     judged.policy("m-gadget", spec, json!({})).await;
     for version in ["v1", "v2"] {
@@ -76,18 +76,18 @@ async fn policies_change_custom_resources_in_each_of_their_versions() {
         assert_eq!((&made["spec"], &made["apiVersion"]), (&json!({ "n": 9 }), &json!(format!("{GADGETS}/{version}"))));
     }
     change("gadget-bad", applies("Object{spec: Object.spec{nope: 'x'}}")).await;
-    let told = judged.raw.post(gadgets("v1"), &gadget("gadget-bad", &json!({ "n": 1 }))).await.expect(403).json();
+    let body = judged.raw.post(gadgets("v1"), &gadget("gadget-bad", &json!({ "n": 1 }))).await.expect(403).json();
     let why = "error applying patch: failed to convert patch object to typed object: .spec.nope: field not declared in schema";
     let message = format!("policy 'gadget-bad' with binding 'gadget-bad-b' denied request: {why}");
-    assert_eq!((&told["message"], &told["reason"]), (&json!(message), &json!("Invalid")));
+    assert_eq!((&body["message"], &body["reason"]), (&json!(message), &json!("Invalid")));
     let causes = json!([{ "message": message }]);
-    assert_eq!(told["details"], json!({ "name": "g", "group": GADGETS, "kind": "gadgets", "causes": causes }));
+    assert_eq!(body["details"], json!({ "name": "g", "group": GADGETS, "kind": "gadgets", "causes": causes }));
     change("gadget-jp", patches("[JSONPatch{op: 'replace', path: '/spec/n', value: 'many'}]")).await;
-    let told = judged.raw.post(gadgets("v1"), &gadget("gadget-jp", &json!({ "n": 1 }))).await.expect(422).json();
+    let body = judged.raw.post(gadgets("v1"), &gadget("gadget-jp", &json!({ "n": 1 }))).await.expect(422).json();
     let why = "Invalid value: \"string\": spec.n in body must be of type integer: \"string\"";
-    assert_eq!(told["message"], format!("Gadget.{GADGETS} \"g\" is invalid: spec.n: {why}"));
+    assert_eq!(body["message"], format!("Gadget.{GADGETS} \"g\" is invalid: spec.n: {why}"));
     let cause = json!({ "reason": "FieldValueTypeInvalid", "message": why, "field": "spec.n" });
-    assert_eq!(told["details"]["causes"], json!([cause]));
+    assert_eq!(body["details"]["causes"], json!([cause]));
 }
 
 /// A conversion webhook for hosts: `host` in the first version is `address` in the second.

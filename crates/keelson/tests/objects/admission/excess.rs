@@ -103,17 +103,21 @@ async fn answers_without_measure_are_cut_or_refused_and_hold_up_nobody() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
-        let told = hooked.raw.post(MAPS, &map(case)).await;
+        let response = hooked.raw.post(MAPS, &map(case)).await;
         assert!(!pinging.is_finished(), "{case}: another request waited for {:?}", pinging.await);
         pinging.abort();
-        assert_eq!(told.status, code, "{case}: {}", told.text().chars().take(500).collect::<String>());
-        let text = told.text();
+        assert_eq!(response.status, code, "{case}: {}", response.text().chars().take(500).collect::<String>());
+        let text = response.text();
         if code != 201 {
             assert!(text.len() < MOST_BYTES, "{case}: {} bytes", text.len());
-            assert_eq!((&told.json()["kind"], &told.json()["apiVersion"]), (&json!("Status"), &json!("v1")), "{case}");
+            assert_eq!(
+                (&response.json()["kind"], &response.json()["apiVersion"]),
+                (&json!("Status"), &json!("v1")),
+                "{case}"
+            );
             assert!(!text.contains("\\u001b") && !text.contains('\u{1b}'), "{case}");
         }
-        let warned = warnings(&told);
+        let warned = warnings(&response);
         assert!(warned.len() <= 64 && warned.iter().map(String::len).sum::<usize>() < 6_000, "{case}: {warned:?}");
         assert!(!warned.iter().any(|text| text.contains('\u{1b}')), "{case}: {warned:?}");
         hooked.forget("mutating", "c").await;
@@ -124,16 +128,16 @@ async fn answers_without_measure_are_cut_or_refused_and_hold_up_nobody() {
 async fn a_refusal_names_no_token_of_this_server() {
     let hooked = WebhookServer::open(answer).await;
     hooked.configure("validating", "c", vec![hooked.webhook("posing", json!({}))]).await;
-    let told = hooked.raw.post(MAPS, &map("x")).await.expect(410).json();
-    assert_eq!(told["metadata"], json!({}));
-    assert_eq!((&told["kind"], &told["status"]), (&json!("Status"), &json!("Failure")));
+    let body = hooked.raw.post(MAPS, &map("x")).await.expect(410).json();
+    assert_eq!(body["metadata"], json!({}));
+    assert_eq!((&body["kind"], &body["status"]), (&json!("Status"), &json!("Failure")));
 }
 
 #[tokio::test]
 async fn a_patch_says_how_large_it_may_be() {
     let hooked = WebhookServer::open(answer).await;
     hooked.configure("mutating", "c", vec![hooked.webhook("patch", json!({}))]).await;
-    let told = hooked.raw.post(MAPS, &map("x")).await.expect(500).json();
-    let message = told["message"].as_str().unwrap();
+    let body = hooked.raw.post(MAPS, &map("x")).await.expect(500).json();
+    let message = body["message"].as_str().unwrap();
     assert!(message.ends_with(" bytes, over the limit of 3145728"), "{message}");
 }

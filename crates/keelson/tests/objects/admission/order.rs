@@ -44,8 +44,8 @@ async fn policies_change_an_object_before_webhooks_and_again_behind_them_where_t
         let with = json!({ "mutations": [applies(looks)], "reinvocationPolicy": again });
         policy(&hooked, "mutating", case, with).await;
     }
-    let told = "object.data.policy + ', hook ' + object.data.hook";
-    let judges = json!({ "validations": [{ "expression": "false", "messageExpression": told }] });
+    let text = "object.data.policy + ', hook ' + object.data.hook";
+    let judges = json!({ "validations": [{ "expression": "false", "messageExpression": text }] });
     policy(&hooked, "validating", "with-validating", judges).await;
     let before = || json!({ "a": "b", "policy": "saw no hook" });
     let behind = || json!({ "a": "b", "hook": "x", "policy": "saw the hook" });
@@ -108,7 +108,7 @@ async fn webhooks_that_judge_are_all_asked_before_one_answers() {
     hooked.raw.delete(format!("{MAPS}/x")).await.expect(200);
     hooked.forget("validating", "b").await;
     hooked.configure("validating", "b", vec![webhook("no")]).await;
-    let told = hooked.raw.post(MAPS, &map("y")).await.expect(400).json();
-    assert_eq!(told["message"], "admission webhook \"no.example.org\" denied the request: no");
+    let body = hooked.raw.post(MAPS, &map("y")).await.expect(400).json();
+    assert_eq!(body["message"], "admission webhook \"no.example.org\" denied the request: no");
     hooked.raw.get(format!("{MAPS}/y")).await.expect(404);
 }

@@ -67,9 +67,9 @@ async fn custom_resources_are_parameters_from_when_they_are_defined_until_they_a
     let raw = &judged.raw;
     judged.policy("named", spec("Limit"), reference(json!({ "name": "small" }))).await;
     let unknown = "failed to configure policy: failed to find resource referenced by paramKind: 'policy.example.org/v1, Kind=Limit'";
-    let told = judged.asks("named", json!({ "a": "four" })).await.expect(422).json();
+    let body = judged.asks("named", json!({ "a": "four" })).await.expect(422).json();
     let refused = format!("configmaps \"x\" is forbidden: ValidatingAdmissionPolicy 'named' denied request: {unknown}");
-    assert_eq!(told["message"], refused);
+    assert_eq!(body["message"], refused);
 
     define(raw, &limits("limits", "Limit", "Namespaced")).await;
     until(&judged, "named", 422, MISSING).await;
@@ -128,11 +128,11 @@ async fn parameters_that_are_in_no_namespace_have_none_and_others_need_one() {
     let scope = "failed to configure binding: cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
     for (name, why) in [("own", scope), ("given", "too small")] {
         let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles?dryRun=All";
-        let told = raw.post(roles, &role(name)).await.expect(422).json();
+        let body = raw.post(roles, &role(name)).await.expect(422).json();
         let message = format!("ValidatingAdmissionPolicy '{name}' with binding '{name}-b' denied request: {why}");
         let expected = format!("clusterroles.rbac.authorization.k8s.io \"x\" is forbidden: {message}");
         assert_eq!(
-            (&told["message"], &told["details"]["causes"]),
+            (&body["message"], &body["details"]["causes"]),
             (&json!(expected), &json!([{ "message": message }]))
         );
     }
@@ -169,10 +169,10 @@ async fn a_policy_that_changes_objects_does_so_for_each_of_its_parameters() {
     assert_eq!(made.expect(201).json()["data"], json!({ "a": "b", "most": "2" }));
 
     let told = change("params-missing", own, of("v1", "ConfigMap"), deny(json!({ "name": "none" }))).await;
-    let told = told.expect(403).json();
+    let body = told.expect(403).json();
     let message = format!("policy 'params-missing' with binding 'params-missing-b' denied request: {MISSING}");
-    assert_eq!((&told["message"], &told["reason"]), (&json!(message), &json!("Forbidden")));
-    assert_eq!(told["details"]["causes"], json!([{ "message": message }]));
+    assert_eq!((&body["message"], &body["reason"]), (&json!(message), &json!("Forbidden")));
+    assert_eq!(body["details"]["causes"], json!([{ "message": message }]));
     let allowed = json!({ "name": "none", "parameterNotFoundAction": "Allow" });
     let made = change("params-allowed", own, of("v1", "ConfigMap"), allowed).await;
     assert_eq!(made.expect(201).json()["data"], json!({ "a": "b" }));

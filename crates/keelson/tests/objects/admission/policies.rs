@@ -74,10 +74,10 @@ impl PolicyServer {
 
     /// Checks the denial of a ConfigMap with `a: b`.
     pub(super) async fn refuses(&self, name: &str, code: u16, why: &str) {
-        let told = self.asks(name, json!({ "a": "b" })).await.expect(code).json();
+        let body = self.asks(name, json!({ "a": "b" })).await.expect(code).json();
         let message = format!("ValidatingAdmissionPolicy '{name}' with binding '{name}-b' denied request: {why}");
-        assert_eq!(told["message"], format!("configmaps \"x\" is forbidden: {message}"), "{name}");
-        assert_eq!(told["details"]["causes"], json!([{ "message": message }]), "{name}");
+        assert_eq!(body["message"], format!("configmaps \"x\" is forbidden: {message}"), "{name}");
+        assert_eq!(body["details"]["causes"], json!([{ "message": message }]), "{name}");
     }
 }
 
@@ -204,9 +204,9 @@ async fn updates_and_deletions_are_judged_by_both_objects() {
     judged.raw.patch(format!("{MAPS}/x"), MERGE, &json!({ "data": { "c": "d" } })).await.expect(200);
     judged.raw.patch(format!("{MAPS}/x"), MERGE, &json!({ "data": { "a": "c" } })).await.expect(422);
     judged.raw.delete(format!("{MAPS}/x")).await.expect(422);
-    let told = judged.raw.delete(MAPS).await.expect(422).json();
+    let body = judged.raw.delete(MAPS).await.expect(422).json();
     let expected = "configmaps \"Unknown\" is forbidden: ValidatingAdmissionPolicy 'update' with binding 'update-b' denied request: a stays";
-    assert_eq!(told["message"], expected);
+    assert_eq!(body["message"], expected);
     assert_eq!(judged.raw.get(format!("{MAPS}/x")).await.expect(200).json()["data"], json!({ "a": "b", "c": "d" }));
 }
 
@@ -369,12 +369,12 @@ async fn mutations_that_fail_are_told_together_unless_they_may_be_ignored() {
     let judged = PolicyServer::open().await;
     let check = async |name: &str, mutations: Value, expected: &[&str]| {
         judged.mutation(name, mutations.clone(), json!({})).await;
-        let told = judged.asks(name, json!({ "a": "b" })).await.expect(403).json();
+        let body = judged.asks(name, json!({ "a": "b" })).await.expect(403).json();
         let message =
             |why: &&str| json!({ "message": format!("policy '{name}' with binding '{name}-b' denied request: {why}") });
         let causes: Vec<Value> = expected.iter().map(message).collect();
-        assert_eq!((&told["message"], &told["details"]["causes"]), (&causes[0]["message"], &json!(causes)), "{name}");
-        assert_eq!((&told["reason"], &told["details"]["name"]), (&json!("Invalid"), &json!("x")), "{name}");
+        assert_eq!((&body["message"], &body["details"]["causes"]), (&causes[0]["message"], &json!(causes)), "{name}");
+        assert_eq!((&body["reason"], &body["details"]["name"]), (&json!("Invalid"), &json!("x")), "{name}");
         let ignored = format!("{name}-open");
         judged.mutation(&ignored, mutations, json!({ "failurePolicy": "Ignore" })).await;
         judged.asks(&ignored, json!({ "a": "b" })).await.expect(201);
@@ -412,9 +412,9 @@ async fn mutations_that_fail_are_told_together_unless_they_may_be_ignored() {
     let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": containers } });
     let spec = json!({ "selector": { "matchLabels": { "a": "b" } }, "template": template });
     let deployment = json!({ "metadata": { "name": "d", "labels": { "case": "atomic" } }, "spec": spec });
-    let told = judged.raw.post("/apis/apps/v1/namespaces/hooked/deployments", &deployment).await.expect(403).json();
+    let body = judged.raw.post("/apis/apps/v1/namespaces/hooked/deployments", &deployment).await.expect(403).json();
     let message = "policy 'atomic' with binding 'atomic-b' denied request: error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.selector";
-    assert_eq!(told["message"], message);
+    assert_eq!(body["message"], message);
 
     let image = "Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{containers: [Object.spec.template.spec.containers{name: 'c', image: 'j'}, Object.spec.template.spec.containers{name: 'side', image: 's'}]}}}}";
     judged.mutation("merged", json!([applies(image)]), json!({})).await;
@@ -448,13 +448,13 @@ async fn what_no_expression_comes_to_is_told_where_it_is_written_or_where_it_is_
             "reinvocationPolicy": "Never",
         });
         let policy = json!({ "metadata": { "name": "unwritten" }, "spec": spec });
-        let told = judged.raw.post(format!("{GROUP}/mutatingadmissionpolicies"), &policy).await.expect(422).json();
+        let body = judged.raw.post(format!("{GROUP}/mutatingadmissionpolicies"), &policy).await.expect(422).json();
         let cause = json!({
             "reason": "InternalError",
             "message": format!("Internal error: {why}"),
             "field": "spec.mutations[0].jsonPatch.expression",
         });
-        assert_eq!(told["details"]["causes"], json!([cause]), "{value}");
+        assert_eq!(body["details"]["causes"], json!([cause]), "{value}");
     }
     let unfit = [
         (
@@ -467,10 +467,10 @@ async fn what_no_expression_comes_to_is_told_where_it_is_written_or_where_it_is_
     for (place, (value, why)) in unfit.into_iter().enumerate() {
         let name = format!("unfit-{place}");
         judged.mutation(&name, json!([patches(&added(value))]), json!({})).await;
-        let told = judged.asks(&name, json!({ "a": "b" })).await.expect(403).json();
+        let body = judged.asks(&name, json!({ "a": "b" })).await.expect(403).json();
         let marshalled = format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}");
         let message = format!("policy '{name}' with binding '{name}-b' denied request: {marshalled}");
-        assert_eq!(told["message"], message, "{value}");
+        assert_eq!(body["message"], message, "{value}");
     }
 }
 

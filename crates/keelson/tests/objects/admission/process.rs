@@ -54,12 +54,12 @@ async fn a_webhook_that_is_killed_keeps_up_only_what_it_is_asked_about() {
     raw.post(secrets, &json!({ "metadata": { "name": "s" } })).await.expect(201);
     raw.patch(format!("{MAPS}/a"), super::MERGE, &json!({ "data": { "c": "d" } })).await.expect(200);
     hook.kill().await;
-    let told = waits.await.unwrap().expect(500).json();
-    assert!(told["message"].as_str().unwrap().contains("failed to call webhook: Post "), "{told}");
-    let told = raw.post(MAPS, &map("c")).await.expect(500).json();
+    let body = waits.await.unwrap().expect(500).json();
+    assert!(body["message"].as_str().unwrap().contains("failed to call webhook: Post "), "{body}");
+    let body = raw.post(MAPS, &map("c")).await.expect(500).json();
     let refused = ": dial tcp ";
-    let message = told["message"].as_str().unwrap();
-    assert!(message.contains(refused) && message.ends_with("connect: connection refused"), "{told}");
+    let message = body["message"].as_str().unwrap();
+    assert!(message.contains(refused) && message.ends_with("connect: connection refused"), "{body}");
     raw.post(secrets, &json!({ "metadata": { "name": "t" } })).await.expect(201);
     hook.restart().await;
     hook.be("admits").await;
@@ -89,9 +89,9 @@ async fn a_webhook_behind_a_pod_that_it_admits_is_there_once_it_is_passed_over()
     let configuration = |policy: &str| webhook(&hook, client.clone(), "pods", policy);
     let place = format!("{GROUP}/validatingwebhookconfigurations");
     raw.post(&*place, &configuration("Fail")).await.expect(201);
-    let told = raw.post(pods, &pod("one")).await.expect(500).json();
+    let body = raw.post(pods, &pod("one")).await.expect(500).json();
     let none = "failed to call webhook: Post \"https://hook.hooked.svc:443/w?timeout=30s\": no endpoints available for service \"hook\"";
-    assert!(told["message"].as_str().unwrap().ends_with(none), "nobody could ever answer: {told}");
+    assert!(body["message"].as_str().unwrap().ends_with(none), "nobody could ever answer: {body}");
     // With a failure policy that ignores the missing webhook, its first pod can be created.
     raw.delete(format!("{place}/w")).await.expect(200);
     raw.post(&*place, &configuration("Ignore")).await.expect(201);
@@ -123,8 +123,8 @@ async fn a_webhook_is_asked_through_its_service_about_the_pods_behind_it_as_soon
     let url = hook.url("");
     let port = url.rsplit(':').next().unwrap();
     hook.kill().await;
-    let told = raw.post(pods, &pod("one")).await.expect(500).json();
-    assert_eq!(told["message"], format!("Internal error occurred: {called}{port}: connect: connection refused"));
+    let body = raw.post(pods, &pod("one")).await.expect(500).json();
+    assert_eq!(body["message"], format!("Internal error occurred: {called}{port}: connect: connection refused"));
     raw.get(format!("{pods}/one")).await.expect(404);
     raw.delete(format!("{place}/w")).await.expect(200);
     configured(&hook, "Ignore").await;
@@ -137,8 +137,8 @@ async fn a_webhook_is_asked_through_its_service_about_the_pods_behind_it_as_soon
     raw.post(pods, &pod("two")).await.expect(201);
     hook.asked().await;
     hook.be("refuses").await;
-    let told = raw.post(pods, &pod("three")).await.expect(400).json();
-    assert_eq!(told["message"], "admission webhook \"w.example.org\" denied the request without explanation");
+    let body = raw.post(pods, &pod("three")).await.expect(400).json();
+    assert_eq!(body["message"], "admission webhook \"w.example.org\" denied the request without explanation");
     raw.get(format!("{pods}/three")).await.expect(404);
     raw.get(format!("{pods}/two")).await.expect(200);
 }

@@ -42,8 +42,8 @@ async fn the_status_of_a_policy_says_what_is_wrong_with_its_expressions() {
     let raw = server.raw();
     assert!(POLICIES.starts_with(GROUP));
     raw.post(POLICIES, &policy("p", "apps", "deployments", "object.spec.nope == 1")).await.expect(201);
-    let told = "apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'nope'\n | object.spec.nope == 1\n | ...........^\n";
-    let warning = json!({ "fieldRef": "spec.validations[0].expression", "warning": told });
+    let message = "apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'nope'\n | object.spec.nope == 1\n | ...........^\n";
+    let warning = json!({ "fieldRef": "spec.validations[0].expression", "warning": message });
     let checked = json!({ "observedGeneration": 1, "typeChecking": { "expressionWarnings": [warning] } });
     assert_eq!(status(&raw, "p", 1).await, checked);
 
@@ -71,11 +71,11 @@ async fn custom_kinds_are_checked_by_their_schemas() {
         assert!(Instant::now() < deadline);
         sleep(Duration::from_millis(20)).await;
     }
-    let check = async |name: &str, expression: &str, told: &str| {
+    let check = async |name: &str, expression: &str, message: &str| {
         raw.post(POLICIES, &policy(name, "checked.example.org", "boxes", expression)).await.expect(201);
         let checked = status(&raw, name, 1).await;
         let warning = checked["typeChecking"]["expressionWarnings"][0]["warning"].as_str().unwrap_or_default();
-        assert!(warning.contains(told) && warning.is_empty() == told.is_empty(), "{checked}");
+        assert!(warning.contains(message) && warning.is_empty() == message.is_empty(), "{checked}");
     };
     check("fine", "object.spec.size > 1 && object.metadata.labels['a'] == 'b'", "").await;
     check(

@@ -41,8 +41,8 @@ async fn what_a_bad_answer_refuses_is_not_written_and_what_is_passed_over_is() {
             for path in BAD {
                 hooked.configure(kind, "c", vec![webhook(&hooked, path, policy)]).await;
                 let name = format!("{path}-{kind}-{policy}").to_lowercase();
-                let told = hooked.raw.post(MAPS, &map(&name)).await;
-                assert_eq!(told.status, code, "{name}: {}", told.text());
+                let response = hooked.raw.post(MAPS, &map(&name)).await;
+                assert_eq!(response.status, code, "{name}: {}", response.text());
                 hooked.raw.get(format!("{MAPS}/{name}")).await.expect(found);
                 hooked.forget(kind, "c").await;
             }
@@ -110,18 +110,18 @@ async fn a_patch_of_the_metadata_is_written_as_far_as_objects_may_say_it() {
     let check = async |case: &str, code: u16, expected: &dyn Fn(&Value)| {
         hooked.configure("mutating", "m", vec![hooked.webhook(case, json!({}))]).await;
         let name = format!("real-{case}");
-        let told = hooked.raw.post(MAPS, &map(&name)).await;
-        assert_eq!(told.status, code, "{case}: {}", told.text());
-        let told = told.json();
-        expected(&told);
+        let response = hooked.raw.post(MAPS, &map(&name)).await;
+        assert_eq!(response.status, code, "{case}: {}", response.text());
+        let body = response.json();
+        expected(&body);
         let stored = hooked.raw.get(format!("{MAPS}/{name}")).await;
-        if code == 201 && told["metadata"]["name"] == name {
-            assert_eq!(stored.expect(200).json(), told, "{case}");
+        if code == 201 && body["metadata"]["name"] == name {
+            assert_eq!(stored.expect(200).json(), body, "{case}");
         } else {
             stored.expect(404);
         }
         hooked.forget("mutating", "m").await;
-        told
+        body
     };
     let is_new = |object: &Value| {
         let made = object["metadata"]["creationTimestamp"].as_str().unwrap();
@@ -170,13 +170,13 @@ async fn a_patch_gives_an_object_that_is_there_no_other_name() {
     let change = json!({ "data": { "c": "d" } });
     for case in ["name", "name-removed", "metadata-removed", "whole"] {
         hooked.configure("mutating", "m", vec![hooked.webhook(case, json!({}))]).await;
-        let told = hooked.raw.patch(format!("{MAPS}/kept"), MERGE, &change).await;
-        assert!(matches!(told.status, 400 | 409 | 422), "{case}: {} {}", told.status, told.text());
+        let response = hooked.raw.patch(format!("{MAPS}/kept"), MERGE, &change).await;
+        assert!(matches!(response.status, 400 | 409 | 422), "{case}: {} {}", response.status, response.text());
         assert_eq!(hooked.raw.get(format!("{MAPS}/kept")).await.expect(200).json(), made, "{case}");
         hooked.raw.get(format!("{MAPS}/renamed")).await.expect(404);
         hooked.forget("mutating", "m").await;
     }
     hooked.configure("mutating", "m", vec![hooked.webhook("uid", json!({}))]).await;
-    let told = hooked.raw.patch(format!("{MAPS}/kept"), MERGE, &change).await.expect(200).json();
-    assert_eq!(told["metadata"]["uid"], made["metadata"]["uid"], "it is the same object");
+    let body = hooked.raw.patch(format!("{MAPS}/kept"), MERGE, &change).await.expect(200).json();
+    assert_eq!(body["metadata"]["uid"], made["metadata"]["uid"], "it is the same object");
 }

@@ -274,8 +274,12 @@ async fn what_a_webhook_changes_is_given_its_shape_and_owned_by_nobody() {
     let check = async |case: &str, code: u16, expected: Value| {
         let mut sent = map("x");
         sent["metadata"]["labels"] = json!({ "case": case });
-        let told = hooked.raw.post(format!("{MAPS}?dryRun=All"), &sent).await.expect(code).json();
-        let found = if code == 201 { json!([told["metadata"]["name"], told["data"]]) } else { told["message"].clone() };
+        let response_body = hooked.raw.post(format!("{MAPS}?dryRun=All"), &sent).await.expect(code).json();
+        let found = if code == 201 {
+            json!([response_body["metadata"]["name"], response_body["data"]])
+        } else {
+            response_body["message"].clone()
+        };
         assert_eq!(found, expected, "{case}");
     };
     check("plain", 201, json!(["x", { "a": "b", "hook": "h" }])).await;
@@ -308,8 +312,8 @@ async fn what_a_webhook_changes_is_given_its_shape_and_owned_by_nobody() {
     let owned = made["metadata"]["managedFields"][0]["fieldsV1"]["f:data"].clone();
     assert_eq!((owned["f:a"].is_object(), owned["f:hook"].is_null()), (true, true), "{owned}");
     let patched = hooked.raw.delete(format!("{MAPS}/owned")).await.expect(500).json();
-    let told = "Internal error occurred: admission webhook \"m.example.org\" attempted to modify the object, which is not supported for this operation";
-    assert_eq!(patched["message"], told);
+    let message = "Internal error occurred: admission webhook \"m.example.org\" attempted to modify the object, which is not supported for this operation";
+    assert_eq!(patched["message"], message);
 }
 
 #[tokio::test]
@@ -325,9 +329,9 @@ async fn conditions_decide_whether_a_webhook_is_asked() {
             .collect();
         let with = json!({ "matchConditions": conditions, "failurePolicy": policy });
         hooked.configure("validating", "v", vec![hooked.webhook("v", with)]).await;
-        let told = hooked.raw.post(format!("{MAPS}?dryRun=All"), &map("x")).await;
-        let message = told.json()["message"].as_str().unwrap_or_default().to_owned();
-        assert_eq!((told.status, message.as_str()), expected, "{expressions:?}");
+        let response = hooked.raw.post(format!("{MAPS}?dryRun=All"), &map("x")).await;
+        let message = response.json()["message"].as_str().unwrap_or_default().to_owned();
+        assert_eq!((response.status, message.as_str()), expected, "{expressions:?}");
         hooked.forget("validating", "v").await;
     };
     const ASKED: (u16, &str) = (400, "admission webhook \"v.example.org\" denied the request: asked");
@@ -377,8 +381,8 @@ async fn what_is_posted_and_connections_are_asked_about_as_what_they_are() {
         )
     };
     let path = "/api/v1/namespaces/hooked/pods/p/exec?command=ls&command=-l&container=c&stdin=true&stdout=true";
-    let told = raw.post(path, &json!({})).await.expect(400).json();
-    assert_eq!(told["message"], "admission webhook \"any.example.org\" denied the request: no");
+    let response_body = raw.post(path, &json!({})).await.expect(400).json();
+    assert_eq!(response_body["message"], "admission webhook \"any.example.org\" denied the request: no");
     let (what, request) = asked();
     assert_eq!((what.as_str(), &request["options"]), ("CONNECT pods/exec", &Value::Null));
     let object = json!({

@@ -66,8 +66,8 @@ async fn an_edit_is_rehearsed_and_conflicts_are_shown_by_their_owners() {
     assert_eq!(stored(&lab, "/spec/replicas").await, 3);
 
     // Another client writes first.
-    let theirs = json!({"spec": {"replicas": 9, "paused": true}});
-    raw.patch(format!("{DEPLOYMENTS}/web?fieldManager=autopilot"), MERGE, &theirs).await.expect(200);
+    let other = json!({"spec": {"replicas": 9, "paused": true}});
+    raw.patch(format!("{DEPLOYMENTS}/web?fieldManager=autopilot"), MERGE, &other).await.expect(200);
     press_button(&lab, "Save").await;
     let conflicts = "document.querySelector('.conflicts')?.innerText";
     lab.browser.until(&format!("{conflicts}?.includes('.spec.replicas') && {conflicts}.includes('autopilot')")).await;
