@@ -46,7 +46,7 @@ use keelson_resources::Verb;
 use keelson_supervision::{TaskGroup, TurnsByOwner};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, Span, debug_span};
+use tracing::{Instrument as _, Level, Span, debug, debug_span, enabled};
 
 use self::audit::Trail;
 pub use self::authentication::TokenAuthenticator;
@@ -364,6 +364,8 @@ impl Pipeline {
         }
         let long_running = info.is_long_running();
         let span = spans::request(&info, &parts, &request_id);
+        let logged = enabled!(Level::DEBUG)
+            .then(|| (parts.method.clone(), parts.uri.path().to_owned(), client.address(), Instant::now()));
         let known = Known { span: span.clone(), flow: OnceLock::new(), warning: OnceLock::new() };
         let served = match &answerer {
             Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
@@ -397,6 +399,9 @@ impl Pipeline {
             response.extensions_mut().insert(LongRunning);
         }
         known.span.record("code", response.status().as_u16());
+        if let Some((method, path, client, begun)) = logged {
+            debug!(%method, path, ?client, code = response.status().as_u16(), latency = ?begun.elapsed(), "request");
+        }
         observation.answered(response.status());
         observation.traced(&known.span);
         let passed_on = response.extensions().get::<Forwarded>().copied();

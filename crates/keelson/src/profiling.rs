@@ -5,6 +5,7 @@
 
 mod profile;
 
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -53,6 +54,11 @@ impl Profiler for ProcessProfiler {
 
 /// Samples until the sender is dropped.
 fn sample(ended: &Receiver<()>) -> Result<Vec<u8>, String> {
+    /// Held until the timer is off, which may be after the request has ended.
+    static SAMPLING: Mutex<()> = Mutex::new(());
+    let Ok(_only) = SAMPLING.try_lock() else {
+        return Err("Could not enable CPU profiling: cpu profiling already in use".to_owned());
+    };
     let failed = |error: pprof::Error| format!("Could not enable CPU profiling: {error}");
     let (begun, started) = (Instant::now(), SystemTime::now());
     let guard = ProfilerGuardBuilder::default().frequency(FREQUENCY).blocklist(&NOT_UNWOUND).build().map_err(failed)?;

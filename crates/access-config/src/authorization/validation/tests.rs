@@ -52,7 +52,7 @@ fn authorizers_are_named_and_there_once() {
     assert_eq!(read(&both), Ok(vec![AuthorizerKind::Node, AuthorizerKind::Rbac]));
     check("", Err("authorizers: Required value: at least one authorization mode must be defined"));
     check("authorizers: [{name: a}]\n", Err("authorizers[0].type: Required value"));
-    let known = r#"supported values: "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook""#;
+    let known = r#"supported values: "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook""#;
     let unknown = format!("authorizers[0].type: Unsupported value: \"Foo\": {known}");
     check("authorizers: [{type: Foo, name: a}]\n", Err(&unknown));
     check(
