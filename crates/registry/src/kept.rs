@@ -214,7 +214,7 @@ impl ResourceEntries {
                 Some(flight) => match looked.others.iter_mut().find(|other| Arc::ptr_eq(&other.flight, flight)) {
                     Some(known) => known.places.push((place, key)),
                     None => {
-                        looked.others.push(PendingConversion { places: vec![(place, key)], flight: flight.clone() })
+                        looked.others.push(PendingConversion { places: vec![(place, key)], flight: flight.clone() });
                     }
                 },
                 None => places.push(place),
