@@ -160,7 +160,7 @@ async fn a_call_is_made_again_where_nothing_is_processed_twice_by_it() {
                 Ok(answer) => assert!(is_repeated && answer.status == 200, "{message}"),
                 Err(CallError::Failed(_)) => assert!(!is_repeated && effect == Effect::Idempotent, "{message}"),
                 Err(error) => {
-                    assert!(!is_repeated && effect == Effect::Once && error.is_outcome_unknown(), "{message}")
+                    assert!(!is_repeated && effect == Effect::Once && error.is_outcome_unknown(), "{message}");
                 }
             }
         }
