@@ -190,6 +190,7 @@ impl Keelson {
     }
 
     #[cfg(feature = "embedded")]
+    #[cfg_attr(not(feature = "process"), expect(unused_variables, reason = "only a process can lack it"))]
     fn in_process(&self, what: &'static str) -> Result<&Embedded, Error> {
         match &self.server {
             Running::Embedded(server) => Ok(server),
