@@ -51,7 +51,7 @@ function later(): void {
 export function noteAway(why: string): void {
   const now = connection.get();
   if (now.why !== '') return;
-  // Where only some requests fail, the server comes back at once: it is asked less often each time.
+  // If only some requests fail, the server answers again at once. The waits then grow each time.
   if (Date.now() - back > 4 * LONGEST_WAIT) wait = FIRST_WAIT;
   connection.set({ ...now, why, since: Date.now() });
   later();

@@ -157,7 +157,7 @@ export function ApplyPage() {
     };
   }, [latest]);
   const target = namespaces.join(',');
-  // What was shown is of other objects once they would go to another namespace.
+  // The results of one namespace say nothing about another.
   useEffect(() => setResults(null), [target]);
   const change = (next: string) => {
     setText(next);

@@ -97,7 +97,7 @@ function useObject(resource: Subject['resource'], of: Name, past: string, visit:
       setLoaded((now) => ({ ...now, object, error: null, deleted: object === null }));
       return object;
     };
-    // What was read of another kind, namespace or revision is not shown as this.
+    // An object of another kind, namespace or revision is not shown under this address.
     const key = [group, version, plural, namespace, name, past].join('/');
     setLoaded((now) => (now.of === key ? { ...now, error: null } : { ...NOTHING, of: key }));
     void read().then((object) => {
