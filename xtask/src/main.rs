@@ -12,7 +12,6 @@ mod deny;
 mod dist;
 mod docs;
 mod fuzz;
-mod generators;
 mod helm;
 mod kopf;
 mod kubectl;
