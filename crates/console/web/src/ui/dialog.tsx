@@ -1,7 +1,7 @@
 // A dialog. It is the browser's own, which traps the focus, closes with Escape and restores the focus.
 
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef } from 'preact/hooks';
 import { Icon } from './icon';
 
 export interface DialogProps {
@@ -16,7 +16,8 @@ export interface DialogProps {
 export function Dialog(props: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const title = useId();
-  useEffect(() => {
+  // Before the next key, which belongs to the dialog.
+  useLayoutEffect(() => {
     const dialog = element.current;
     const before = document.activeElement;
     dialog?.showModal();

@@ -95,11 +95,17 @@ function focusRow(by: number): void {
 /** Puts the focus into a field, which may be behind a button in a narrow window. */
 function focusField(shortcut: string): void {
   const find = () => document.querySelector<HTMLInputElement>(`[data-shortcut="${CSS.escape(shortcut)}"]`);
-  if (find()?.offsetParent === null) document.querySelector<HTMLElement>('.filters-button')?.click();
-  requestAnimationFrame(() => {
+  const focus = () => {
     find()?.focus();
     find()?.select();
-  });
+  };
+  // At once, so that the field has the next keys. A hidden field appears with the next frame.
+  if (find()?.offsetParent !== null) {
+    focus();
+    return;
+  }
+  document.querySelector<HTMLElement>('.filters-button')?.click();
+  requestAnimationFrame(focus);
 }
 
 function travel(shown: Shown): void {
