@@ -229,7 +229,9 @@ async fn the_verbosity_changes_while_the_server_runs() {
     let log = diagnosed.server.log();
     // The last line may not be complete yet.
     let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    assert!(whole.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{log}");
+    // Standard output has the announcement.
+    let mut lines = whole.lines().filter(|line| line.contains("timestamp"));
+    assert!(lines.all(|line| serde_json::from_str::<Value>(line).is_ok()), "{log}");
     for (body, why) in [
         ("x", "strconv.ParseUint: parsing \"x\": invalid syntax"),
         ("-1", "strconv.ParseUint: parsing \"-1\": invalid syntax"),
