@@ -2,12 +2,11 @@
 //! `/flagz`.
 //!
 //! Profiles and the verbosity come through traits, since only a program can have a profiler and a log of its own.
-//! Authorization by path comes before all of them. One profile runs at a time, for a limited time.
+//! Authorization by path comes before all of them. A profile has a limited time.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
@@ -52,7 +51,7 @@ pub trait Profiler: Send + Sync + 'static {
     /// Samples the stacks of running threads until `until` is ready. Dropping the future ends the sampling.
     ///
     /// # Errors
-    /// The process cannot be sampled.
+    /// The process cannot be sampled, or is being sampled already.
     fn cpu<'p>(&'p self, until: BoxFuture<'p, ()>) -> BoxFuture<'p, Result<Vec<u8>, String>>;
 
     /// The memory in use.
@@ -78,24 +77,6 @@ pub struct Diagnostics {
 impl fmt::Debug for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Diagnostics").field("started", &self.started).finish_non_exhaustive()
-    }
-}
-
-/// True while a CPU profile of the process is made. A signal handler and a timer of the process make it.
-static IS_PROFILING: AtomicBool = AtomicBool::new(false);
-
-/// The permit for the only CPU profile.
-struct OnlyProfile;
-
-impl OnlyProfile {
-    fn begin() -> Option<Self> {
-        (!IS_PROFILING.swap(true, Ordering::AcqRel)).then_some(Self)
-    }
-}
-
-impl Drop for OnlyProfile {
-    fn drop(&mut self) {
-        IS_PROFILING.store(false, Ordering::Release);
     }
 }
 
@@ -127,11 +108,7 @@ async fn cpu_profile(profiler: &dyn Profiler, request: ApiRequest) -> Response<R
         Ok(time) => time,
         Err(why) => return failed(StatusCode::BAD_REQUEST, why),
     };
-    let Some(_only) = OnlyProfile::begin() else {
-        let why = "Could not enable CPU profiling: cpu profiling already in use";
-        return failed(StatusCode::INTERNAL_SERVER_ERROR, why.to_owned());
-    };
-    tracing::info!(user = caller.user().name, ?time, "making a CPU profile");
+    tracing::info!(user = caller.user().name, ?time, "a CPU profile is requested");
     let until = async move {
         let _: Option<()> = stopping.run_until_cancelled_owned(tokio::time::sleep(time)).await;
     };

@@ -5,13 +5,13 @@
 
 mod profile;
 
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures::future::BoxFuture;
 use keelson_server::Profiler;
 use pprof::{ProfilerGuardBuilder, Report};
+use tokio::sync::Semaphore;
 
 use self::profile::Profile;
 
@@ -22,14 +22,25 @@ const NOT_UNWOUND: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
 /// The error without a heap profile.
 const NO_HEAP: &str = "heap profiling is off: start the server with MALLOC_CONF=prof:true in its environment";
 
+/// The permit for the only CPU profile. The sampling thread holds it until the timer is off, which may be after the
+/// request has ended.
+static SAMPLING: Semaphore = Semaphore::const_new(1);
+
 /// The profiles of this process.
 pub(crate) struct ProcessProfiler;
 
 impl Profiler for ProcessProfiler {
     fn cpu<'p>(&'p self, until: BoxFuture<'p, ()>) -> BoxFuture<'p, Result<Vec<u8>, String>> {
         Box::pin(async move {
+            let Ok(only) = SAMPLING.try_acquire() else {
+                return Err("Could not enable CPU profiling: cpu profiling already in use".to_owned());
+            };
             let (end, ended) = channel::<()>();
-            let sampling = tokio::task::spawn_blocking(move || sample(&ended));
+            let sampling = tokio::task::spawn_blocking(move || {
+                let sampled = sample(&ended);
+                drop(only);
+                sampled
+            });
             until.await;
             drop(end);
             sampling.await.map_err(|error| error.to_string())?
@@ -54,11 +65,6 @@ impl Profiler for ProcessProfiler {
 
 /// Samples until the sender is dropped.
 fn sample(ended: &Receiver<()>) -> Result<Vec<u8>, String> {
-    /// Held until the timer is off, which may be after the request has ended.
-    static SAMPLING: Mutex<()> = Mutex::new(());
-    let Ok(_only) = SAMPLING.try_lock() else {
-        return Err("Could not enable CPU profiling: cpu profiling already in use".to_owned());
-    };
     let failed = |error: pprof::Error| format!("Could not enable CPU profiling: {error}");
     let (begun, started) = (Instant::now(), SystemTime::now());
     let guard = ProfilerGuardBuilder::default().frequency(FREQUENCY).blocklist(&NOT_UNWOUND).build().map_err(failed)?;
