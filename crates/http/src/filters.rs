@@ -131,9 +131,11 @@ impl ClientConnection for WithoutCertificate<'_> {
     }
 }
 
-/// The span of a request, and facts about its user that are added to the response.
+/// The span and the way of a request, and facts about its user that are added to the response.
 struct Known {
     span: Span,
+    /// True if the server behind this one answers the request.
+    is_passed_through: bool,
     /// The flow of the request. Absent for requests that flow control ignores.
     flow: OnceLock<Arc<Flow>>,
     /// A warning about the credentials.
@@ -356,7 +358,8 @@ impl Pipeline {
         }
         let trail =
             self.auditor.as_ref().map(|auditor| Trail::begin(auditor, (&request_id, client.address()), &info, &parts));
-        if self.may_be_passed_on(&answerer, &info) || self.is_passed_through(client, &info, &parts) {
+        let is_passed_through = self.is_passed_through(client, &info, &parts);
+        if self.may_be_passed_on(&answerer, &info) || is_passed_through {
             parts.headers.insert(request_id::AUDIT_ID, request_id.clone());
             // The task that takes over an upgraded connection also takes over the request.
             parts.extensions.insert(HeldValue::new(Arc::new((client.held(), trail.clone()))));
@@ -366,7 +369,7 @@ impl Pipeline {
         let span = spans::request(&info, &parts, &request_id);
         let logged = enabled!(Level::DEBUG)
             .then(|| (parts.method.clone(), parts.uri.path().to_owned(), client.address(), Instant::now()));
-        let known = Known { span: span.clone(), flow: OnceLock::new(), warning: OnceLock::new() };
+        let known = Known { span: span.clone(), is_passed_through, flow: OnceLock::new(), warning: OnceLock::new() };
         let served = match &answerer {
             Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
             Answerer::Elsewhere(_) => None,
@@ -518,7 +521,7 @@ impl Pipeline {
             return Ok((refused, HeldMemory::default()));
         }
         let limit = time_limit::of(&info, &parts)?;
-        if let Some(other) = self.pass_through.as_ref().filter(|_| self.is_passed_through(client, &info, &parts)) {
+        if let Some(other) = self.pass_through.as_ref().filter(|_| known.is_passed_through) {
             let user = self.vouched_user(client, other, &parts.headers)?;
             let response = Box::pin(other.pass(&info, user.as_deref(), parts, body, self.stopping.clone())).await;
             return Ok((response, HeldMemory::default()));
