@@ -34,6 +34,7 @@ use keelson_server::{AddressRange, PartialRights, PortRange, ServiceRoute};
 
 use crate::build;
 
+pub(crate) use diagnosis::Diagnosis;
 pub(crate) use encryption::CopyStores;
 pub(crate) use gateway::{Gateway, NamedSource};
 pub(crate) use kinds::{List, ListValues, OptionalDuration};

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail, ensure};
+use keelson_meta::FeatureGates;
 use keelson_server::{
     AdmissionConfiguration, AdmissionPlugins, Config, Diagnostics, Profiler, Proxy, RegistryConfig, RunningServer,
     STACK_BYTES, Server, ServiceRanges, SpanLayer, StoreConfig, Switches, TokenKeyFiles, Traces, TracingConfiguration,
@@ -21,7 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::announcement::Announcement;
-use crate::args::{ListValues as _, Output, Serve};
+use crate::args::{Diagnosis, ListValues as _, Output, Serve};
 use crate::descriptors;
 use crate::log::{self, Verbosity};
 use crate::memory;
@@ -54,7 +55,7 @@ pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
 
 /// Runs a server that replaces another program. It first logs `notes`: settings of that program that have no effect
 /// here.
-pub(crate) fn run_noting(mut args: Serve, notes: &[String]) -> anyhow::Result<()> {
+pub(crate) fn run_noting(args: Serve, notes: &[String]) -> anyhow::Result<()> {
     let (spans, traces) = traces(&args)?.unzip();
     let verbosity = log::start(args.diagnosis.log_format, args.diagnosis.verbosity, spans);
     for note in notes {
@@ -66,8 +67,7 @@ pub(crate) fn run_noting(mut args: Serve, notes: &[String]) -> anyhow::Result<()
         runtime.worker_threads(threads.into());
     }
     let runtime = runtime.enable_all().build().context("starting threads")?;
-    let diagnostics = diagnostics(&mut args, verbosity);
-    let served = runtime.block_on(serve(args, (traces, diagnostics)));
+    let served = runtime.block_on(serve(args, traces, verbosity));
     // Abandoned work that cannot be interrupted must not delay the end of the process.
     runtime.shutdown_timeout(LAST_GRACE);
     served
@@ -92,7 +92,7 @@ impl DataDirectory {
     }
 }
 
-async fn serve(args: Serve, (traces, diagnostics): (Option<Traces>, Diagnostics)) -> anyhow::Result<()> {
+async fn serve(args: Serve, traces: Option<Traces>, verbosity: Verbosity) -> anyhow::Result<()> {
     // ORDER: before the start. The start writes entries to the store that only an orderly stop removes.
     let mut signals = Signals::listen(Parent::of(args.startup.exit_with_parent)?)?;
     let directory = DataDirectory::of(&args)?;
@@ -112,11 +112,8 @@ async fn serve(args: Serve, (traces, diagnostics): (Option<Traces>, Diagnostics)
         shared_keys::install(shared, &data_dir).context("--shared-keys-dir")?;
     }
     let versions = StorageVersions::new(args.storage_version_file.clone(), args.storage_version.clone().joined());
-    let mut config = config(args, &versions, &data_dir)?;
-    (config.traces, config.diagnostics) = (traces, diagnostics);
-    let gates = &config.registry.gates;
-    config.diagnostics.flags = config.diagnostics.flags.take().filter(|_| gates.is_on("ComponentFlagz"));
-    config.diagnostics.started = config.diagnostics.started.filter(|_| gates.is_on("ComponentStatusz"));
+    let mut config = config(args, verbosity, &versions, &data_dir)?;
+    config.traces = traces;
     let room = descriptors::raise();
     announcement.console = config.console;
     announcement.beside_audit = config.audit.writes_to_standard_output();
@@ -250,7 +247,12 @@ fn read_gates(args: &Serve, registry: &mut RegistryConfig) -> anyhow::Result<()>
     Ok(())
 }
 
-fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
+fn config(
+    args: Serve,
+    verbosity: Verbosity,
+    versions: &StorageVersions,
+    data_dir: &std::path::Path,
+) -> anyhow::Result<Config> {
     // SIZE: one list of settings.
     let registry = registry_config(&args, versions)?;
     let store = match args.store.as_deref() {
@@ -333,6 +335,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     args.upstream.read_into(&mut config)?;
     config.audit = args.audit.into_config();
     config.encryption = args.encryption.into_config(&config.registry.gates);
+    config.diagnostics = diagnostics(args.diagnosis, &config.registry.gates, verbosity);
     Ok(config)
 }
 
@@ -343,14 +346,13 @@ fn traces(args: &Serve) -> anyhow::Result<Option<(SpanLayer, Traces)>> {
     Ok(Some(Traces::new(configuration, Config::default().random)))
 }
 
-/// The sources of pages for diagnosis, without regard to feature gates.
-fn diagnostics(args: &mut Serve, verbosity: Verbosity) -> Diagnostics {
-    let profiling = args.diagnosis.profiling;
+/// The sources of pages for diagnosis that the flags and the feature gates enable.
+fn diagnostics(diagnosis: Diagnosis, gates: &FeatureGates, verbosity: Verbosity) -> Diagnostics {
+    let profiling = diagnosis.profiling;
     let profiler = || Arc::new(ProcessProfiler) as Arc<dyn Profiler>;
-    let flags = Arc::new(std::mem::take(&mut args.diagnosis.shown));
     Diagnostics {
-        flags: Some(flags),
-        started: Some(SystemTime::now()),
+        flags: gates.is_on("ComponentFlagz").then(|| Arc::new(diagnosis.shown)),
+        started: gates.is_on("ComponentStatusz").then(SystemTime::now),
         verbosity: profiling.then(|| Arc::new(verbosity) as _),
         profiler: profiling.then(profiler),
     }
