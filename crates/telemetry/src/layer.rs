@@ -161,7 +161,8 @@ impl Trace {
         }
     }
 
-    /// The spans that can be exported after this one has ended. `None` holds nothing back.
+    /// The spans that can be exported after this one has ended. Empty while they are held back, and if the trace is not
+    /// recorded.
     fn ended(&self, mut span: FinishedSpan, is_first: bool) -> Vec<FinishedSpan> {
         if is_first {
             self.settle(false);

@@ -14,7 +14,7 @@ pub(crate) const KINDS: &[Kind] = &[kind("PriorityClass").object(&CLASS).then(&U
 const CLASS: TypeRules = TypeRules::of(&[(
     "",
     Check(
-        "a new object: a value of at most 1000000000, except for the two system classes; no name that begins with `system-`, except for these; a preemption policy of PreemptLowerPriority or Never",
+        "a new object: at most 1000000000 and no name that begins with `system-`, except for the two system classes; a preemption policy of PreemptLowerPriority or Never",
         new_class,
     ),
 )]);
