@@ -1,6 +1,6 @@
 // A value with subscribers: components render again when it changes.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useLayoutEffect, useState } from 'preact/hooks';
 
 export interface Store<T> {
   get(): T;
@@ -27,7 +27,7 @@ export function store<T>(first: T): Store<T> {
 
 export function useStore<T>(of: Store<T>): T {
   const [value, setValue] = useState(() => of.get());
-  useEffect(() => {
+  useLayoutEffect(() => {
     const changed = () => setValue(() => of.get());
     changed();
     return of.follow(changed);

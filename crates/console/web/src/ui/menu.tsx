@@ -1,7 +1,7 @@
 // A button that opens a menu of actions (the menu button pattern of ARIA).
 
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Icon, type IconName } from './icon';
 
 export interface MenuItem {
@@ -29,7 +29,8 @@ export function Menu(props: MenuProps) {
   const root = useRef<HTMLDivElement>(null);
   const id = useId();
   const buttons = () => [...(root.current?.querySelectorAll<HTMLElement>('[role^=menuitem]') ?? [])];
-  useEffect(() => {
+  // Before the next key, which belongs to the menu.
+  useLayoutEffect(() => {
     if (!open) return;
     buttons()[0]?.focus();
     const outside = (event: Event) => {

@@ -1,6 +1,6 @@
 // The switcher of namespaces: it stays over all pages, remembers, takes several, and completes what is typed.
 
-import { useEffect, useId, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { getJson, hasCode, isAborted, METADATA_LIST } from '../api/client';
 import { findResource, discovery } from '../api/discovery';
 import { session } from '../api/session';
@@ -110,7 +110,8 @@ function Chooser({ chosen, onClose }: { chosen: string[]; onClose: () => void })
   const input = useRef<HTMLInputElement>(null);
   const id = useId();
   const typed = text.trim();
-  useEffect(() => {
+  // Before the next key, which belongs to the field.
+  useLayoutEffect(() => {
     const before = document.activeElement;
     input.current?.focus();
     return () => {
