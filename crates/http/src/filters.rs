@@ -607,7 +607,8 @@ impl Pipeline {
             Ok(_) if is_refused => Authentication::Failure,
             Ok(_) => Authentication::Success,
         };
-        metrics.note_authentication(result, begun.elapsed());
+        let mut begun_next = Instant::now();
+        metrics.note_authentication(result, begun_next.duration_since(begun));
         let (user, warning) = user?;
         if let Some(warning) = warning {
             let _ = known.warning.set(warning);
@@ -620,9 +621,9 @@ impl Pipeline {
         let is_counted = user.is_in(UNAUTHENTICATED) || client.is_of(&user);
         let audit = match trail {
             Some(trail) => {
-                let begun = Instant::now();
                 let record = trail.known(&user).await?;
-                self.metrics.filter_times().note(Filter::Audit, begun.elapsed());
+                let begun = std::mem::replace(&mut begun_next, Instant::now());
+                self.metrics.filter_times().note(Filter::Audit, begun_next.duration_since(begun));
                 record
             }
             None => &AuditRecord::default(),
@@ -632,11 +633,10 @@ impl Pipeline {
             return Err(ApiError::ShareExceeded { message: message.to_owned(), retry_after_seconds: RETRY_CONNECTION });
         }
         let client = user.clone();
-        let begun = Instant::now();
         let acting = self.impersonation.acting_as(user, &parts.headers, (info, &parts.uri), &*self.authorizer);
         let (user, constraint) = acting.await?;
         if !Arc::ptr_eq(&user, &client) {
-            self.metrics.filter_times().note(Filter::Impersonation, begun.elapsed());
+            self.metrics.filter_times().note(Filter::Impersonation, begun_next.elapsed());
             audit.impersonates(&user, constraint);
         }
         known.span.record("user", user.name.as_str());

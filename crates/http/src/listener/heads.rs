@@ -145,7 +145,8 @@ impl Layer for HeadLimit {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.standing.0.displaced.is_cancelled() {
+        // Asked of unauthenticated clients alone, since the question takes a lock.
+        if self.standing.is_strange() && self.standing.0.displaced.is_cancelled() {
             return Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::QuotaExceeded,
                 "too many unauthenticated clients send large requests",

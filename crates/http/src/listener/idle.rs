@@ -62,6 +62,20 @@ impl Turn {
     }
 }
 
+impl State {
+    /// Records a step of a request.
+    fn change(&mut self, now: Instant, turn: &Turn, change: impl FnOnce(&Turn)) {
+        self.moved = now;
+        let before = turn.is_the_servers();
+        change(turn);
+        match (before, turn.is_the_servers()) {
+            (false, true) => self.worked_on += 1,
+            (true, false) => self.worked_on -= 1,
+            (true, true) | (false, false) => {}
+        }
+    }
+}
+
 impl Activity {
     pub(super) fn new() -> Self {
         let now = Instant::now();
@@ -82,15 +96,7 @@ impl Activity {
 
     /// Records a step of a request, which may change the party that must act next.
     fn change(&self, turn: &Turn, change: impl FnOnce(&Turn)) {
-        let mut state = self.0.lock();
-        state.moved = Instant::now();
-        let before = turn.is_the_servers();
-        change(turn);
-        match (before, turn.is_the_servers()) {
-            (false, true) => state.worked_on += 1,
-            (true, false) => state.worked_on -= 1,
-            (true, true) | (false, false) => {}
-        }
+        self.0.lock().change(Instant::now(), turn, change);
     }
 
     /// Returns true if there is no request.
@@ -166,10 +172,13 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.set_worked_on(false);
+        let now = Instant::now();
         let mut state = self.activity.0.lock();
+        if !self.is_long_running {
+            state.change(now, &self.turn, |turn| turn.answer.store(false, Ordering::Relaxed));
+        }
         state.requests -= 1;
-        (state.idle_since, state.is_answered) = (Instant::now(), true);
+        (state.idle_since, state.is_answered) = (now, true);
     }
 }
 
