@@ -381,7 +381,8 @@ impl Pipeline {
         let is_token_ignored = client.identity().is_none() && bearer::is_set_off_too_far(&parts.headers);
 
         let asked = (info, answerer, trail.clone(), &known);
-        let answer = pin!(self.run_filters(client, asked, parts, body, error_form).instrument(span));
+        let answer = pin!(self.run_filters(client, asked, parts, body, error_form));
+        let answer = pin!(spans::within(span, answer));
         let answer = pin!(audit::followed(trail.as_deref(), answer));
         let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
         let is_ended = matches!(&outcome, Err(ApiError::Timeout(_) | ApiError::ShareExceeded { .. }));
@@ -549,8 +550,10 @@ impl Pipeline {
             let holder = Holder::of(&user);
             let share = self.share_of(holder, &answerer, (&info, &parts, &query))?;
             let asking = (&user, time, known.flow.get());
-            let seats = self.seats_for(asking, &answerer, (&info, &parts, &query), &mut body);
-            let seats = seats.instrument(debug_span!("flow control")).await?;
+            let span = debug_span!("flow control");
+            let seats =
+                spans::within(span, pin!(self.seats_for(asking, &answerer, (&info, &parts, &query), &mut body)))
+                    .await?;
             let (cost, seats) = match seats {
                 Ok(seats) => seats,
                 Err(seconds) => return Ok::<_, ApiError>((without_seat(seconds), HeldMemory::default())),
@@ -599,8 +602,8 @@ impl Pipeline {
         if let Some(identity) = identity.as_deref().filter(|identity| identity.user_at(now).is_some()) {
             metrics.note_client_certificate(identity.not_after().duration_since(now).unwrap_or_default());
         }
-        let user = authentication::user(identity.as_deref(), tokens, &parts.headers, now);
-        let user = user.instrument(debug_span!("authentication")).await;
+        let user = pin!(authentication::user(identity.as_deref(), tokens, &parts.headers, now));
+        let user = spans::within(debug_span!("authentication"), user).await;
         let is_refused = user.as_ref().is_ok_and(|(user, _)| user.is_anonymous() && !(self.anonymous)(&info.path));
         let result = match &user {
             Err(_) => Authentication::Error,
@@ -643,8 +646,9 @@ impl Pipeline {
         if let Some(flow) = self.flow_control.classify(&user, info) {
             let _ = known.flow.set(flow);
         }
-        let permitted = authorization::permit(&user, info, &parts.uri, &*self.authorizer, audit, metrics);
-        permitted.instrument(debug_span!("authorization")).await?;
+        let span = debug_span!("authorization");
+        let (uri, authorizer) = (&parts.uri, &*self.authorizer);
+        spans::within(span, pin!(authorization::permit(&user, info, uri, authorizer, audit, metrics))).await?;
         Ok(user)
     }
 
@@ -677,7 +681,7 @@ impl Pipeline {
     ) -> Response<ResponseBody> {
         if !cost.is_long {
             let mark = self.metrics.edge().marks().map(|marks| marks.of_verb(&request.info.verb));
-            return marked(mark, self.router.route(request, target)).await;
+            return marked(mark, pin!(self.router.route(request, target))).await;
         }
         let pipeline = self.clone();
         let work = async move {

@@ -74,7 +74,8 @@ impl Router {
     /// Answers a request that passed the filters. `target` is its [`target`](Self::target).
     pub async fn route(&self, request: Box<ApiRequest>, target: Option<Target>) -> Response<ResponseBody> {
         if !request.info.is_resource_request && Diagnostics::may_serve(&request.info.path) {
-            return self.pages.diagnose(*request).await;
+            // Boxed, since few requests come here, and the others would carry the size of this future too.
+            return Box::pin(self.pages.diagnose(*request)).await;
         }
         let ApiRequest { info, parts, query, error_form, .. } = &*request;
         if !info.is_resource_request {

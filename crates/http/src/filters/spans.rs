@@ -3,6 +3,8 @@
 //! The span begins before authentication and ends with the response. As upstream, only administrators and monitoring
 //! decide by their `traceparent` whether a request is recorded, and in which trace.
 
+use std::pin::Pin;
+
 use http::Method;
 use http::header::HeaderValue;
 use http::request::Parts;
@@ -10,7 +12,7 @@ use http::uri::PathAndQuery;
 use keelson_access::User;
 use keelson_access::user::{MASTERS, MONITORING};
 use tracing::field::Empty;
-use tracing::{Span, debug_span};
+use tracing::{Instrument as _, Span, debug_span};
 
 use crate::request_info::RequestInfo;
 
@@ -42,6 +44,11 @@ pub(super) fn request(info: &RequestInfo, parts: &Parts, audit_id: &HeaderValue)
     });
     keelson_telemetry::name(&span, || name(&parts.method, info));
     span
+}
+
+/// Runs a step of a request in a span. The step stays where it is, and costs nothing more if the span is not recorded.
+pub(super) async fn within<S: Future>(span: Span, step: Pin<&mut S>) -> S::Output {
+    if span.is_disabled() { step.await } else { step.instrument(span).await }
 }
 
 /// Records the authenticated user, who may decide about the trace.

@@ -3,7 +3,7 @@
 //! All connections share one name, and each verb has one. A mark is set during a poll.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 
 use keelson_resources::Verb;
 use keelson_supervision::{Mark, Supervisor};
@@ -56,9 +56,9 @@ impl RequestMarks {
     }
 }
 
-/// Polls a future under a mark, if there is one.
-pub(crate) async fn marked<A: Future>(mark: Option<Mark>, answer: A) -> A::Output {
-    let mut answer = pin!(answer);
+/// Polls a future under a mark, if there is one. The future stays where it is: an argument by value would take its place
+/// twice in the future of each request.
+pub(crate) async fn marked<A: Future>(mark: Option<Mark>, mut answer: Pin<&mut A>) -> A::Output {
     poll_fn(|context| match mark {
         Some(mark) => mark.poll(|| answer.as_mut().poll(context)),
         None => answer.as_mut().poll(context),
@@ -68,6 +68,7 @@ pub(crate) async fn marked<A: Future>(mark: Option<Mark>, answer: A) -> A::Outpu
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::time::Duration;
 
     use tokio_util::sync::CancellationToken;
@@ -88,10 +89,12 @@ mod tests {
         ] {
             let (release, released) = std::sync::mpsc::channel::<()>();
             let (outer, inner) = (marks.connection(), marks.of_verb(&verb));
-            let answer = marked(Some(inner), async move {
-                let _released = released.recv();
+            let holding = tokio::spawn(async move {
+                let work = pin!(async move {
+                    let _released = released.recv();
+                });
+                marked(Some(outer), pin!(marked(Some(inner), work))).await;
             });
-            let holding = tokio::spawn(marked(Some(outer), answer));
             let named = async {
                 while supervisor.held_threads().iter().all(|held| held.task != expected) {
                     tokio::time::sleep(Duration::from_millis(10)).await;
