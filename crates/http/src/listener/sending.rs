@@ -8,7 +8,7 @@
 //! held is freed. On HTTP/1.1 a response is alone on its connection, so `stall.rs` finds it, and aborting it closes the
 //! connection. `answers.rs` counts the time that a response waits for its client.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -134,12 +134,13 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 }
 
 /// Runs a stream to its end, or until its client has read nothing for `patience`. Dropping the stream resets it.
-async fn watched(stream: impl Future<Output = ()>, patience: Duration, metrics: Arc<Edge>) {
+fn watched(stream: impl Future<Output = ()>, patience: Duration, metrics: Arc<Edge>) -> impl Future<Output = ()> {
     let sending = Sending::default();
-    let mut stream = pin!(CURRENT.scope(sending.clone(), stream));
+    // Boxed: the task would hold the place of its argument and that of the pinned stream, twice 8 KB.
+    let mut stream = Box::pin(CURRENT.scope(sending.clone(), stream));
     // Created only for streams that wait for their clients, which are few.
     let mut timer: Option<Pin<Box<Sleep>>> = None;
-    std::future::poll_fn(|context| {
+    std::future::poll_fn(move |context| {
         sending.0.stream.register(context.waker());
         if metrics.polls.timed(|| stream.as_mut().poll(context)).is_ready() {
             return Poll::Ready(());
@@ -165,7 +166,6 @@ async fn watched(stream: impl Future<Output = ()>, patience: Duration, metrics: 
         metrics.count_unread();
         Poll::Ready(())
     })
-    .await;
 }
 
 /// The body of a response, which the connection polls.
