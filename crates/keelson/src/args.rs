@@ -129,6 +129,8 @@ pub(crate) enum Command {
     /// Fill a server with a made-up cluster: nodes, namespaces, workloads with their pods and events, and custom resources. Giving the
     /// command again completes it.
     Demo(Demo),
+    /// Check that a server keeps the promises of the Kubernetes API: any server, keelson or another. Exits with 1 where it breaks one.
+    Verify(keelson_verify::Verify),
     /// Print the kubeconfig of the administrator.
     Kubeconfig(PrintKubeconfig),
     /// Print a bearer token of a service account, with which a browser signs in at the console.

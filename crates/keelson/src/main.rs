@@ -29,6 +29,7 @@ mod storage;
 mod storage_versions;
 mod token;
 mod user;
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::ManPages { directory } => manual::write_pages(&directory),
         Command::Doctor(settings) => doctor::run(&settings),
         Command::Demo(settings) => demo::run(&settings),
+        Command::Verify(settings) => verify::run(&settings),
         Command::Kubeconfig(settings) => kubeconfig::run(&settings),
         Command::Token(settings) => token::run(&settings),
         Command::KubeApiserver(line) => return kube_apiserver::run(line.arguments),

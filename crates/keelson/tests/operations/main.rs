@@ -29,4 +29,5 @@ mod test_servers;
 mod traces;
 mod upstream_flags;
 mod users;
+mod verify;
 mod versions_command;
