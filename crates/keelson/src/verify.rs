@@ -1,4 +1,6 @@
 //! `keelson verify`: checks of any server that speaks the Kubernetes API, by `keelson-verify`.
+//!
+//! A broken rule makes the command fail with exit code 1, after the report.
 
 use anyhow::{Context as _, bail};
 use keelson_verify::Verify;

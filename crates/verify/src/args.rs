@@ -1,4 +1,6 @@
-//! The command line of `keelson verify`.
+//! The command line of `keelson verify`: the server, the choice of rules, and the reports.
+//!
+//! The load of a run is bounded by flags with small defaults, since the server may be in production.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Judges a history of concurrent requests to one object against the order of its states in a watch.
+//! Checks a history of concurrent requests to one object against the order of its states in a watch.
 //!
 //! Every write carries a mark of its own, and every deletion names the uid that it deleted, so each state of the object
 //! has one cause. The watch gives the total order of the states. The history is linearizable if that order contradicts
@@ -25,7 +25,7 @@ pub(crate) struct Event {
     pub(crate) version: String,
 }
 
-/// What a request did or saw.
+/// The effect of a request: the state that it made or saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// It made this state. `from` is the version that it was to replace, if it named one.
@@ -60,7 +60,7 @@ impl History {
     /// Checks that each acknowledged write is one event, that no event has another cause, and that versions increase.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The contradiction, with the request.
     pub(crate) fn check_events(&self) -> Result<(), String> {
         let mut seen: HashMap<&State, usize> = HashMap::new();
         for event in &self.events {

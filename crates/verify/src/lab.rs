@@ -1,4 +1,6 @@
 //! The surroundings of a check: the server, a namespace that exists only for the run, and the last exchanges.
+//!
+//! A check ends with a [`Fault`] if the rule is broken, if the server gives no answer, or if it can't be checked there.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,14 +16,14 @@ use crate::args::Verify;
 use crate::rules::{Histories, Need, Rule};
 use crate::server::{Ask, Exchange, Server, Watch};
 
-/// How many exchanges a report shows.
+/// The number of exchanges that a report shows.
 const REMEMBERED: usize = 12;
-/// How long the server may take to delete the namespace.
+/// The time that the server may take to delete the namespace.
 const CLEARED_WITHIN: Duration = Duration::from_secs(60);
 /// The annotation that holds the number of a write of the workload.
 pub(crate) const MARK: &str = "verify.keelson.io/mark";
 
-/// Why a rule is not shown to be kept.
+/// The reason why a rule is not shown to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The server did what the rule forbids.
@@ -99,7 +101,7 @@ impl Lab {
                 return Ok(());
             }
             if begun.elapsed() > CLEARED_WITHIN / 4 {
-                // Nobody runs the controller.
+                // No controller removes the finalizer.
                 let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": []}});
                 self.send(Ask::new(Method::PUT, format!("{path}/finalize")).with(body)).await.map_err(fault)?;
             }

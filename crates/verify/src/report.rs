@@ -1,4 +1,6 @@
 //! The report of a run: text for a terminal, HTML for people, JUnit's XML for machines.
+//!
+//! Everything that the server said is escaped: it is untrusted text.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -18,7 +20,7 @@ pub(crate) struct Outcome {
     pub(crate) took: Duration,
 }
 
-/// What was found of a rule.
+/// The finding for a rule.
 pub(crate) enum Verdict {
     Kept,
     Broken {
@@ -72,7 +74,7 @@ pub(crate) struct Report {
     pub(crate) server: String,
     pub(crate) seed: u64,
     pub(crate) outcomes: Vec<Outcome>,
-    /// What the run could not delete.
+    /// The namespace that the run could not delete.
     pub(crate) left_behind: Option<String>,
 }
 

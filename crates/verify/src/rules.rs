@@ -1,4 +1,6 @@
 //! The rules, by area. Each has a name, a sentence, and the source of the promise.
+//!
+//! A rule is checked by a function of its own, which sends its requests one after another.
 
 mod apply;
 mod discovery;
@@ -14,7 +16,7 @@ use futures::future::BoxFuture;
 pub(crate) use self::workload::Histories;
 use crate::lab::{Checked, Lab};
 
-/// What a rule needs of the server.
+/// The access that a rule needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Reading alone.

@@ -1,4 +1,6 @@
 //! The server under test: raw requests over a kubeconfig, at a bounded rate.
+//!
+//! Answers are kept with their requests and times, as evidence for reports and for the order of a workload.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -22,9 +24,9 @@ use crate::lab::Fault;
 
 /// The most bytes of an answer, and of one line of a watch.
 const MOST_BYTES: usize = 64 << 20;
-/// How long an answer may take.
+/// The time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How many bytes of a body a report shows.
+/// The number of characters of a body that a report shows.
 const SHOWN: usize = 2_000;
 
 pub(crate) const JSON: &str = "application/json";

@@ -1,4 +1,6 @@
 //! Server-side apply: owners, conflicts, and fields that are given up.
+//!
+//! Two managers, `one` and `two`, apply config maps of one key or two.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -95,7 +97,7 @@ async fn the_same_apply_changes_nothing(lab: &Lab) -> Checked {
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     let second = is(apply(lab, "repeated", "fieldManager=one", json!({"a": "1"})).await?, StatusCode::OK)?;
     let (first, second) = (version_of(&first)?, version_of(&second)?);
-    hold(first == second, || format!("the same apply made {second} of the version {first}"))
+    hold(first == second, || format!("a repeated apply made {second} of the version {first}"))
 }
 
 async fn an_apply_needs_a_manager(lab: &Lab) -> Checked {

@@ -1,4 +1,6 @@
 //! Discovery: both forms agree, and a client can keep what it has.
+//!
+//! The aggregated form is compared with the documents of each version, and the index of OpenAPI with both.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,6 @@
 //! Lists: chunks of one snapshot, resource versions and their match, and other forms.
+//!
+//! The checks share some config maps with the label `app=chunks`, more than fit into one chunk.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +11,7 @@ use super::{CONCEPTS, Need, Rule};
 use crate::lab::{Checked, Fault, Lab, hold, names, version_of};
 use crate::server::{Ask, Exchange};
 
-/// How many objects the checks of chunks list, and the size of a chunk.
+/// The number of objects of the checks of chunks, and the size of a chunk.
 const OBJECTS: usize = 23;
 const CHUNK: usize = 5;
 /// The most chunks of a walk, so that a server whose walks never end is noticed.

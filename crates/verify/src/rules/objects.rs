@@ -1,4 +1,6 @@
 //! Single objects: preconditions, names, dry runs and finalizers.
+//!
+//! Each check makes its own config map, so that none depends on another.
 
 use http::{Method, StatusCode};
 use serde_json::json;

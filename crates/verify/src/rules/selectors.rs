@@ -1,4 +1,6 @@
 //! Selectors by labels and fields, of lists and of deletes.
+//!
+//! Each check has a label of its own, which it adds to its selectors.
 
 use http::{Method, StatusCode};
 use serde_json::json;

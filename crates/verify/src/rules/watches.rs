@@ -1,4 +1,6 @@
 //! Watches: every event once and in order, resumption, initial events, selectors, and their end.
+//!
+//! Each check watches a label of its own, so that it sees its own writes alone.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +11,7 @@ use super::{CONCEPTS, Need, Rule};
 use crate::lab::{Checked, Fault, Lab, hold, version_of};
 use crate::server::{Ask, Watch};
 
-/// How long an event may take to arrive.
+/// The time that an event may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(20);
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 const MERGE: &str = "application/merge-patch+json";

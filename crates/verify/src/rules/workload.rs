@@ -1,4 +1,6 @@
 //! The generated workload: clients read and write a few objects at once, and a watch sees all of it.
+//!
+//! The operations come from the seed alone. `judge.rs` checks the history.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,7 +22,7 @@ const OBJECTS: u32 = 5;
 const MERGE: &str = "application/merge-patch+json";
 /// The object whose creation ends the watch.
 const LAST: &str = "workload-last";
-/// How long the watch may be silent before the end.
+/// The time that the watch may be silent before the end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) const RULES: &[Rule] = &[
