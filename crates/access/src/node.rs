@@ -159,11 +159,11 @@ enum Object {
 }
 
 fn no_opinion(reason: impl Into<SharedText>) -> Verdict {
-    Verdict { decision: Decision::NoOpinion, reason: reason.into() }
+    Verdict::new(Decision::NoOpinion, reason)
 }
 
 fn allowed() -> NodeDecision {
-    NodeDecision::Decided(Verdict { decision: Decision::Allow, reason: "".into() })
+    NodeDecision::Decided(Verdict::new(Decision::Allow, ""))
 }
 
 fn not(reason: impl Into<SharedText>) -> NodeDecision {
@@ -182,7 +182,7 @@ fn related(graph: &Follower<Graph>, node: &str, attributes: &ResourceAttributes<
         Object::Used(kind) => graph.is_used_on(kind, namespace, name, node),
     });
     if is_related {
-        return Verdict { decision: Decision::Allow, reason: "".into() };
+        return Verdict::new(Decision::Allow, "");
     }
     no_opinion(format!("no relationship found between node '{node}' and this object"))
 }

@@ -11,7 +11,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use keelson_access::{
-    Attributes, Authorizer, Decision, PendingVerdict, PrivilegedGroup, ResourceAttributes, SharedText, User, Verdict,
+    Attributes, Authorizer, Decision, PendingVerdict, PrivilegedGroup, ResourceAttributes, User, Verdict,
 };
 use keelson_supervision::warn_repeated;
 use kube::Client;
@@ -46,12 +46,13 @@ impl AccessReviews {
         let verdict = match asked {
             Ok(Ok(answer)) => {
                 let status = answer.status.unwrap_or_default();
-                let decision = match (status.allowed, status.denied) {
-                    (true, _) => Decision::Allow,
-                    (false, Some(true)) => Decision::Deny,
-                    (false, _) => Decision::NoOpinion,
+                let decision = match (status.allowed, status.denied.unwrap_or_default()) {
+                    (true, true) => return failed("the review is both allowed and denied"),
+                    (true, false) => Decision::Allow,
+                    (false, true) => Decision::Deny,
+                    (false, false) => Decision::NoOpinion,
                 };
-                Verdict { decision, reason: status.reason.unwrap_or_default().into() }
+                Verdict::new(decision, status.reason.unwrap_or_default())
             }
             Ok(Err(error)) => return failed(&error.to_string()),
             Err(_) => return failed(&format!("no answer in {ANSWER_TIME:?}")),
@@ -61,16 +62,17 @@ impl AccessReviews {
     }
 }
 
-/// The verdict without an answer: nothing is allowed. The next request tries again.
+/// The verdict without an answer: nothing is allowed. The next request tries again. The client gets no details of the
+/// main server, which only the log has.
 fn failed(cause: &str) -> Verdict {
     warn_repeated!(""; cause, "access reviews at the main server fail");
-    Verdict { decision: Decision::NoOpinion, reason: "the main server can't be asked".into() }
+    Verdict::failed(Decision::NoOpinion, "the main server did not answer an access review")
 }
 
 impl Authorizer for AccessReviews {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         if matches!(attributes, Attributes::Path { verb: "get", path } if HEALTH_PATHS.contains(path)) {
-            return Either::Left(ready(Verdict { decision: Decision::Allow, reason: SharedText::default() }));
+            return Either::Left(ready(Verdict::new(Decision::Allow, "")));
         }
         match PrivilegedGroup.authorize(user, attributes) {
             Either::Left(decided) if decided.clone().into_inner().is_allowed() => Either::Left(decided),
