@@ -4,7 +4,7 @@
 //! client will.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
