@@ -8,6 +8,7 @@
 //! This authorizer does not check the content of writes; the NodeRestriction plugin does. It never denies, so that
 //! roles can grant more to a node.
 
+mod durations;
 mod graph;
 mod references;
 
@@ -25,6 +26,7 @@ use crate::follow::Follower;
 use crate::rbac::HeldRules;
 use crate::shared_text::SharedText;
 use crate::user::User;
+pub use durations::{GRAPH_CHANGES, GraphChanges};
 use graph::{Graph, Source, UsedKind};
 
 /// The namespace of the leases of nodes.
