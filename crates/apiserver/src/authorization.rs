@@ -121,3 +121,42 @@ impl std::fmt::Debug for AccessReviews {
         f.debug_struct("AccessReviews").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use keelson_testkit::{HookReply, HookServer};
+    use serde_json::json;
+
+    use super::*;
+
+    /// The verdict about a path if the main server answers a review with this status. `None` closes the connection.
+    async fn verdict(status: Option<serde_json::Value>) -> Verdict {
+        let answer = move || match &status {
+            Some(status) => HookReply::Json(json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": {},
+                "status": status,
+            })),
+            None => HookReply::Closes,
+        };
+        let main = HookServer::start(&["127.0.0.1"], move |_| std::future::ready(answer())).await;
+        let mut config = kube::Config::new(main.url("/").parse().unwrap());
+        config.accept_invalid_certs = true;
+        let reviews = AccessReviews::new(Client::try_from(config).unwrap());
+        let user = User { name: "ann".to_owned(), ..User::default() };
+        reviews.authorize(&user, &Attributes::Path { verb: "get", path: "/apis" }).await
+    }
+
+    #[tokio::test]
+    async fn a_review_decides_and_a_missing_or_contradictory_one_is_an_error() {
+        let decided = async |status| verdict(Some(status)).await;
+        let allowed = decided(json!({ "allowed": true, "reason": "it is ann" })).await;
+        assert_eq!(allowed, Verdict::new(Decision::Allow, "it is ann"));
+        let denied = decided(json!({ "allowed": false, "denied": true, "reason": "no" })).await;
+        assert_eq!(denied, Verdict::new(Decision::Deny, "no"));
+        assert_eq!(decided(json!({ "allowed": false })).await, Verdict::new(Decision::NoOpinion, ""));
+        for unanswered in [decided(json!({ "allowed": true, "denied": true })).await, verdict(None).await] {
+            let error = "the main server did not answer an access review";
+            assert_eq!(unanswered, Verdict::failed(Decision::NoOpinion, error));
+        }
+    }
+}
