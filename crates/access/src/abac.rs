@@ -14,7 +14,6 @@ use keelson_meta::json::{Map, Value, ValueKind};
 
 use crate::authorize::{Attributes, Authorizer, Decision, PendingVerdict, ResourceAttributes, Verdict};
 use crate::rbac::{HeldRules, PolicyRule};
-use crate::shared_text::SharedText;
 use crate::user::{AUTHENTICATED, User};
 use crate::watched_file::read_bounded;
 
@@ -122,8 +121,8 @@ impl Abac {
 
     fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Verdict {
         match self.policies.iter().any(|policy| policy.allows(user, attributes)) {
-            true => Verdict { decision: Decision::Allow, reason: SharedText::default() },
-            false => Verdict { decision: Decision::NoOpinion, reason: "No policy matched.".into() },
+            true => Verdict::new(Decision::Allow, ""),
+            false => Verdict::new(Decision::NoOpinion, "No policy matched."),
         }
     }
 

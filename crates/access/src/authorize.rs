@@ -69,9 +69,21 @@ pub struct Verdict {
     pub decision: Decision,
     /// The reason, for reviews and error messages; may be empty.
     pub reason: SharedText,
+    /// The error of an authorizer that could not decide. A request with an error that is not allowed gets 500, not 403.
+    pub error: Option<SharedText>,
 }
 
 impl Verdict {
+    /// A decision without an error.
+    pub fn new(decision: Decision, reason: impl Into<SharedText>) -> Self {
+        Self { decision, reason: reason.into(), error: None }
+    }
+
+    /// The decision of an authorizer that failed: no opinion or a denial.
+    pub fn failed(decision: Decision, error: impl Into<SharedText>) -> Self {
+        Self { decision, reason: SharedText::default(), error: Some(error.into()) }
+    }
+
     /// Returns true if the request is allowed.
     pub fn is_allowed(&self) -> bool {
         self.decision == Decision::Allow
@@ -83,8 +95,7 @@ pub type PendingVerdict<'a> = Either<Ready<Verdict>, BoxFuture<'a, Verdict>>;
 
 /// Decides what users may do.
 pub trait Authorizer: Debug + Send + Sync {
-    /// Decides if `user` may make the request. Errors never allow: the verdict is then [`Decision::NoOpinion`] with the
-    /// error as its reason.
+    /// Decides if `user` may make the request. Errors never allow: the verdict is then [`Verdict::failed`].
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a>;
 
     /// The rules of a user in a namespace, or cluster-wide, for rules reviews and checks of privilege escalation.
@@ -102,7 +113,7 @@ impl PrivilegedGroup {
     fn decide(user: &User) -> Verdict {
         // Like upstream, no reason is given. The client gets a generic message anyway.
         let decision = if user.is_in(MASTERS) { Decision::Allow } else { Decision::NoOpinion };
-        Verdict { decision, reason: SharedText::default() }
+        Verdict::new(decision, "")
     }
 }
 
@@ -118,7 +129,7 @@ pub struct AlwaysAllow;
 
 impl Authorizer for AlwaysAllow {
     fn authorize<'a>(&'a self, _user: &'a User, _attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
-        Either::Left(ready(Verdict { decision: Decision::Allow, reason: SharedText::default() }))
+        Either::Left(ready(Verdict::new(Decision::Allow, "")))
     }
 
     fn rules<'a>(&'a self, _user: &'a User, _namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
@@ -127,8 +138,8 @@ impl Authorizer for AlwaysAllow {
     }
 }
 
-/// A chain of authorizers. The first one that allows or denies decides. If none does, the reason has all reasons, one
-/// per line.
+/// A chain of authorizers. The first one that allows or denies decides, also after errors of others. If none does, the
+/// reason has all reasons, one per line, and the error all errors.
 #[derive(Clone, Debug)]
 pub struct AuthorizerChain(Vec<Arc<dyn Authorizer>>);
 
@@ -141,7 +152,7 @@ impl AuthorizerChain {
     async fn ask_from<'a>(
         &'a self,
         first: usize,
-        mut reasons: Reasons,
+        mut undecided: Undecided,
         user: &'a User,
         attributes: &'a Attributes<'a>,
     ) -> Verdict {
@@ -150,23 +161,47 @@ impl AuthorizerChain {
             if verdict.decision != Decision::NoOpinion {
                 return verdict;
             }
-            reasons.push(verdict.reason);
+            undecided.add(verdict);
         }
-        undecided(&reasons)
+        undecided.verdict()
     }
 }
 
-/// The reasons of the authorizers that were called.
-type Reasons = SmallVec<[SharedText; 4]>;
+/// The reasons and errors of the authorizers that were called and did not decide.
+#[derive(Default)]
+struct Undecided {
+    reasons: SmallVec<[SharedText; 4]>,
+    /// The errors without repetitions.
+    errors: Vec<SharedText>,
+}
 
-fn undecided(reasons: &[SharedText]) -> Verdict {
-    let messages: Vec<&str> = reasons.iter().map(|reason| &**reason).filter(|reason| !reason.is_empty()).collect();
-    Verdict { decision: Decision::NoOpinion, reason: messages.join("\n").into() }
+impl Undecided {
+    fn add(&mut self, verdict: Verdict) {
+        if !verdict.reason.is_empty() {
+            self.reasons.push(verdict.reason);
+        }
+        if let Some(error) = verdict.error.filter(|error| !self.errors.contains(error)) {
+            self.errors.push(error);
+        }
+    }
+
+    fn verdict(self) -> Verdict {
+        // As upstream, several errors stand in brackets.
+        let error = match self.errors.as_slice() {
+            [] | [_] => self.errors.into_iter().next(),
+            several => Some(format!("[{}]", joined(several, ", ")).into()),
+        };
+        Verdict { decision: Decision::NoOpinion, reason: joined(&self.reasons, "\n").into(), error }
+    }
+}
+
+fn joined(texts: &[SharedText], separator: &str) -> String {
+    texts.iter().map(|text| &**text).collect::<Vec<_>>().join(separator)
 }
 
 impl Authorizer for AuthorizerChain {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
-        let mut reasons = Reasons::new();
+        let mut undecided = Undecided::default();
         for (place, authorizer) in self.0.iter().enumerate() {
             match authorizer.authorize(user, attributes) {
                 Either::Left(decided) => {
@@ -174,7 +209,7 @@ impl Authorizer for AuthorizerChain {
                     if verdict.decision != Decision::NoOpinion {
                         return Either::Left(ready(verdict));
                     }
-                    reasons.push(verdict.reason);
+                    undecided.add(verdict);
                 }
                 Either::Right(waiting) => {
                     return Either::Right(Box::pin(async move {
@@ -182,13 +217,13 @@ impl Authorizer for AuthorizerChain {
                         if verdict.decision != Decision::NoOpinion {
                             return verdict;
                         }
-                        reasons.push(verdict.reason);
-                        self.ask_from(place + 1, reasons, user, attributes).await
+                        undecided.add(verdict);
+                        self.ask_from(place + 1, undecided, user, attributes).await
                     }));
                 }
             }
         }
-        Either::Left(ready(undecided(&reasons)))
+        Either::Left(ready(undecided.verdict()))
     }
 
     fn rules<'a>(&'a self, user: &'a User, namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
@@ -210,23 +245,31 @@ impl Authorizer for AuthorizerChain {
 mod tests {
     use super::*;
 
-    /// An authorizer with a fixed verdict, immediate or as a future.
+    /// An authorizer with a fixed verdict, immediate or as a future. A reason that begins with `error` is an error.
     #[derive(Debug)]
     struct Answers(Decision, &'static str, bool);
 
     impl Authorizer for Answers {
         fn authorize<'a>(&'a self, _: &'a User, _: &'a Attributes<'a>) -> PendingVerdict<'a> {
-            let verdict = Verdict { decision: self.0, reason: self.1.into() };
+            let verdict = match self.1.strip_prefix("error ") {
+                Some(error) => Verdict::failed(self.0, error),
+                None => Verdict::new(self.0, self.1),
+            };
             if self.2 { Either::Right(Box::pin(ready(verdict))) } else { Either::Left(ready(verdict)) }
         }
     }
 
     async fn ask(authorizers: Vec<Answers>) -> (Decision, String) {
+        let verdict = verdict(authorizers).await;
+        assert_eq!(verdict.error, None);
+        (verdict.decision, verdict.reason.to_string())
+    }
+
+    async fn verdict(authorizers: Vec<Answers>) -> Verdict {
         let authorizers = authorizers.into_iter().map(|one| Arc::new(one) as Arc<dyn Authorizer>).collect();
         let chain = AuthorizerChain::new(authorizers);
         let (user, attributes) = (User::anonymous(), Attributes::Path { verb: "get", path: "/" });
-        let Verdict { decision, reason } = chain.authorize(&user, &attributes).await;
-        (decision, reason.to_string())
+        chain.authorize(&user, &attributes).await
     }
 
     #[tokio::test]
@@ -240,6 +283,24 @@ mod tests {
             assert_eq!(ask(none).await, (NoOpinion, "a\nc".to_owned()));
         }
         assert_eq!(ask(Vec::new()).await, (NoOpinion, String::new()));
+    }
+
+    #[tokio::test]
+    async fn an_error_counts_if_no_later_authorizer_decides() {
+        use Decision::{Allow, Deny, NoOpinion};
+        for later in [false, true] {
+            let failing = |text| Answers(NoOpinion, text, later);
+            for decision in [Allow, Deny] {
+                let found = verdict(vec![failing("error lost"), Answers(decision, "b", later)]).await;
+                assert_eq!(found, Verdict::new(decision, "b"));
+            }
+            let found = verdict(vec![failing("error lost"), failing("c"), Answers(NoOpinion, "", false)]).await;
+            assert_eq!((&*found.reason, found.error.as_deref()), ("c", Some("lost")));
+            let found = verdict(vec![failing("error lost"), failing("error late"), failing("error lost")]).await;
+            assert_eq!(found, Verdict::failed(NoOpinion, "[lost, late]"));
+            let found = verdict(vec![Answers(Deny, "error lost", later), Answers(Allow, "b", later)]).await;
+            assert_eq!(found, Verdict::failed(Deny, "lost"));
+        }
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@
 //! This authorizer does not check the content of writes; the NodeRestriction plugin does. It never denies, so that
 //! roles can grant more to a node.
 
+mod durations;
 mod graph;
 mod references;
 
@@ -25,6 +26,7 @@ use crate::follow::Follower;
 use crate::rbac::HeldRules;
 use crate::shared_text::SharedText;
 use crate::user::User;
+pub use durations::{GRAPH_CHANGES, GraphChanges};
 use graph::{Graph, Source, UsedKind};
 
 /// The namespace of the leases of nodes.
@@ -159,11 +161,11 @@ enum Object {
 }
 
 fn no_opinion(reason: impl Into<SharedText>) -> Verdict {
-    Verdict { decision: Decision::NoOpinion, reason: reason.into() }
+    Verdict::new(Decision::NoOpinion, reason)
 }
 
 fn allowed() -> NodeDecision {
-    NodeDecision::Decided(Verdict { decision: Decision::Allow, reason: "".into() })
+    NodeDecision::Decided(Verdict::new(Decision::Allow, ""))
 }
 
 fn not(reason: impl Into<SharedText>) -> NodeDecision {
@@ -182,7 +184,7 @@ fn related(graph: &Follower<Graph>, node: &str, attributes: &ResourceAttributes<
         Object::Used(kind) => graph.is_used_on(kind, namespace, name, node),
     });
     if is_related {
-        return Verdict { decision: Decision::Allow, reason: "".into() };
+        return Verdict::new(Decision::Allow, "");
     }
     no_opinion(format!("no relationship found between node '{node}' and this object"))
 }

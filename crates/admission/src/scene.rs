@@ -87,7 +87,8 @@ impl Authorizer for Rights<'_> {
         };
         match self.caller.authorizer().authorize(user, &asked).now_or_never() {
             Some(verdict) => {
-                Decision { allowed: verdict.is_allowed(), reason: verdict.reason.to_string(), error: None }
+                let error = verdict.error.as_ref().map(ToString::to_string);
+                Decision { allowed: verdict.is_allowed(), reason: verdict.reason.to_string(), error }
             }
             None => Decision { error: Some("the authorizer did not answer at once".to_owned()), ..Decision::default() },
         }

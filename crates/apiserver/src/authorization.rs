@@ -11,7 +11,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use keelson_access::{
-    Attributes, Authorizer, Decision, PendingVerdict, PrivilegedGroup, ResourceAttributes, SharedText, User, Verdict,
+    Attributes, Authorizer, Decision, PendingVerdict, PrivilegedGroup, ResourceAttributes, User, Verdict,
 };
 use keelson_supervision::warn_repeated;
 use kube::Client;
@@ -46,12 +46,13 @@ impl AccessReviews {
         let verdict = match asked {
             Ok(Ok(answer)) => {
                 let status = answer.status.unwrap_or_default();
-                let decision = match (status.allowed, status.denied) {
-                    (true, _) => Decision::Allow,
-                    (false, Some(true)) => Decision::Deny,
-                    (false, _) => Decision::NoOpinion,
+                let decision = match (status.allowed, status.denied.unwrap_or_default()) {
+                    (true, true) => return failed("the review is both allowed and denied"),
+                    (true, false) => Decision::Allow,
+                    (false, true) => Decision::Deny,
+                    (false, false) => Decision::NoOpinion,
                 };
-                Verdict { decision, reason: status.reason.unwrap_or_default().into() }
+                Verdict::new(decision, status.reason.unwrap_or_default())
             }
             Ok(Err(error)) => return failed(&error.to_string()),
             Err(_) => return failed(&format!("no answer in {ANSWER_TIME:?}")),
@@ -61,16 +62,17 @@ impl AccessReviews {
     }
 }
 
-/// The verdict without an answer: nothing is allowed. The next request tries again.
+/// The verdict without an answer: nothing is allowed. The next request tries again. The client gets no details of the
+/// main server, which only the log has.
 fn failed(cause: &str) -> Verdict {
     warn_repeated!(""; cause, "access reviews at the main server fail");
-    Verdict { decision: Decision::NoOpinion, reason: "the main server can't be asked".into() }
+    Verdict::failed(Decision::NoOpinion, "the main server did not answer an access review")
 }
 
 impl Authorizer for AccessReviews {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         if matches!(attributes, Attributes::Path { verb: "get", path } if HEALTH_PATHS.contains(path)) {
-            return Either::Left(ready(Verdict { decision: Decision::Allow, reason: SharedText::default() }));
+            return Either::Left(ready(Verdict::new(Decision::Allow, "")));
         }
         match PrivilegedGroup.authorize(user, attributes) {
             Either::Left(decided) if decided.clone().into_inner().is_allowed() => Either::Left(decided),
@@ -117,5 +119,44 @@ fn about(attributes: &ResourceAttributes<'_>) -> AskedResource {
 impl std::fmt::Debug for AccessReviews {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AccessReviews").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_testkit::{HookReply, HookServer};
+    use serde_json::json;
+
+    use super::*;
+
+    /// The verdict about a path if the main server answers a review with this status. `None` closes the connection.
+    async fn verdict(status: Option<serde_json::Value>) -> Verdict {
+        let answer = move || match &status {
+            Some(status) => HookReply::Json(json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": {},
+                "status": status,
+            })),
+            None => HookReply::Closes,
+        };
+        let main = HookServer::start(&["127.0.0.1"], move |_| std::future::ready(answer())).await;
+        let mut config = kube::Config::new(main.url("/").parse().unwrap());
+        config.accept_invalid_certs = true;
+        let reviews = AccessReviews::new(Client::try_from(config).unwrap());
+        let user = User { name: "ann".to_owned(), ..User::default() };
+        reviews.authorize(&user, &Attributes::Path { verb: "get", path: "/apis" }).await
+    }
+
+    #[tokio::test]
+    async fn a_review_decides_and_a_missing_or_contradictory_one_is_an_error() {
+        let decided = async |status| verdict(Some(status)).await;
+        let allowed = decided(json!({ "allowed": true, "reason": "it is ann" })).await;
+        assert_eq!(allowed, Verdict::new(Decision::Allow, "it is ann"));
+        let denied = decided(json!({ "allowed": false, "denied": true, "reason": "no" })).await;
+        assert_eq!(denied, Verdict::new(Decision::Deny, "no"));
+        assert_eq!(decided(json!({ "allowed": false })).await, Verdict::new(Decision::NoOpinion, ""));
+        for unanswered in [decided(json!({ "allowed": true, "denied": true })).await, verdict(None).await] {
+            let error = "the main server did not answer an access review";
+            assert_eq!(unanswered, Verdict::failed(Decision::NoOpinion, error));
+        }
     }
 }

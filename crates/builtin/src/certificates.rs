@@ -10,6 +10,8 @@ pub(crate) mod defaults;
 mod strategy;
 pub(crate) mod validation;
 
+pub use strategy::{ISSUED_CERTIFICATES, IssuedCertificates};
+
 use crate::group::BuiltinGroup;
 
 /// The group.

@@ -42,6 +42,7 @@ mod surface;
 mod validating;
 
 pub use self::apiextensions::validation::non_structural;
+pub use self::certificates::{ISSUED_CERTIFICATES, IssuedCertificates};
 pub use self::core::allocation::{
     ADDRESS_ALLOCATIONS, AddressUse, Allocations, PORT_ALLOCATIONS, Scope as AllocationScope, address_use,
 };

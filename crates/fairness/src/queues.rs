@@ -369,10 +369,7 @@ impl<T> Queues<T> {
             return None;
         }
         self.pass(now);
-        let heads = self.queues.iter().filter_map(|(number, queue)| Some((*number, queue, queue.head()?)));
-        let may_be_next = heads.filter(|(_, _, head)| !self.is_wide_full(head.seats));
-        let (number, _, head) =
-            may_be_next.min_by_key(|(_, queue, head)| (queue.next_start + work(head.seats), head.id))?;
+        let (number, head) = self.first()?;
         if !self.fits(head.seats) {
             return None;
         }
@@ -382,6 +379,22 @@ impl<T> Queues<T> {
         self.totals.waiting -= 1;
         self.totals.waiting_seats -= seats;
         Some(Dispatch { item, seat: self.seat(now, number, seats) })
+    }
+
+    /// The request that waits although the level has free seats, since it needs more.
+    pub fn blocked(&self) -> Option<&T> {
+        if self.totals.waiting == 0 || self.limits.seats.is_none_or(|limit| self.totals.seats_in_use >= limit) {
+            return None;
+        }
+        self.first().filter(|(_, head)| !self.fits(head.seats)).map(|(_, head)| &head.item)
+    }
+
+    /// The waiting request with the least virtual end, and its queue.
+    fn first(&self) -> Option<(u32, &Waiter<T>)> {
+        let heads = self.queues.iter().filter_map(|(number, queue)| Some((*number, queue, queue.head()?)));
+        let may_be_next = heads.filter(|(_, _, head)| !self.is_wide_full(head.seats));
+        let first = may_be_next.min_by_key(|(_, queue, head)| (queue.next_start + work(head.seats), head.id));
+        first.map(|(number, _, head)| (number, head))
     }
 
     /// Returns the seats of a request that ended. [`next`](Self::next) may dispatch others.

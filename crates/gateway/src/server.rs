@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Either, join_all, ready};
 use http::{Response, Uri};
 use keelson_access::{
-    Attributes, Authorizer, Decision, PendingVerdict, PkiOptions, PublishedAuthorities, SharedText, User, Verdict, pki,
+    Attributes, Authorizer, Decision, PendingVerdict, PkiOptions, PublishedAuthorities, User, Verdict, pki,
 };
 use keelson_http::Pipeline;
 use keelson_http::body::ResponseBody;
@@ -201,7 +201,7 @@ impl Authorizer for HealthForAll {
     fn authorize<'a>(&'a self, _: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         let is_health = matches!(attributes, Attributes::Path { verb: "get", path } if HEALTH_PATHS.contains(path));
         let decision = if is_health { Decision::Allow } else { Decision::NoOpinion };
-        Either::Left(ready(Verdict { decision, reason: SharedText::default() }))
+        Either::Left(ready(Verdict::new(decision, "")))
     }
 }
 

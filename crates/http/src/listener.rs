@@ -17,6 +17,7 @@ mod door;
 mod header_block;
 mod heads;
 mod idle;
+mod linger;
 mod long_heads;
 mod request_head;
 mod sending;

@@ -8,6 +8,7 @@
 //! `tunnelled.rs` carries SPDY inside a client's websocket. Credentials of a client never leave this server. Each
 //! session counts in the share of its user.
 
+mod codes;
 mod logs;
 mod proxied;
 mod sessions;
@@ -31,6 +32,7 @@ use keelson_resources::Verb;
 use keelson_supervision::TaskGroup;
 use tokio::time::Instant;
 
+use self::codes::Codes;
 use self::logs::LogOptions;
 use crate::body::{ResponseBody, empty};
 use crate::metrics::{MetricKind, Sample};
@@ -66,6 +68,9 @@ struct Counts {
     tunnelled: AtomicU64,
     proxied: AtomicU64,
     failed: AtomicU64,
+    /// The codes of translated and tunnelled sessions.
+    translations: Arc<Codes>,
+    tunnels: Codes,
 }
 
 impl Counts {
@@ -141,6 +146,10 @@ impl NodeAccess {
             },
         ];
         samples.extend(self.counts.log_samples());
+        let help = "Sessions over websockets that were translated to SPDY, by the code of their end";
+        samples.extend(self.counts.translations.samples("apiserver_stream_translator_requests_total", help));
+        let help = "Port forwarding over websockets that was tunnelled to SPDY, by the code of its begin";
+        samples.extend(self.counts.tunnels.samples("apiserver_stream_tunnel_requests_total", help));
         samples
     }
 

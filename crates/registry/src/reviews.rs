@@ -178,7 +178,7 @@ async fn access_status(review: &Object, user: &User, authorizer: &dyn Authorizer
             field_selector: fields.text.as_deref(),
         }),
     };
-    let Verdict { decision, reason } = authorizer.authorize(user, &attributes).await;
+    let Verdict { decision, reason, error } = authorizer.authorize(user, &attributes).await;
     let mut status = Map::from_iter([("allowed".to_owned(), json!(decision == Decision::Allow))]);
     if decision == Decision::Deny {
         status.insert("denied", json!(true));
@@ -186,7 +186,8 @@ async fn access_status(review: &Object, user: &User, authorizer: &dyn Authorizer
     if !reason.is_empty() {
         status.insert("reason", json!(&*reason));
     }
-    let faults: Vec<String> = fields.fault("fieldSelector").into_iter().chain(labels.fault("labelSelector")).collect();
+    let selectors = fields.fault("fieldSelector").into_iter().chain(labels.fault("labelSelector"));
+    let faults: Vec<String> = error.map(|error| error.to_string()).into_iter().chain(selectors).collect();
     if !faults.is_empty() {
         status.insert("evaluationError", json!(faults.join("; ")));
     }
@@ -249,7 +250,7 @@ mod tests {
                 labels: owned(asked.label_selector),
                 fields: owned(asked.field_selector),
             });
-            Either::Left(ready(Verdict { decision: Decision::NoOpinion, reason: "".into() }))
+            Either::Left(ready(Verdict::new(Decision::NoOpinion, "")))
         }
     }
 

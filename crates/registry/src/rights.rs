@@ -32,11 +32,14 @@ pub async fn is_allowed(caller: &Caller, attributes: ResourceAttributes<'_>) -> 
 /// Refuses a caller that lacks a right.
 ///
 /// # Errors
-/// 403 with the text of a refused request.
+/// 403 with the text of a refused request. 500 if an authorizer failed.
 pub async fn require(caller: &Caller, attributes: ResourceAttributes<'_>) -> Result<(), ApiError> {
     let verdict = caller.authorizer().authorize(caller.user(), &Attributes::Resource(attributes)).await;
     if verdict.is_allowed() {
         return Ok(());
+    }
+    if let Some(error) = verdict.error {
+        return Err(ApiError::Internal(error.to_string()));
     }
     Err(ApiError::Forbidden(Box::new(ForbiddenDetail {
         user: caller.user().name.clone(),

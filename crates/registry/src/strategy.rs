@@ -211,6 +211,15 @@ pub trait UpdateStrategy: Send + Sync {
         &[]
     }
 
+    /// Returns true if [`count_update`](Self::count_update) counts updates through an endpoint. The name is empty for
+    /// the object itself.
+    fn counts_updates(&self, _subresource: &str) -> bool {
+        false
+    }
+
+    /// Counts an update for metrics, after its commit.
+    fn count_update(&self, _before: &Object, _after: &Object) {}
+
     /// Checks the result of an update of a subresource, beyond validation.
     ///
     /// # Errors

@@ -127,7 +127,7 @@ impl Registry {
 /// Checks the right to delete unreadable objects.
 ///
 /// # Errors
-/// 403 without it.
+/// 403 without it. 500 if an authorizer failed.
 async fn permit(target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
     let resource = target.group_resource();
     let attributes = Attributes::Resource(ResourceAttributes {
@@ -142,6 +142,9 @@ async fn permit(target: &Target, name: &str, caller: &Caller) -> Result<(), ApiE
     let verdict = caller.authorizer().authorize(caller.user(), &attributes).await;
     if verdict.is_allowed() {
         return Ok(());
+    }
+    if let Some(error) = verdict.error {
+        return Err(ApiError::Internal(format!("error while checking permission for {UNSAFE_DELETE:?}, {error}")));
     }
     let message = format!("not permitted to do {UNSAFE_DELETE:?}, reason: {}", verdict.reason);
     Err(ApiError::Refused { resource, name: name.to_owned(), message, causes: Vec::new() })

@@ -30,7 +30,9 @@ pub(crate) use admission::{admission_times, pod_security_samples, webhook_sample
 pub(crate) use clients::{client_histograms, client_samples, egress_samples, egress_times};
 pub(crate) use collections::{collection_samples, collection_times};
 pub(crate) use encryption::{encryption_samples, encryption_times};
-pub(crate) use further::{allocation_samples, comparison_times, token_use_samples};
+pub(crate) use further::{
+    allocation_samples, comparison_times, graph_times, issued_certificate_samples, token_use_samples,
+};
 pub(crate) use policies::{policy_samples, policy_times};
 pub(crate) use queues::{queue_samples, queue_times};
 pub(crate) use room::{memory_samples, space_samples};

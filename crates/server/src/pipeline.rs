@@ -28,10 +28,10 @@ use crate::encryption::Encryption;
 use crate::metrics::{
     StoreRequests, access_samples, admission_times, aggregation_samples, allocation_samples, client_histograms,
     client_samples, collection_samples, collection_times, comparison_times, conversion_samples, conversion_times,
-    egress_samples, egress_times, encryption_samples, encryption_times, feature_gates, issuer_times, peer_samples,
-    pod_security_samples, policy_samples, policy_times, program_samples, queue_samples, queue_times, read_samples,
-    regeneration_samples, registry_samples, review_times, server_info, token_cache_times, token_use_samples,
-    watchdog_samples, webhook_samples, webhook_times,
+    egress_samples, egress_times, encryption_samples, encryption_times, feature_gates, graph_times,
+    issued_certificate_samples, issuer_times, peer_samples, pod_security_samples, policy_samples, policy_times,
+    program_samples, queue_samples, queue_times, read_samples, regeneration_samples, registry_samples, review_times,
+    server_info, token_cache_times, token_use_samples, watchdog_samples, webhook_samples, webhook_times,
 };
 use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
@@ -193,7 +193,9 @@ fn measure_process(metrics: &Metrics) {
     metrics.add_histograms(queue_times);
     metrics.add_histograms(token_cache_times);
     metrics.add_source(token_use_samples);
+    metrics.add_source(issued_certificate_samples);
     metrics.add_histograms(comparison_times);
+    metrics.add_histograms(graph_times);
 }
 
 /// Adds the durations of issuers' token verifications.

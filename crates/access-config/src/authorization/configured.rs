@@ -301,8 +301,7 @@ struct AlwaysDeny;
 
 impl Authorizer for AlwaysDeny {
     fn authorize<'a>(&'a self, _user: &'a User, _attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
-        let reason = "Everything is forbidden.".into();
-        Either::Left(ready(Verdict { decision: Decision::NoOpinion, reason }))
+        Either::Left(ready(Verdict::new(Decision::NoOpinion, "Everything is forbidden.")))
     }
 }
 

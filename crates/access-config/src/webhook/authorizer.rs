@@ -1,7 +1,7 @@
 //! Authorization by a webhook, which gets a SubjectAccessReview.
 //!
-//! If a webhook fails, its failure policy decides: no opinion, or a denial. It never allows then. Responses are cached,
-//! with different times for allowed and denied.
+//! If a webhook fails, its failure policy decides: no opinion, or a denial. It never allows then, and the verdict has the
+//! error. Responses are cached, with different times for allowed and denied.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, Either, ready};
-use keelson_access::{
-    Attributes, Authorizer, Decision, HeldRules, PendingVerdict, ResourceAttributes, SharedText, User, Verdict,
-};
+use keelson_access::{Attributes, Authorizer, Decision, HeldRules, PendingVerdict, ResourceAttributes, User, Verdict};
 use keelson_codec::json as text;
 use keelson_meta::Random;
 use keelson_meta::field_selector::{FieldOperator, FieldSelector};
@@ -213,7 +211,7 @@ impl WebhookAuthorizer {
                 Ok(true) => {}
                 Ok(false) => {
                     self.counts.excluded.fetch_add(1, Ordering::Relaxed);
-                    return Verdict { decision: Decision::NoOpinion, reason: SharedText::default() };
+                    return Verdict::new(Decision::NoOpinion, "");
                 }
                 Err(why) => {
                     self.counts.unmatched.fetch_add(1, Ordering::Relaxed);
@@ -241,7 +239,7 @@ impl WebhookAuthorizer {
     }
 
     fn failed(&self, why: String) -> Verdict {
-        Verdict { decision: self.on_failure, reason: why.into() }
+        Verdict::failed(self.on_failure, why)
     }
 
     async fn ask(&self, spec: Value) -> Result<Verdict, String> {
@@ -268,17 +266,17 @@ impl WebhookAuthorizer {
         let status = &answer["status"];
         let is = |field: &str| status[field].as_bool() == Some(true);
         let stated = cut(status["reason"].as_str().unwrap_or_default(), REASON_BYTES);
-        let (decision, reason) = match (is("denied"), is("allowed")) {
+        let decision = match (is("denied"), is("allowed")) {
             (true, true) => {
-                let why = "webhook subject access review returned both allow and deny response";
-                let reason = if stated.is_empty() { why.to_owned() } else { format!("{why}: {stated}") };
-                (Decision::Deny, reason)
+                let error = "webhook subject access review returned both allow and deny response".into();
+                let reason = stated.to_owned().into();
+                return Ok(Verdict { decision: Decision::Deny, reason, error: Some(error) });
             }
-            (true, false) => (Decision::Deny, stated.to_owned()),
-            (false, true) => (Decision::Allow, stated.to_owned()),
-            (false, false) => (Decision::NoOpinion, stated.to_owned()),
+            (true, false) => Decision::Deny,
+            (false, true) => Decision::Allow,
+            (false, false) => Decision::NoOpinion,
         };
-        Ok(Verdict { decision, reason: reason.into() })
+        Ok(Verdict::new(decision, stated.to_owned()))
     }
 
     /// The `spec` of a review.

@@ -5,11 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use keelson_cache::Entry;
 use keelson_meta::Object;
 use keelson_meta::json::Value;
 
+use super::durations::GRAPH_CHANGES;
 use super::references;
 use crate::follow::{self, decoded};
 
@@ -163,6 +165,7 @@ impl follow::Index for Graph {
     }
 
     fn put(&mut self, source: Source, entry: &Entry) {
+        let begun = Instant::now();
         match source {
             // A pod that is not bound need not be decoded.
             Source::Pods if entry.field_named("spec.nodeName").is_empty() => self.remove_pod(&entry.key),
@@ -171,15 +174,18 @@ impl follow::Index for Graph {
             Source::Attachments => set(&mut self.attachments, &entry.key, &decoded(entry)),
             Source::Slices => set(&mut self.slices, &entry.key, &decoded(entry)),
         }
+        GRAPH_CHANGES.note(source, false, begun.elapsed());
     }
 
     fn remove(&mut self, source: Source, key: &str) {
+        let begun = Instant::now();
         match source {
             Source::Pods => self.remove_pod(key),
             Source::Volumes => self.remove_volume(key),
             Source::Attachments => drop(self.attachments.remove(key)),
             Source::Slices => drop(self.slices.remove(key)),
         }
+        GRAPH_CHANGES.note(source, true, begun.elapsed());
     }
 
     /// Returns true if a change of a pod does not change the objects that it uses. That holds for most status writes of

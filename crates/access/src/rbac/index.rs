@@ -145,13 +145,13 @@ impl Index {
             }
             let rules = role.rules().ok_or_else(|| UndecodedRole(role.clone()))?;
             if rules.allow(attributes, request) {
-                return Ok(Verdict { decision: Decision::Allow, reason: bound.reason(namespace).into() });
+                return Ok(Verdict::new(Decision::Allow, bound.reason(namespace)));
             }
         }
         let reason = aggregated(missing.into_iter().map(RoleRef::not_found_by_authorizer))
             .map(|told| format!("RBAC: {told}"))
             .unwrap_or_default();
-        Ok(Verdict { decision: Decision::NoOpinion, reason: reason.into() })
+        Ok(Verdict::new(Decision::NoOpinion, reason))
     }
 
     /// The rules of a user in a namespace, or cluster-wide. A role that is bound more than once is listed once.

@@ -35,7 +35,7 @@ fn newly_held<'o>(old: &[Value], new: &'o [Value]) -> impl Iterator<Item = &'o V
 
 /// The reason in upstream's form, which ends with the error of the check: `<nil>` for a denial.
 fn reason(verdict: &Verdict) -> String {
-    format!("{}, <nil>", verdict.reason)
+    format!("{}, {}", verdict.reason, verdict.error.as_deref().unwrap_or("<nil>"))
 }
 
 async fn ask(attributes: &AdmissionAttributes<'_>, asked: ResourceAttributes<'_>) -> Verdict {

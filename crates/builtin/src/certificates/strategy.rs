@@ -5,9 +5,11 @@
 //! through subresources, which limit the fields that a client can change.
 
 mod approval;
+mod durations;
 
 use std::time::SystemTime;
 
+pub use durations::{ISSUED_CERTIFICATES, IssuedCertificates};
 use keelson_access::User;
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
@@ -57,6 +59,14 @@ impl UpdateStrategy for CertificateSigningRequests {
             "approval" => &[&["spec"], &["status", "certificate"]],
             _ => &[],
         }
+    }
+
+    fn counts_updates(&self, subresource: &str) -> bool {
+        subresource == "status"
+    }
+
+    fn count_update(&self, before: &Object, after: &Object) {
+        durations::count(before, after);
     }
 
     fn shared(&self, subresource: &str) -> &'static [FieldPath] {

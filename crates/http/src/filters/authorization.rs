@@ -1,7 +1,7 @@
 //! The authorization filter: calls the server's authorizer for each request.
 //!
 //! The authorizer also gets the selectors of the request. It may wait, for example for a webhook. A refusal has
-//! upstream's text with the authorizer's reason.
+//! upstream's text with the authorizer's reason. If an authorizer failed and none allows the request, the answer is 500.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -20,6 +20,7 @@ use crate::request_info::{RequestInfo, RequestVerb};
 ///
 /// # Errors
 /// [`ApiError::Forbidden`], for unauthenticated clients too: as upstream, their user is `system:anonymous`.
+/// [`ApiError::Internal`] with the error of an authorizer that could not decide.
 pub(super) async fn permit(
     user: &User,
     info: &RequestInfo,
@@ -31,7 +32,11 @@ pub(super) async fn permit(
     let selectors = Selectors::of(info, uri);
     let begun = Instant::now();
     let verdict = authorizer.authorize(user, &attributes(info, &selectors)).await;
-    metrics.note_authorization(verdict.decision, begun.elapsed());
+    metrics.note_authorization(&verdict, begun.elapsed());
+    if let Some(error) = verdict.error.as_ref().filter(|_| !verdict.is_allowed()) {
+        audit.annotate("authorization.k8s.io/reason", "internal error");
+        return Err(ApiError::Internal(error.to_string()));
+    }
     if audit.level() > Level::None {
         audit.decides(if verdict.is_allowed() { "allow" } else { "forbid" }, verdict.reason.clone());
     }
@@ -186,7 +191,7 @@ mod tests {
             Either::Right(Box::pin(async move {
                 tokio::task::yield_now().await;
                 let decision = if public { Decision::Allow } else { Decision::NoOpinion };
-                Verdict { decision, reason: "it is not public".into() }
+                Verdict::new(decision, "it is not public")
             }))
         }
     }

@@ -15,6 +15,7 @@ mod lent;
 mod level;
 mod metrics;
 mod numbers;
+mod utilization;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

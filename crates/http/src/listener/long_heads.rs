@@ -21,6 +21,7 @@ use keelson_meta::json::to_value;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::header_block::{self, HeadFault, MOST_FIELD_BYTES, MOST_URL_BYTES};
+use super::linger::Linger;
 
 /// The connection preface of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -86,6 +87,8 @@ pub(super) struct LongHeads<S> {
     output: BytesMut,
     /// The answer that replaces one of hyper's, and the length of hyper's.
     answer: Option<(Bytes, usize)>,
+    /// The reads after such an answer, since hyper has not read the whole head.
+    linger: Option<Linger>,
 }
 
 #[derive(Debug)]
@@ -147,7 +150,7 @@ impl FrameHead {
 impl<S> LongHeads<S> {
     pub(super) fn new(inner: S) -> Self {
         let (input, output) = (BytesMut::new(), BytesMut::new());
-        Self { inner, reading: Reading::Preface(0), input, output, answer: None }
+        Self { inner, reading: Reading::Preface(0), input, output, answer: None, linger: None }
     }
 
     /// Parses bytes that pass unchanged, and returns their number.
@@ -375,11 +378,12 @@ impl<S: AsyncWrite + Unpin> LongHeads<S> {
         }
         let replaced = *replaced;
         self.answer = None;
+        self.linger = Some(Linger::new());
         Some(Poll::Ready(Ok(replaced)))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for LongHeads<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LongHeads<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         match this.poll_answer(context, bytes) {
@@ -409,7 +413,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for LongHeads<S> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
+        let this = self.get_mut();
+        ready!(Pin::new(&mut this.inner).poll_shutdown(context))?;
+        match &mut this.linger {
+            Some(linger) => linger.poll(context, &mut this.inner),
+            None => Poll::Ready(Ok(())),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use keelson_access::Decision;
+use keelson_access::{Decision, Verdict};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -54,10 +54,25 @@ impl Outcome {
     }
 }
 
+fn outcomes<const N: usize>(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    results: [&'static str; N],
+) -> [Outcome; N] {
+    let times = Family::<ResultLabels, Histogram, Buckets>::new_with_constructor(Buckets);
+    registry.register(name, help, times.clone());
+    results.map(|result| Outcome {
+        result,
+        count: AtomicU64::default(),
+        times: times.get_or_create_owned(&ResultLabels { result }),
+    })
+}
+
 /// The metrics of a server.
 pub(crate) struct AccessMetrics {
     authentication: [Outcome; 3],
-    authorization: [Outcome; 3],
+    authorization: [Outcome; 4],
     users: [AtomicU64; USERS.len()],
     /// The remaining validity of the client certificates of requests, in seconds.
     certificates: Histogram,
@@ -91,19 +106,12 @@ const NAMED_USERS: usize = 5;
 
 impl AccessMetrics {
     pub(super) fn new(registry: &mut Registry, filters: Arc<FilterTimes>) -> Self {
-        let mut outcomes = |name: &str, help: &str, results: [&'static str; 3]| {
-            let times = Family::<ResultLabels, Histogram, Buckets>::new_with_constructor(Buckets);
-            registry.register(name, help, times.clone());
-            results.map(|result| Outcome {
-                result,
-                count: AtomicU64::default(),
-                times: times.get_or_create_owned(&ResultLabels { result }),
-            })
-        };
         let help = "Duration of the authentication of a request, in seconds";
-        let authentication = outcomes("authentication_duration_seconds", help, ["success", "failure", "error"]);
+        let results = ["success", "failure", "error"];
+        let authentication = outcomes(registry, "authentication_duration_seconds", help, results);
         let help = "Duration of the authorization of a request, in seconds";
-        let authorization = outcomes("authorization_duration_seconds", help, ["allowed", "denied", "no-opinion"]);
+        let results = ["allowed", "denied", "no-opinion", "error"];
+        let authorization = outcomes(registry, "authorization_duration_seconds", help, results);
         let certificates = Histogram::new(CERTIFICATE_BUCKETS);
         let help = "Remaining lifetime of the client certificate of a request, in seconds";
         registry.register("apiserver_client_certificate_expiration_seconds", help, certificates.clone());
@@ -128,10 +136,11 @@ impl AccessMetrics {
         self.users[place].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an authorization with its decision and duration.
-    pub(crate) fn note_authorization(&self, decision: Decision, took: Duration) {
-        let place = match decision {
+    /// Counts an authorization with its result and duration.
+    pub(crate) fn note_authorization(&self, verdict: &Verdict, took: Duration) {
+        let place = match verdict.decision {
             Decision::Allow => 0,
+            _ if verdict.error.is_some() => 3,
             Decision::Deny => 1,
             Decision::NoOpinion => 2,
         };

@@ -42,11 +42,20 @@ impl NodeAccess {
         let is_forwarding = subresource == "portforward";
         if !takes_websockets && !is_forwarding && translated::is_wanted(&parts.headers) {
             self.counts.translated.fetch_add(1, Ordering::Relaxed);
-            return self.translate((client, held), &parts, &address, &target, streams).await;
+            let answered = self.translate((client, held), &parts, &address, &target, streams).await;
+            // A session that has begun is counted at its end.
+            if let Some(code) = code(&answered).filter(|code| *code != StatusCode::SWITCHING_PROTOCOLS) {
+                self.counts.translations.count(code.as_u16());
+            }
+            return answered;
         }
         if !takes_websockets && is_forwarding && tunnelled::is_wanted(&parts.headers) {
             self.counts.tunnelled.fetch_add(1, Ordering::Relaxed);
-            return self.tunnel((client, held), &parts, &address, &target).await;
+            let answered = self.tunnel((client, held), &parts, &address, &target).await;
+            if let Some(code) = code(&answered) {
+                self.counts.tunnels.count(code.as_u16());
+            }
+            return answered;
         }
         let method = parts.method.clone();
         let mut head = self.head(&parts, method, &address, &target).ok_or_else(unwritable)?;
@@ -98,6 +107,14 @@ impl NodeAccess {
             head.headers.append(super::spdy::PROTOCOL_VERSION, protocol.parse().ok()?);
         }
         Some(head)
+    }
+}
+
+/// The code that the client gets.
+fn code(answered: &Result<Response<ResponseBody>, ApiError>) -> Option<StatusCode> {
+    match answered {
+        Ok(response) => Some(response.status()),
+        Err(error) => StatusCode::from_u16(error.status().http_code()).ok(),
     }
 }
 

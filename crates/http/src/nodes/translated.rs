@@ -5,6 +5,7 @@
 //! gets last. If the connection to the kubelet breaks, the client gets an error.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
+use super::codes::{self, Codes};
 use super::sessions::is_set;
 use super::spdy::{self, ControlKind, FrameHead};
 use super::{NodeAccess, unwritable, websocket};
@@ -103,14 +105,15 @@ impl NodeAccess {
             ));
         }
         let server = hyper::upgrade::on(&mut answer);
-        let run = move |client, server| session(client, server, streams);
+        let ends = self.counts.translations.clone();
+        let run = move |client, server| session(client, server, streams, ends);
         spawn_session(&self.tasks, (client, server), (permit, held), run);
         Ok(websocket::accepted(key, Some(HeaderValue::from_static(CLIENT_PROTOCOL))))
     }
 }
 
 /// Runs a session until the kubelet ends it or the client disconnects.
-async fn session(client: Upgraded, server: Upgraded, streams: Streams) {
+async fn session(client: Upgraded, server: Upgraded, streams: Streams, ends: Arc<Codes>) {
     let (mut sink, mut messages) = websocket::socket(client).await.split();
     let (from_kubelet, to_kubelet) = tokio::io::split(TokioIo::new(server));
     let to_kubelet = Mutex::new(to_kubelet);
@@ -130,9 +133,10 @@ async fn session(client: Upgraded, server: Upgraded, streams: Streams) {
     let status = match ended.await {
         Ok(Some(status)) => status,
         // The client disconnected.
-        Ok(None) => return,
+        Ok(None) => return ends.count(StatusCode::OK.as_u16()),
         Err(error) => internal(&error),
     };
+    ends.count(codes::of_status(&status));
     let told = async {
         if send(&mut sink, ERROR, &status).await.is_ok() && sink.send(websocket::end()).await.is_ok() {
             while let Some(Ok(_)) = messages.next().await {}

@@ -225,6 +225,13 @@ async fn a_url_that_is_too_long_is_answered_with_its_limit() {
         .send_raw(format!("GET /?{} HTTP/1.1\r\nhost: a\r\n\r\n", "q".repeat(70_000)).as_bytes(), Protocol::Http1)
         .await;
     assert!(refused.starts_with("HTTP/1.1 414 ") && refused.contains("at most 65534 bytes"), "{refused}");
+    // A client gets the answer also if it sends a much longer head before it reads.
+    for (url, field) in [(3_000_000, 1), (1, 3_000_000)] {
+        let (url, field) = ("q".repeat(url), "f".repeat(field));
+        let head = format!("GET /?{url} HTTP/1.1\r\nhost: a\r\nx-long: {field}\r\n\r\n");
+        let refused = server.send_raw(head.as_bytes(), Protocol::Http1).await;
+        assert!(refused.starts_with("HTTP/1.1 431 ") && refused.contains("at most 262144 bytes"), "{refused}");
+    }
 
     // On HTTP/2: the preface, empty settings, one header block in frames of 16 KiB, and a ping.
     let (path, length) = ("q".repeat(70_000), [0x7f, 0xf1, 0xa1, 0x04]);

@@ -72,11 +72,9 @@ impl Authorizer for HealthToo {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         match attributes {
             Attributes::Path { verb: "get", path: "/livez" | "/readyz" | "/healthz" } => {
-                PendingVerdict::Left(ready(Verdict { decision: Decision::Allow, reason: "".into() }))
+                PendingVerdict::Left(ready(Verdict::new(Decision::Allow, "")))
             }
-            _ if user.is_in(MAY_ALL) => {
-                PendingVerdict::Left(ready(Verdict { decision: Decision::Allow, reason: "".into() }))
-            }
+            _ if user.is_in(MAY_ALL) => PendingVerdict::Left(ready(Verdict::new(Decision::Allow, ""))),
             _ => PrivilegedGroup.authorize(user, attributes),
         }
     }

@@ -4,7 +4,7 @@
 //! client will.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -78,7 +78,8 @@ fn presented(error: &io::Error) -> Option<Vec<String>> {
 /// The plain name from rustls' form `DnsName("localhost")`.
 fn plain(reported: &str) -> String {
     let inner = reported.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(reported);
-    inner.trim_matches('"').to_owned()
+    // rustls writes IPv6 addresses in a longer form, such as `0::1`.
+    inner.parse().map_or_else(|_| inner.trim_matches('"').to_owned(), |address: IpAddr| address.to_string())
 }
 
 #[cfg(test)]
@@ -102,6 +103,7 @@ mod tests {
     fn a_reported_name_is_shown_as_it_is_written() {
         assert_eq!(plain(r#"DnsName("localhost")"#), "localhost");
         assert_eq!(plain("IpAddress(127.0.0.1)"), "127.0.0.1");
+        assert_eq!(plain("IpAddress(0::1)"), "::1");
         assert_eq!(plain("other"), "other");
     }
 }

@@ -58,6 +58,17 @@ async fn outcome(session: &mut Websocket) -> (String, String, Value) {
     (text(out), text(errors), serde_json::from_slice(&status).unwrap_or_default())
 }
 
+/// The numbers of sessions in a metric, by code.
+async fn counted(lab: &Lab, metric: &str) -> Vec<(String, f64)> {
+    let text = lab.raw.get("/metrics").await.expect(200).text();
+    let begin = format!("{metric}{{code=\"");
+    let lines = text.lines().filter_map(|line| line.strip_prefix(&begin)?.split_once("\"} "));
+    lines.map(|(code, count)| (code.to_owned(), count.parse().unwrap())).collect()
+}
+
+const TRANSLATED: &str = "apiserver_stream_translator_requests_total";
+const TUNNELLED: &str = "apiserver_stream_tunnel_requests_total";
+
 fn exec(command: &[&str], options: &str) -> String {
     let command: Vec<String> = command.iter().map(|word| format!("command={word}")).collect();
     format!("p/exec?{}&{options}", command.join("&"))
@@ -96,6 +107,7 @@ async fn input_its_end_and_the_exit_code_pass_the_translation() {
         (&status["reason"], &status["details"]["causes"][0]["message"]),
         (&json!("NonZeroExitCode"), &json!("7"))
     );
+    assert_eq!(counted(&lab, TRANSLATED).await, [("200".to_owned(), 1.)]);
 }
 
 #[tokio::test]
@@ -126,6 +138,7 @@ async fn a_kubelet_that_dies_in_a_session_is_no_success() {
     assert_eq!((out.as_str(), status["status"].as_str()), ("half", Some("Failure")));
     let message = status["message"].as_str().unwrap();
     assert!(message.contains("the session with the kubelet failed"), "{message}");
+    assert_eq!(counted(&lab, TRANSLATED).await, [("500".to_owned(), 1.)]);
 }
 
 #[tokio::test]
@@ -260,6 +273,8 @@ async fn ports_are_forwarded_in_a_websocket_that_carries_spdy() {
     let requests = lab.kubelet.requests();
     assert_eq!((requests[0].method.as_str(), requests[0].target.as_str()), ("POST", "/portForward/lab/p"));
     assert_eq!(requests[0].header("x-stream-protocol-version"), ["portforward.k8s.io"]);
+    assert_eq!(counted(&lab, TUNNELLED).await, [("101".to_owned(), 1.)]);
+    assert_eq!(counted(&lab, TRANSLATED).await, []);
     drop(session);
     lab.without_connections().await;
 }

@@ -312,7 +312,7 @@ async fn a_webhook_decides_before_others_and_is_told_what_is_selected() {
     assert_eq!(cluster.get("eve", list).await, (403, refused("eve", "it is eve")));
     assert_eq!(cluster.get("bob", list).await, (403, refused("bob", "nobody known")));
     let both = "webhook subject access review returned both allow and deny response";
-    assert_eq!(cluster.get("liar", list).await, (403, refused("liar", both)));
+    assert_eq!(cluster.get("liar", list).await, (500, format!("Internal error occurred: {both}")));
     // A denial of the webhook overrides the roles; without an opinion the roles decide.
     let maps = "/api/v1/namespaces/a/configmaps";
     assert_eq!((cluster.get("eve", maps).await.0, cluster.get("bob", maps).await.0), (403, 200));
@@ -350,7 +350,7 @@ async fn a_webhook_that_can_not_be_asked_allows_nothing() {
 
     hook.be("hangs").await;
     let (status, why) = cluster.get("ann", pods).await;
-    assert!(status == 403 && why.contains("context deadline exceeded"), "{status} {why}");
+    assert!(status == 500 && why.contains("context deadline exceeded"), "{status} {why}");
     // Roles decide about its failed requests, and other requests do not wait.
     assert_eq!(cluster.get("bob", api).await.0, 200);
     cluster.admin.get(pods).await.expect(200);
@@ -363,10 +363,24 @@ async fn a_webhook_that_can_not_be_asked_allows_nothing() {
 
     hook.kill().await;
     let (status, why) = cluster.get("ann", pods).await;
-    assert!(status == 403 && why.contains("connection refused"), "{status} {why}");
+    assert!(status == 500 && why.contains("connection refused"), "{status} {why}");
+    assert!(why.starts_with("Internal error occurred: "), "{why}");
+    cluster.until_metric(r#"authorization_attempts_total{result="error"}"#, 2.0).await;
     assert_eq!(cluster.get("bob", api).await.0, 200);
+    // A review has the error beside its decision, which RBAC makes here.
+    let review = async |user: &str, groups: Value| {
+        let asked = json!({ "path": "/api", "verb": "get" });
+        let review = json!({ "spec": { "user": user, "groups": groups, "nonResourceAttributes": asked } });
+        cluster.admin.post(ACCESS, &review).await.expect(201).json()["status"].clone()
+    };
+    let status = review("ann", json!([])).await;
+    assert!(status["evaluationError"].as_str().unwrap().contains("connection refused"), "{status}");
+    assert_eq!((&status["allowed"], &status["reason"], &status["denied"]), (&json!(false), &Value::Null, &Value::Null));
+    let status = review("ann", json!(["system:authenticated"])).await;
+    assert_eq!((&status["allowed"], &status["evaluationError"]), (&json!(true), &Value::Null));
     cluster.write(&format!("{brief}Deny\n"));
-    until(async || cluster.get("bob", api).await.0 == 403).await;
+    until(async || cluster.get("bob", api).await.0 == 500).await;
+    assert_eq!(review("ann", json!(["system:authenticated"])).await["denied"], true);
     cluster.admin.get(pods).await.expect(200);
 
     hook.restart().await;
@@ -500,7 +514,7 @@ async fn certificates_keys_and_authorities_of_webhooks_are_read_again_when_their
         }
         unreachable!("numbers do not end")
     };
-    let (refused, taken) = ((401, 403), (200, 200));
+    let (refused, taken) = ((401, 500), (200, 200));
     assert_eq!(codes(0).await, refused, "nobody lets this server in");
     // The certificate file is replaced before its key.
     write("client.crt", known.certificate.as_bytes());

@@ -323,6 +323,11 @@ async fn a_request_waits_a_quarter_of_its_time_in_a_bounded_queue() {
         );
         assert_eq!(metric(&raw, &series).await, Some(1.0), "{reason}");
     }
+    for phase in ["waiting", "executing"] {
+        let sum = "apiserver_flowcontrol_priority_level_request_utilization_sum";
+        let series = format!("{sum}{{priority_level=\"waiting\",phase=\"{phase}\"}}");
+        assert!(metric(&raw, &series).await.is_some_and(|nanoseconds| nanoseconds > 0.), "{phase}");
+    }
     // A queued request continues when the seat is free.
     named(raw.get(MAPS), "queued", &[]).await.expect(200);
     drop(held);

@@ -97,6 +97,16 @@ impl Cluster {
         }
     }
 
+    /// Checks the metric of changes of the graph.
+    async fn check_changes_are_counted(&self) {
+        let metrics = self.admin.get("/metrics").await.expect(200).text();
+        for change in ["AddPod", "DeletePod", "AddPV"] {
+            let series = format!("node_authorizer_graph_actions_duration_seconds_count{{operation=\"{change}\"}} ");
+            let count = metrics.lines().find_map(|line| line.strip_prefix(&series)?.parse::<f64>().ok());
+            assert!(count.is_some_and(|count| count >= 1.), "{change}: {count:?}");
+        }
+    }
+
     async fn until(&self, case: Case<'_>) {
         let begun = Instant::now();
         loop {
@@ -192,6 +202,7 @@ async fn a_node_reads_what_its_pods_use_and_nothing_else() {
     cluster.until(get("n1", &of("secrets", "unused"), 200, "")).await;
     cluster.admin.delete(format!("{PODS}/later?gracePeriodSeconds=0")).await.expect(200);
     cluster.until(get("n1", &of("secrets", "unused"), 403, NO_RELATION)).await;
+    cluster.check_changes_are_counted().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,6 +6,7 @@
 
 mod authorization;
 mod calls;
+mod clients;
 mod columns;
 mod contributed;
 mod converted;

@@ -23,7 +23,7 @@ const ADDED: [&str; 3] = ["job", "instance", "le"];
 /// The page that describes all families.
 const PAGE: &str = "docs/reference/metrics.md";
 /// The prefixes of the names of families.
-const PREFIXES: [&str; 17] = [
+const PREFIXES: [&str; 18] = [
     "aggregator_",
     "apiextensions_",
     "apiserver_",
@@ -35,6 +35,7 @@ const PREFIXES: [&str; 17] = [
     "keelson_",
     "kube_apiserver_",
     "kubernetes_",
+    "node_authorizer_",
     "pod_security_",
     "process_",
     "rest_client_",

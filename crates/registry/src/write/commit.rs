@@ -240,6 +240,7 @@ impl Registry {
             Ok(committed) => {
                 note_store_works();
                 self.note_growth(plan);
+                self.count_update(plan);
                 if let Some(newest) = committed.revisions.last()
                     && request.target.strategy().write.counts_at_once()
                 {
@@ -266,6 +267,15 @@ impl Registry {
             Err(CommitError::Compare { index, .. }) => {
                 companions.lost(index - own).map(|()| Attempt::Ended(Commit::TakenByOthers))
             }
+        }
+    }
+
+    /// Counts an update for the metrics of its kind.
+    fn count_update(&self, plan: &Plan<'_>) {
+        let (Some(live), Content::Put(encoded)) = (plan.live, &plan.content) else { return };
+        let strategy = plan.request.target.strategy().update;
+        if strategy.counts_updates(plan.request.target.subresource_name().unwrap_or_default()) {
+            strategy.count_update(&live.object.decode(Revision::ZERO), &encoded.object().decode(Revision::ZERO));
         }
     }
 

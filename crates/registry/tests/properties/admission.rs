@@ -505,7 +505,7 @@ impl Authorizer for AllBut {
             Attributes::Path { verb, .. } => verb,
         };
         let decision = if verb == self.0 { Decision::NoOpinion } else { Decision::Allow };
-        Either::Left(ready(Verdict { decision, reason: "because".into() }))
+        Either::Left(ready(Verdict::new(decision, "because")))
     }
 }
 

@@ -19,7 +19,7 @@ impl Authorizer for SelectedOnly {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> PendingVerdict<'a> {
         let selects = matches!(attributes, Attributes::Resource(ResourceAttributes { label_selector: Some(_), .. }));
         let decision = if selects || user.name == "ann" { Decision::Allow } else { Decision::NoOpinion };
-        Either::Left(ready(Verdict { decision, reason: "".into() }))
+        Either::Left(ready(Verdict::new(decision, "")))
     }
 }
 

@@ -1,9 +1,13 @@
-//! Metrics of single components of the registry: service account tokens, comparisons of objects, addresses and ports of
-//! services.
+//! Metrics of single components of the registry: service account tokens, comparisons of objects, issued certificates,
+//! addresses and ports of services.
 //!
 //! Names and labels are kube-apiserver's. The counts are for the whole process.
 
-use keelson_builtin::{ADDRESS_ALLOCATIONS, AddressUse, AllocationScope, Allocations, PORT_ALLOCATIONS, address_use};
+use keelson_access::GRAPH_CHANGES;
+use keelson_builtin::{
+    ADDRESS_ALLOCATIONS, AddressUse, AllocationScope, Allocations, ISSUED_CERTIFICATES, IssuedCertificates,
+    PORT_ALLOCATIONS, address_use,
+};
 use keelson_http::metrics::{HistogramSample, Sample};
 use keelson_meta::metering::AtomicHistogram;
 use keelson_registry::{COMPARISONS, Registry, TOKEN_USES};
@@ -41,6 +45,22 @@ pub(crate) fn token_use_samples() -> Vec<Sample> {
     ]
 }
 
+/// The numbers of issued certificates whose requests asked for a duration.
+pub(crate) fn issued_certificate_samples() -> Vec<Sample> {
+    let all = ISSUED_CERTIFICATES.all();
+    let of = |name, help, number: fn(&IssuedCertificates) -> u64| {
+        all.iter().map(move |(signer, counts)| Sample {
+            labels: vec![("signerName", signer.clone())],
+            ..counter(name, help, number(counts))
+        })
+    };
+    let help = "Issued certificates whose request asked for a duration, by signer";
+    let requested = of("apiserver_certificates_registry_csr_requested_duration_total", help, |of| of.all.get());
+    let help = "Issued certificates with the duration that their request asked for, by signer";
+    let honored = of("apiserver_certificates_registry_csr_honored_duration_total", help, |of| of.honored.get());
+    requested.chain(honored).collect()
+}
+
 /// The durations of comparisons that find out if a write changes more than timestamps.
 pub(crate) fn comparison_times() -> Vec<HistogramSample> {
     let (name, help) = (
@@ -50,6 +70,19 @@ pub(crate) fn comparison_times() -> Vec<HistogramSample> {
     let measured = COMPARISONS.all().filter(|(_, times)| times.count() > 0);
     let sample = |(outcome, times): (&str, &AtomicHistogram)| {
         Some(HistogramSample::of(&[times], name, help)?.with(vec![("code_path", outcome.to_owned())]))
+    };
+    measured.filter_map(sample).collect()
+}
+
+/// The durations of changes of the node authorizer's graph.
+pub(crate) fn graph_times() -> Vec<HistogramSample> {
+    let (name, help) = (
+        "node_authorizer_graph_actions_duration_seconds",
+        "Duration of changes of the graph of objects that nodes may use, in seconds, by change",
+    );
+    let measured = GRAPH_CHANGES.all().filter(|(_, times)| times.count() > 0);
+    let sample = |(change, times): (&str, &AtomicHistogram)| {
+        Some(HistogramSample::of(&[times], name, help)?.with(vec![("operation", change.to_owned())]))
     };
     measured.filter_map(sample).collect()
 }

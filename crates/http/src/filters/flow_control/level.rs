@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use super::numbers::{FlowNumbers, Rejection};
+use super::utilization::Utilization;
 use crate::shares::Holder;
 
 /// One request takes at most one in this many of its level's seats.
@@ -47,6 +48,7 @@ pub(super) struct State {
     /// The flow schemas of the level, by slot. A flow schema keeps its slot while it has requests.
     flows: Vec<FlowSlot>,
     retry: RetryAfter,
+    pub(super) utilization: Utilization,
 }
 
 #[derive(Debug)]
@@ -149,7 +151,8 @@ impl Drop for Seats {
 impl Level {
     /// A level without requests.
     pub(super) fn new(spec: PriorityLevel, seats: LevelSeats, started: Instant) -> Self {
-        let queues = Queues::new(limits(&spec, seats.nominal), started.elapsed());
+        let now = started.elapsed();
+        let queues = Queues::new(limits(&spec, seats.nominal), now);
         let name = spec.name.clone();
         let state = State {
             queues,
@@ -162,12 +165,16 @@ impl Level {
             free: Vec::new(),
             flows: Vec::new(),
             retry: RetryAfter::default(),
+            utilization: Utilization::new(now),
         };
         Self { name, started, state: Mutex::new(state) }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        let mut state = self.state.lock();
+        let (totals, limits, nominal) = (state.queues.totals(), state.queues.limits(), state.seats.nominal);
+        state.utilization.pass(self.now(), totals, limits, nominal);
+        state
     }
 
     /// The time since the start of the server.
@@ -346,6 +353,9 @@ impl Level {
                 numbers.waiting -= 1;
                 numbers.waiting_seats -= dispatch.seat.seats() as u64;
                 grants.push((grant, self.seated(&mut state, asked, dispatch.seat, arrived)));
+            }
+            if let Some(slot) = state.queues.blocked().map(|waiting| waiting.asked.slot) {
+                state.numbers(slot).blocked += 1;
             }
         }
         for (grant, seats) in grants {

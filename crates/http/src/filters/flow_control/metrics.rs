@@ -67,7 +67,7 @@ const OF_LEVELS: [LevelFamily; 12] = [
     }),
 ];
 
-const OF_FLOWS: [FlowFamily; 5] = [
+const OF_FLOWS: [FlowFamily; 6] = [
     (
         "apiserver_flowcontrol_dispatched_requests_total",
         "Requests that were given seats",
@@ -86,6 +86,12 @@ const OF_FLOWS: [FlowFamily; 5] = [
     ("apiserver_flowcontrol_current_executing_seats", "Seats that are taken", MetricKind::Gauge, |numbers| {
         numbers.executing_seats
     }),
+    (
+        "apiserver_flowcontrol_request_dispatch_no_accommodation_total",
+        "Attempts to dispatch a request that needs more seats than are free",
+        MetricKind::Counter,
+        |numbers| numbers.blocked,
+    ),
 ];
 
 /// The metrics of the flow schemas that had requests, by level and flow schema.
@@ -219,5 +225,26 @@ pub(in crate::filters) fn histograms(control: &FlowControl) -> Vec<HistogramSamp
         "", "" => queue_lengths
     );
     let all = waits.chain(executions).chain(costs).chain(lengths);
-    all.filter(|histogram| histogram.count > 0).collect()
+    let all = all.filter(|histogram| histogram.count > 0);
+    all.chain(control.levels().iter().flat_map(|level| utilization(&level.name, &level.lock()))).collect()
+}
+
+/// The use of a level over time. One observation is one nanosecond.
+fn utilization(level: &str, state: &State) -> [HistogramSample; 3] {
+    let used = state.utilization;
+    let sample = |name, help, phase: &str, (sum, count, buckets)| {
+        let labels = vec![("priority_level", level.to_owned()), ("phase", phase.to_owned())];
+        HistogramSample { name, help, labels, sum, count, buckets }
+    };
+    let seats = "Part of the seats of a level that is in use, observed each nanosecond";
+    let requests = "Requests as a part of the seats of a level, or of its places in queues, observed each nanosecond";
+    let (name, more) = (
+        "apiserver_flowcontrol_priority_level_seat_utilization",
+        "apiserver_flowcontrol_priority_level_request_utilization",
+    );
+    [
+        sample(name, seats, "executing", (used.seats.sum, used.seats.count, used.seats.buckets())),
+        sample(more, requests, "executing", (used.executing.sum, used.executing.count, used.executing.buckets())),
+        sample(more, requests, "waiting", (used.waiting.sum, used.waiting.count, used.waiting.buckets())),
+    ]
 }

@@ -69,6 +69,8 @@ pub(super) struct FlowNumbers {
     pub(super) executing_seats: u64,
     pub(super) waiting: u64,
     pub(super) waiting_seats: u64,
+    /// The attempts to dispatch a request that needs more seats than are free.
+    pub(super) blocked: u64,
     rejected: [u64; Rejection::ALL.len()],
     /// The times that requests waited for seats, waited without getting any, and held seats. Watches are counted
     /// separately.
@@ -89,6 +91,7 @@ impl FlowNumbers {
             executing_seats: 0,
             waiting: 0,
             waiting_seats: 0,
+            blocked: 0,
             rejected: [0; Rejection::ALL.len()],
             waits: Numbers::new(TIME_BUCKETS),
             vain_waits: Numbers::new(TIME_BUCKETS),

@@ -3,6 +3,7 @@
 //! The two endpoints restrict the conditions that a user may write.
 
 use keelson_testkit::{Answer, TestServer};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde_json::{Value, json};
 
 use super::check;
@@ -101,6 +102,39 @@ async fn a_certificate_is_handed_out_once() {
         request["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "Failed", "status": "True"}));
     });
     assert_eq!(failed.await.expect(200).json()["status"]["conditions"].as_array().unwrap().len(), 2);
+}
+
+/// A certificate with a duration near the requested one is as requested, since signers date certificates back.
+#[tokio::test]
+async fn certificates_with_a_requested_duration_are_counted() {
+    let csr = Csr::start().await;
+    let mut params = CertificateParams::default();
+    (params.not_before, params.not_after) = (date_time_ymd(2026, 1, 1), date_time_ymd(2026, 1, 2));
+    let of_a_day = params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem();
+    let raw = csr.server.raw();
+    let counts = async || {
+        let text = raw.get("/metrics").await.expect(200).text();
+        ["requested", "honored"].map(|what| {
+            let series = format!("apiserver_certificates_registry_csr_{what}_duration_total{{signerName=\"other\"}} ");
+            text.lines().find_map(|line| line.strip_prefix(&series)?.parse::<f64>().ok()).unwrap_or_default()
+        })
+    };
+    let before = counts().await;
+    for (name, seconds) in [("none", Value::Null), ("shorter", json!(3600)), ("honored", json!(90_000))] {
+        let spec = json!({"request": base64(CSR), "signerName": "example.com/lab", "usages": ["client auth"],
+            "expirationSeconds": seconds});
+        let made = raw.post(REQUESTS, &json!({"metadata": {"name": name}, "spec": spec})).await;
+        let mut made = made.expect(201).json();
+        made["status"]["conditions"] = json!([approved()]);
+        let mut made = raw.put(format!("{REQUESTS}/{name}/approval"), &made).await.expect(200).json();
+        made["status"]["certificate"] = json!(base64(&of_a_day));
+        raw.put(format!("{REQUESTS}/{name}/status?dryRun=All"), &made).await.expect(200);
+        let mut made = raw.put(format!("{REQUESTS}/{name}/status"), &made).await.expect(200).json();
+        made["status"]["conditions"][0]["message"] = json!("again");
+        raw.put(format!("{REQUESTS}/{name}/status"), &made).await;
+    }
+    let after = counts().await;
+    assert_eq!([after[0] - before[0], after[1] - before[1]], [2., 1.]);
 }
 
 /// Users who may write both endpoints of any request. Each has the rights of different signers.

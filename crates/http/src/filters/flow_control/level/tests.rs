@@ -86,6 +86,26 @@ async fn a_request_that_goes_away_lets_others_pass() {
     assert_eq!(totals(&level), (0, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_level_counts_its_use_over_time_and_requests_that_need_more_than_is_free() {
+    let level = Level::of_seats(8, 10);
+    let held: Vec<_> = (0..7).map(|_| take(&level, 1, 1).now_or_never().unwrap().unwrap()).collect();
+    let mut two = take(&level, 2, 2);
+    assert!((&mut two).now_or_never().is_none());
+    tokio::time::advance(Duration::from_secs(1)).await;
+    {
+        let state = level.lock();
+        let (_, numbers) = state.flows().next().unwrap();
+        assert_eq!((numbers.waiting, numbers.blocked), (1, 1));
+        let used = state.utilization;
+        let close = |sum: f64, part: f64| (sum / 1e9 - part).abs() < 1e-6;
+        assert!(close(used.seats.sum, 7. / 8.) && close(used.executing.sum, 7. / 8.), "{used:?}");
+        assert!(close(used.waiting.sum, 1. / 10.) && used.waiting.count == 1_000_000_000, "{used:?}");
+    }
+    drop(held);
+    assert!(two.now_or_never().is_some());
+}
+
 /// A cancelled request returns its seats, whenever it is cancelled.
 #[tokio::test]
 async fn seats_that_were_sent_to_a_request_which_has_gone_go_back() {
