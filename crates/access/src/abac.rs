@@ -42,7 +42,7 @@ pub enum AbacError {
         /// The error of the system.
         why: String,
     },
-    /// A line is no policy.
+    /// A line is not a policy.
     #[error("error reading policy file {file}, line {line}: {text}: {why}")]
     Line {
         /// The file.
@@ -80,7 +80,7 @@ impl Abac {
     /// Reads a policy file.
     ///
     /// # Errors
-    /// The file cannot be read, or a line is no policy.
+    /// The file cannot be read, or a line is not a policy.
     pub fn read(file: &Path) -> Result<Self, AbacError> {
         let name = file.display().to_string();
         let bytes = read_bounded(file, FILE_BYTES).map_err(|error| {
@@ -159,7 +159,7 @@ impl Policy {
     fn parse(line: &[u8]) -> Result<(Self, bool), String> {
         let value = yaml::parse(line).map_err(|error| error.to_string())?.value;
         let Some(object) = value.as_object() else {
-            return Err("couldn't get version/kind; json parse error: the line is no object".to_owned());
+            return Err("couldn't get version/kind; json parse error: the line is not an object".to_owned());
         };
         let texts = Texts { object, place: "Policy" };
         let (version, kind) = (texts.text("apiVersion")?, texts.text("kind")?);

@@ -58,13 +58,13 @@ pub(crate) enum PathError {
     UnknownAuthority,
     #[error("it is not signed by the authority that it names")]
     Signature,
-    #[error("it is signed with an algorithm that is not accepted, such as SHA-1, or a key that is too short")]
+    #[error("its signature uses an unaccepted algorithm, such as SHA-1, or a key that is too short")]
     Algorithm,
     #[error("the certificate that has signed it may not sign others")]
     NotAnAuthority,
-    #[error("too many certificates stand between it and the authority")]
+    #[error("too many certificates lie between it and the authority")]
     PathTooLong,
-    #[error("it has a critical extension that is not understood: {0}")]
+    #[error("it has an unknown critical extension: {0}")]
     CriticalExtension(String),
     #[error("its extended key usages do not include client authentication")]
     KeyUsage,

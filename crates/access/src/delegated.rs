@@ -95,7 +95,7 @@ impl ClientCertificates for PublishedAuthorities {
         // ORDER: this comes before all checks of trust. The handshake also accepts keys whose signatures it cannot
         // verify.
         if !PublicKey::of(own).is_some_and(|key| key.is_supported(&provider().signature_verification_algorithms)) {
-            self.log.refused(own, &"its key is of a kind, or of a length, whose signatures are not verified");
+            self.log.refused(own, &"its key has an unaccepted algorithm or length");
             return Some(ClientIdentity::nobody());
         }
         let current = self.current.load();

@@ -120,7 +120,7 @@ pub enum PkiError {
         certificate: PathBuf,
     },
     /// A certificate and its key do not match, or one of them is missing. The other file may be written next.
-    #[error("{certificate} and {key} are no certificate and its key")]
+    #[error("{certificate} and {key} are not a certificate and its key")]
     NoPair {
         /// The file of the certificate.
         certificate: PathBuf,
@@ -140,7 +140,7 @@ pub enum PkiError {
         name: String,
     },
     /// Another server has created keys in the directory in the meantime.
-    #[error("another server has just made its keys in {path}: start this one again if it is to use them")]
+    #[error("another server has just created keys in {path}: start this server again to use them")]
     MadeMeanwhile {
         /// The directory.
         path: PathBuf,

@@ -270,7 +270,7 @@ impl PeerServers {
             let has_changed = match self.servers.all().await {
                 Ok(servers) => self.take_in(servers),
                 Err(error) => {
-                    warn_repeated!(""; %error, "which servers live is not known; it is looked again");
+                    warn_repeated!(""; %error, "reading the leases of the other servers failed; retrying");
                     false
                 }
             };

@@ -64,7 +64,7 @@ impl AccessReviews {
 /// The verdict without an answer: nothing is allowed. The next request tries again.
 fn failed(cause: &str) -> Verdict {
     warn_repeated!(""; cause, "access reviews at the main server fail");
-    Verdict { decision: Decision::NoOpinion, reason: "the main server can't be asked".into() }
+    Verdict { decision: Decision::NoOpinion, reason: "the access review at the main server failed".into() }
 }
 
 impl Authorizer for AccessReviews {

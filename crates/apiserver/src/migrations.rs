@@ -89,7 +89,7 @@ impl Migrations {
                 Ok(Outcome::Done) => LOOK_INTERVAL,
                 Ok(Outcome::Again) => AGAIN,
                 Err(error) => {
-                    warn_repeated!(""; %error, "migrations of stored objects failed and will be tried again");
+                    warn_repeated!(""; %error, "migrating stored objects failed; retrying");
                     AGAIN
                 }
             };

@@ -257,7 +257,7 @@ impl Parts {
             background.spawn("migrations", until(background.stopping(), migrations.run(published.clone())));
             let published = published.wait_for(|published| *published);
             if tokio::time::timeout(PUBLISHING_PATIENCE, published).await.is_err() {
-                tracing::warn!("storage versions are not published yet; nothing is written before they are");
+                tracing::warn!("storage versions are not published yet; writes wait for that");
             }
         }
         keeper
@@ -275,7 +275,7 @@ impl Parts {
         background.spawn("authorities", until(&stopping, following));
         let following = namespaces.for_each(|change| {
             if let Err(error) = change {
-                warn_repeated!(""; %error, "the namespaces of the main server can't be followed; it is tried again");
+                warn_repeated!(""; %error, "watching the namespaces of the main server failed; retrying");
             }
             std::future::ready(())
         });
@@ -344,8 +344,7 @@ fn contributions(
         return Err(StartError::Resource("the server has no resources: name one with `resource`".to_owned()));
     }
     if !settings.external.is_empty() && !matches!(settings.storage, Storage::Memory) {
-        let what =
-            "objects that the program keeps or computes are copied to memory, and no other storage goes with them";
+        let what = "objects that the program keeps or computes are copied to memory, so the storage must be memory";
         return Err(StartError::Resource(what.to_owned()));
     }
     let mut all = Vec::new();

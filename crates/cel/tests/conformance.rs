@@ -210,7 +210,7 @@ fn value_of(value: &Json) -> Option<Value<'static>> {
         "boolValue" => Value::Bool(value.as_bool()?),
         "int64Value" => Value::Int(text.parse().ok()?),
         "uint64Value" => Value::Uint(text.parse().ok()?),
-        // JSON has texts for infinities and for what is no number.
+        // JSON has texts for infinities and for what is not a number.
         "doubleValue" => Value::Double(value.as_f64().or_else(|| text.parse().ok())?),
         "stringValue" => Value::String(text.to_owned().into()),
         "bytesValue" => Value::Bytes(BASE64.decode(text.as_bytes()).ok()?.into()),

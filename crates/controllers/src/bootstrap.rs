@@ -183,7 +183,7 @@ impl Bootstrap {
             if !holds_readiness_back(&error) {
                 self.progress.note_done(place);
             }
-            warn_repeated!(name; hook = name, %error, "a hook of the bootstrap failed and is tried again");
+            warn_repeated!(name; hook = name, %error, "a bootstrap hook failed; retrying");
         }
         self.progress.note_done(place);
     }

@@ -82,7 +82,7 @@ impl KubernetesService {
                 }
             }
         }
-        clean_up(self.leave(), "this server's address could not be taken away").await;
+        clean_up(self.leave(), "removing the address of this server failed").await;
     }
 
     /// Creates the ServiceCIDR of the cluster and sets its condition `Ready`.

@@ -199,7 +199,7 @@ impl IdentityCollection {
                 _ = ticks.tick() => {}
             }
             if let Err(error) = self.collect().await {
-                warn_repeated!(""; %error, "leases of dead servers were not collected; it is tried again");
+                warn_repeated!(""; %error, "deleting the leases of stopped servers failed; retrying");
             }
         }
     }

@@ -117,7 +117,7 @@ impl Reloader {
                 }
                 Err(error) => {
                     now(false);
-                    warn_repeated!(""; file = %shown, %error, "the encryption configuration of before is kept");
+                    warn_repeated!(""; file = %shown, %error, "the encryption configuration is invalid; the previous one stays in use");
                 }
             }
         }

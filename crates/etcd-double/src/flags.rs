@@ -119,7 +119,7 @@ pub enum UsageError {
         /// The fault of the value.
         fault: String,
     },
-    /// It has an argument that is no flag.
+    /// It has an argument that is not a flag.
     Argument(String),
 }
 

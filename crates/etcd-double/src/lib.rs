@@ -130,7 +130,7 @@ fn architecture() -> String {
     format!("{}/{architecture}", std::env::consts::OS)
 }
 
-/// A reader that went away is no failure of the command.
+/// A reader that went away is not a failure of the command.
 fn print(text: &str, code: ExitCode) -> ExitCode {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     code

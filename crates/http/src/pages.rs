@@ -149,7 +149,7 @@ impl Pages {
         OTHER_PATHS.iter().copied().chain(pages).collect()
     }
 
-    /// Answers a request for a path that is no resource, from these documents.
+    /// Answers a request for a path that is not a resource, from these documents.
     pub async fn answer(
         &self,
         documents: &Arc<ServedDocuments>,

@@ -194,7 +194,7 @@ impl Signals {
 pub(crate) fn end_soon(why: String) {
     std::thread::spawn(move || {
         std::thread::sleep(LAST_GRACE);
-        crate::complain(&anyhow::anyhow!("{why}; it has not stopped in {LAST_GRACE:?}, and is ended"));
+        crate::complain(&anyhow::anyhow!("{why}; the server did not stop within {LAST_GRACE:?} and is killed"));
         std::process::exit(1);
     });
 }

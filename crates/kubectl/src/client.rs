@@ -58,7 +58,7 @@ impl Server {
                 let text = String::from_utf8_lossy(&body).trim().to_owned();
                 Ok(Answer { status: head.status, headers: head.headers, body: Value::from(text) })
             }
-            Err(error) => bail!("the answer for {path} is no JSON: {error}"),
+            Err(error) => bail!("the answer for {path} is not JSON: {error}"),
         }
     }
 }

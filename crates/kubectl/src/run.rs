@@ -29,7 +29,7 @@ pub(crate) async fn get(get: &Get) -> anyhow::Result<()> {
     let announced = server.ask(ANNOUNCEMENT, JSON).await?;
     if announced.status == StatusCode::NOT_FOUND {
         // Another server would ignore the parameters, and return something else.
-        bail!("this server takes no queries: it is no keelson, or one of before there were any");
+        bail!("the server has no queries (keelson.io parameters): it is not a keelson server, or an old one");
     }
     announced.success()?;
     let resource = resources::find(&server, &get.resource).await?;

@@ -260,7 +260,7 @@ fn comparison(scanner: &mut Scanner<'_>) -> Result<Comparison, QueryError> {
     let known = COMPARISONS.iter().find(|(known, _)| *known == name).map(|(_, comparison)| *comparison);
     known.ok_or_else(|| {
         let known = COMPARISONS.map(|(known, _)| known).join(", ");
-        scanner.error_at(start, format!("values are compared as one of {known}"))
+        scanner.error_at(start, format!("unknown comparison: it must be one of {known}"))
     })
 }
 
@@ -350,7 +350,7 @@ mod tests {
         check("a b", "s: a comma is expected before the next path at character 3 of \"a b\"");
         check(
             "a:size",
-            "s: values are compared as one of string, number, quantity, time, version at character 3 of \"a:size\"",
+            "s: unknown comparison: it must be one of string, number, quantity, time, version at character 3 of \"a:size\"",
         );
         check(
             "a,b[*]",

@@ -194,7 +194,7 @@ impl RegistryConfig {
         }
         let Some(version) = resource.version(version) else {
             let known: Vec<&str> = resource.versions.iter().map(|version| &*version.name).collect();
-            return Err(format!("{name} have no version {version:?}; there is: {}", known.join(", ")));
+            return Err(format!("{name} have no version {version:?}; known versions are {}", known.join(", ")));
         };
         self.storage_versions.push((resource.group_resource(), version.name.clone()));
         Ok(())

@@ -104,7 +104,7 @@ async fn put(inner: Weak<Inner>, store: Arc<dyn Store>, patience: Duration, last
     if let Some(inner) = inner.upgrade() {
         inner.close();
     }
-    let silent = |_| StoreError::Unavailable(format!("it has not answered in {patience:?}"));
+    let silent = |_| StoreError::Unavailable(format!("no response within {patience:?}"));
     let answer = tokio::time::timeout(patience, store.current_revision()).await.map_err(silent);
     answer.and_then(|answer| answer).map_err(store_error)
 }

@@ -387,7 +387,7 @@ pub(crate) fn refuse_unreadable(collection: &Collection, target: &Target, key: &
 /// 503: nothing was done, and the client may retry.
 fn being_replaced(target: &Target) -> ApiError {
     ApiError::ServiceUnavailable {
-        message: format!("{} are being loaded anew, please try again", target.group_resource()),
+        message: format!("{} are being reloaded, please try again", target.group_resource()),
         retry_after_seconds: Some(1),
     }
 }

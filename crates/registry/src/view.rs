@@ -250,7 +250,7 @@ impl VersionedView {
             }
             Some(VersionChange::None | VersionChange::Name) => Ok(object.clone()),
             Some(VersionChange::Asked(_)) => Err(failed("a conversion webhook is needed")),
-            None => Err(failed("it is stored in a version that is not known")),
+            None => Err(failed("its stored version is unknown")),
         }
     }
 
@@ -283,7 +283,7 @@ impl VersionedView {
         if self.fits(object) {
             return Ok(());
         }
-        Err(self.unshowable(object.api_version(), &name_in(object), "it was not converted before it is shown"))
+        Err(self.unshowable(object.api_version(), &name_in(object), "it was not converted to the requested version"))
     }
 
     fn unshowable(&self, from: &str, name: &str, why: &str) -> ApiError {

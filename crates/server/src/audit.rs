@@ -152,7 +152,7 @@ async fn follow_policy(file: PathBuf, auditor: Arc<Auditor>, reads: FileReads) {
             }
             Err(why) => {
                 reads.note(false);
-                tracing::error!(why, "the audit policy of before is kept");
+                tracing::error!(why, "the audit policy is invalid; the previous one stays in use");
             }
         }
     }

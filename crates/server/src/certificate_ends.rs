@@ -95,7 +95,7 @@ impl CertificateEnds {
             found.map(|found| self.of_objects.store(Arc::new(found)))
         });
         if let Ok(Err(error)) = looked.await {
-            tracing::debug!(%error, "the certificates in objects could not be looked at");
+            tracing::debug!(%error, "reading the certificates in objects failed");
         }
     }
 

@@ -186,11 +186,11 @@ impl LiveKeys {
             Ok(Ok(false)) => {}
             Ok(Err(error)) => {
                 self.reads.note(false);
-                tracing::error!("the certificates and keys of before are kept: {error:#}");
+                tracing::error!("certificates or keys are invalid; the previous ones stay in use: {error:#}");
             }
             Err(error) => {
                 self.reads.note(false);
-                tracing::error!(%error, "reading certificates and keys failed; those of before are kept");
+                tracing::error!(%error, "reading certificates and keys failed; the previous ones stay in use");
             }
         }
     }

@@ -144,7 +144,7 @@ impl Peers {
         Ok(all.into_iter().filter_map(other).collect())
     }
 
-    /// Logs a warning about servers with other client certificate authorities. This is no error, since none of the
+    /// Logs a warning about servers with other client certificate authorities. This is not an error, since none of the
     /// servers signs with these authorities.
     fn warn_of_clients(&self, others: &[OtherServer]) {
         let differ =

@@ -142,7 +142,7 @@ impl PreparedServer {
         let files = OperatorFiles::read(&config)?;
         let encryption = LoadedConfiguration::read(&config)?;
         let port = TcpListener::bind(config.bind).await.with_context(|| {
-            format!("listening on {}; choose another address with --bind if it is taken", config.bind)
+            format!("listening on {}; choose another address with --bind if it is in use", config.bind)
         })?;
         let addr = port.local_addr().context("asking for the address")?;
         let supervisor = Supervisor::default();
@@ -171,8 +171,7 @@ impl PreparedServer {
         let publication = controllers::publication(&config, &registry)?;
         let extensions =
             controllers::extensions(&config, &registry, &outbound).await.context("serving custom resources")?;
-        let aggregator =
-            Aggregator::start(registry.clone(), outbound.clone()).context("reading who serves which API")?;
+        let aggregator = Aggregator::start(registry.clone(), outbound.clone()).context("reading API services")?;
         let flow = flow_control::objects(&registry).context("reading flow schemas")?;
         Ok(Self {
             config,

@@ -217,7 +217,7 @@ impl SettingsComparison {
         for (server_id, differences) in &found {
             let known = known.get(server_id).map_or(&[][..], Vec::as_slice);
             if differences.is_empty() && !known.is_empty() {
-                tracing::info!(server_id, "the settings of another server on the store are alike again");
+                tracing::info!(server_id, "the settings of another server on the store agree again");
             } else if differences != known {
                 tracing::warn!(
                     server_id,
@@ -235,7 +235,7 @@ impl SettingsComparison {
         let each = found.iter().flat_map(|(id, differences)| differences.iter().map(move |one| (id, &one.setting)));
         let sample = |(server_id, setting): (&String, &String)| Sample {
             name: "keelson_settings_differ",
-            help: "Settings that another server on the store has otherwise, by the name of that server",
+            help: "Settings of another server on the store that differ, by its name",
             kind: MetricKind::Gauge,
             labels: vec![("server_id", server_id.clone()), ("setting", setting.clone())],
             value: 1.0,

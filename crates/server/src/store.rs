@@ -103,9 +103,7 @@ impl StoreConfig {
             Some(("sqlite", directory)) => Ok(Self::Sqlite(directory.into())),
             Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(Box::new(PostgresConfig::from_url(url)?))),
             Some(("etcd", _)) => Ok(Self::Etcd(Box::new(EtcdConfig::from_url(url)?))),
-            _ => bail!(
-                "there is no such kind of store; there are memory:, sqlite:DIRECTORY, postgres://... and etcd://..."
-            ),
+            _ => bail!("unknown store; known are memory:, sqlite:DIRECTORY, postgres://... and etcd://..."),
         }
     }
 

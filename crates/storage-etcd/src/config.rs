@@ -146,7 +146,7 @@ pub enum ConfigError {
 }
 
 const KNOWN: &str =
-    "known are ca, cert, key, tls, server-name, user, password, password-file, timeout, order, compression";
+    "known parameters are ca, cert, key, tls, server-name, user, password, password-file, timeout, order, compression";
 
 impl EtcdConfig {
     /// A configuration with these endpoints, without TLS and users, under `/registry`.

@@ -45,7 +45,7 @@ pub(crate) enum Failure {
 impl Failure {
     /// The failure after a timeout.
     pub(crate) fn timed_out(what: &str) -> Self {
-        Self::Unavailable { cause: format!("{what} has not answered in time"), sent: true }
+        Self::Unavailable { cause: format!("{what} did not respond in time"), sent: true }
     }
 
     /// Converts the failure to a store error. Revisions are unknown here, and the caller adds them.

@@ -204,7 +204,7 @@ async fn a_log_whose_database_is_gone_is_not_started_over() {
     let (directory, log) = killed().await;
     fs::remove_file(directory.path().join("keelson.db")).unwrap();
     let refused = SqliteStore::open(SqliteConfig::directory(directory.path())).err().unwrap();
-    assert!(refused.to_string().contains("its database is gone"), "{refused}");
+    assert!(refused.to_string().contains("its database is missing"), "{refused}");
     assert!(fs::metadata(log).unwrap().len() > 0, "it is left alone");
 }
 

@@ -83,7 +83,7 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
         let outcome = self.guard.commit(&*self.store, transaction).instrument(span.clone()).await;
         match &outcome {
             Ok(committed) => drop(committed.revisions.last().map(|newest| span.record("revision", newest.get()))),
-            // Another write was first, which is no failure of the store.
+            // Another write was first, which is not a failure of the store.
             Err(CommitError::Compare { .. }) => drop(span.record("conflict", true)),
             Err(CommitError::Store(error)) => drop(span.record("error", tracing::field::display(error))),
         }

@@ -21,7 +21,7 @@ pub(crate) const ENGINES: [(&str, &str); 3] =
 const NOT_LINKED: [(&str, &str); 3] = [
     ("keelson-builtin", "an aggregated server serves its own kinds"),
     ("keelson-console", "the main server has the console"),
-    ("keelson-server", "the library is no server of built-in kinds"),
+    ("keelson-server", "the library is not a server of built-in kinds"),
 ];
 
 /// Runs cargo for each selection of features.

@@ -65,7 +65,7 @@ const ALLOWED: [(&str, &str); 23] = [
         "drives one connection; when it dies, the session is seen to be closed",
     ),
     ("crates/keelson/src/serve.rs", "ends the process"),
-    ("crates/keelson/src/interrupt.rs", "waits for signals in a command that is no server"),
+    ("crates/keelson/src/interrupt.rs", "waits for signals in a command that is not a server"),
     ("crates/keelson-test/", "for tests"),
     ("crates/testkit/", "for tests"),
     ("crates/bench/", "for measurements"),

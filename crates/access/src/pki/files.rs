@@ -78,7 +78,7 @@ pub fn read_if_exists(path: &Path) -> io::Result<Option<String>> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if !found.is_file() {
-        return unfit("it is no regular file".to_owned());
+        return unfit("it is not a regular file".to_owned());
     }
     if found.len() > MOST_BYTES {
         return unfit(format!("it has {} bytes, and {MOST_BYTES} are read at most", found.len()));

@@ -89,7 +89,7 @@ fn of_two_that_make_keys_at_once_the_first_keeps_its_own() {
     let _ = first_made.save().unwrap();
     let before = files_of(&home);
     let refused = second_made.save().err().unwrap();
-    assert!(refused.to_string().contains("another server has just made its keys in "), "{refused}");
+    assert!(refused.to_string().contains("another server has just created keys in "), "{refused}");
     assert_eq!(files_of(&home), before);
     assert_eq!(home.ensure(&[]).unwrap().ca_pem, first.ca_pem);
 }

@@ -226,7 +226,7 @@ pub(super) const STORED: Target = Target {
             let mut written = Vec::new();
             stored.write_object(Revision::new(7), &mut written);
             assert_eq!(written.len(), stored.object_len(Revision::new(7)), "the length of a stored object");
-            let read = json::parse(&written).unwrap_or_else(|error| panic!("a stored object is no JSON: {error}"));
+            let read = json::parse(&written).unwrap_or_else(|error| panic!("a stored object is not JSON: {error}"));
             assert_eq!(Some(&object), Object::from_value(read.value).as_ref(), "a stored object reads differently");
             form(&object.into_value())
         }

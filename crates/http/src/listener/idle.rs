@@ -26,7 +26,7 @@ struct State {
     is_answered: bool,
     /// The number of requests for which the server must act next. Watches are never counted.
     worked_on: usize,
-    /// The time of the last progress of a request that is no watch.
+    /// The time of the last progress of a request that is not a watch.
     moved: Instant,
 }
 

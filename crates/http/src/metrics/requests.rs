@@ -259,7 +259,7 @@ impl Collector for Requests {
     // The encoder appends `_total` to counters.
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let all = self.sorted();
-        let (name, help) = ("apiserver_request", "Requests, by what they asked and the code.");
+        let (name, help) = ("apiserver_request", "Requests, by verb, resource, scope and code.");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (labels, series) in &all {
             for (ResponseLabels { code, system_client }, count) in series.answered.lock().iter() {

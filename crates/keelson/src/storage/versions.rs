@@ -42,7 +42,7 @@ async fn wait(fleet: &Fleet, mut report: Report, timeout: Option<Duration>) -> a
     let mut progress = Progress::new("versions");
     while !report.is_done() {
         if let Some(timeout) = timeout.filter(|timeout| begun.elapsed() >= *timeout) {
-            bail!("it is not done after {timeout:?}: {}", text::what_is_left(&report));
+            bail!("the migration is not finished after {timeout:?}: {}", text::what_is_left(&report));
         }
         most = most.max(report.older()).max(report.total());
         let done = most.saturating_sub(report.older());

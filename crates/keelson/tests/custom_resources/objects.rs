@@ -282,7 +282,7 @@ async fn no_writer_says_that_an_object_is_being_deleted() {
             assert_eq!(told, vec![cause; times]);
         }
         raw.delete(&*object).await.expect(200);
-        // A deletion in progress can't be changed, and sending the earlier object is no error.
+        // A deletion in progress can't be changed, and sending the earlier object is not an error.
         let begun = change(json!({ "deletionTimestamp": "1999-01-01T00:00:00Z" })).await.expect(200).json();
         assert_ne!(begun["metadata"]["deletionTimestamp"], "1999-01-01T00:00:00Z");
         let kept = change(json!({ "deletionTimestamp": null, "labels": { "a": "b" } })).await.expect(200).json();

@@ -355,7 +355,7 @@ async fn a_damaged_store_is_refused_by_name_and_a_check_tells_what_it_is() {
     let data = server.data_dir().to_owned();
     let directory = data.to_str().unwrap();
     let (whole, text) = run(["storage", "check", "--data-dir", directory]);
-    assert!(whole && text.contains("is whole") && text.contains("a server is running on it"), "{text}");
+    assert!(whole && text.contains("is whole") && text.contains("a server uses the store"), "{text}");
     server.terminate().await;
     let file = data.join("keelson.db");
     let mut bytes = fs::read(&file).unwrap();

@@ -45,7 +45,7 @@ const ALL: [ExpectedStart; 5] = [Whole; 5];
 const TABLE: [Row; 20] = [
     // The place of the cut determines whether a page or a row is missing.
     ("keelson.db", [GONE, GONE, Refused("malformed|the store is damaged"), Refused("of different times"), LOST]),
-    ("keelson.db-wal", [LOST, LOST, LOST, LOST, Refused("is of another store, or of an earlier time")]),
+    ("keelson.db-wal", [LOST, LOST, LOST, LOST, Refused("belongs to another store, or to an earlier state")]),
     ("keelson.db-mark", [
         Refused("is missing"), Refused("is damaged"), Refused("is damaged"), Whole, Refused("are of different stores"),
     ]),

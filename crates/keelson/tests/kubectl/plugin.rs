@@ -218,7 +218,7 @@ async fn a_walk_goes_on_when_its_snapshot_is_gone() {
     said.read_to_string(&mut notes).await.unwrap();
     assert_eq!(names, (0..40).map(|number| format!("map-{number:02}")).collect::<Vec<_>>(), "{notes}");
     // On a slow machine the newer snapshot may have expired too.
-    let message = "the snapshot of this list is gone: what follows is of a newer state";
+    let message = "the snapshot of this list expired: the following objects are from a newer one";
     assert!(!notes.is_empty() && notes.lines().all(|line| line == message), "{notes}");
     assert!(walk.wait().await.unwrap().success());
 }

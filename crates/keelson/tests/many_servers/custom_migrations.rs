@@ -137,9 +137,7 @@ async fn what_can_t_be_converted_is_told_and_tried_again_and_keeps_the_old_versi
     raw.patch(DEFINITION, MERGE, &json!({ "spec": { "versions": versions("v2") } })).await.expect(200);
     let running =
         |migration: &Value| condition(migration, "Running")["message"].as_str().unwrap_or_default().to_owned();
-    let text = format!(
-        "The migration is running: {OBJECTS} objects could not be written and are tried again, such as default/h"
-    );
+    let text = format!("The migration is running: writing {OBJECTS} objects failed and is retried, such as default/h");
     until("it is told", || async { migrations(&raw).await.iter().any(|it| running(it).starts_with(&text)) }).await;
     let migrating = condition(&definition(&raw).await, "StorageMigrating").clone();
     assert_eq!(

@@ -294,7 +294,7 @@ async fn two_servers_that_start_at_once_in_one_empty_directory_have_one_set_of_k
             tokio::join!(server(&store, "one", &keys).try_start(), server(&store, "two", &keys).try_start());
         assert!(one.is_ok() || two.is_ok(), "round {round}");
         for refused in [&one, &two].into_iter().filter_map(|started| started.as_ref().err()) {
-            let (late, later) = ("another server has just made its keys in ", "do not agree on client certificates");
+            let (late, later) = ("another server has just created keys in ", "do not agree on client certificates");
             assert!(refused.contains(late) || refused.contains(later), "round {round}: {refused}");
         }
         let authority = fs::read_to_string(pki(&keys).join("ca.crt")).unwrap();

@@ -124,7 +124,7 @@ async fn a_definition_speaks_of_no_migration_that_is_gone() {
         .await
         .expect(200);
     until("it is put right", || async {
-        said().await == "The migration was given up before it had come to its end"
+        said().await == "The migration was stopped before its end"
             && !holds(&definition(&raw).await, "StorageMigrating")
     })
     .await;

@@ -168,7 +168,7 @@ async fn a_webhook_is_asked_whom_a_token_names_that_nobody_else_knows() {
         ("for-others", "invalid bearer token"),
         ("contradiction", "invalid bearer token"),
         ("fault", "[invalid bearer token, it is too old]"),
-        ("nonsense", "[invalid bearer token, the answer is no object]"),
+        ("nonsense", "[invalid bearer token, the answer is not an object]"),
     ] {
         assert_eq!(review(token, json!([])).await, json!({ "user": {}, "error": why }), "{token}");
         assert_eq!(asks(&server, token, "/api").await.0, 401, "{token}");

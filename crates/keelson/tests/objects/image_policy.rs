@@ -152,10 +152,10 @@ async fn a_backend_that_lies_dies_or_is_gone_allows_nothing() {
     let server = server(files.path(), &backend, &json!({})).await;
     let raw = server.raw();
     for (image, why) in [
-        ("text", "status.allowed of the answer is no boolean"),
-        ("kind", "the answer is no ImageReview of imagepolicy.k8s.io/v1alpha1"),
-        ("list", "the answer is no object"),
-        ("status", "the answer is no ImageReview of imagepolicy.k8s.io/v1alpha1"),
+        ("text", "status.allowed of the answer is not a boolean"),
+        ("kind", "the answer is not an ImageReview of imagepolicy.k8s.io/v1alpha1"),
+        ("list", "the answer is not an object"),
+        ("status", "the answer is not an ImageReview of imagepolicy.k8s.io/v1alpha1"),
         ("refuses", "unknown"),
         ("redirects", "the server responded with the status code 307 but did not return more information"),
         ("endless", "the answer is longer than 1048576 bytes"),
@@ -222,7 +222,7 @@ async fn pods_pass_without_a_backend_where_the_settings_say_so() {
     assert_eq!(kept["metadata"]["annotations"], expected);
     // A denial of the backend rejects the pod.
     raw.post(PODS, &pod("p", "bad:1")).await.expect(403);
-    // A request that times out is no failure of the backend.
+    // A request that times out is not a failure of the backend.
     raw.post(format!("{PODS}?timeout=1s"), &pod("p", "hangs:1")).await.expect(504);
     // The audit log has the failures, and the annotations of a response.
     let annotation = |key: &str, value: &str| format!("\"imagepolicywebhook.image-policy.k8s.io/{key}\":\"{value}\"");

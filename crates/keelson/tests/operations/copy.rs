@@ -276,7 +276,7 @@ async fn a_copy_makes_no_source_and_takes_an_empty_one_only_when_it_is_said() {
     }
     for (from, to) in [("memory:", sqlite(&target)), (&typo, "memory:".to_owned())] {
         let (done, text) = copy(from, &to).await;
-        assert!(!done && text.contains("memory: names a store that ends with this command"), "{text}");
+        assert!(!done && text.contains("the store memory: lasts as long as the command"), "{text}");
         assert!(nothing(), "{from}");
     }
     let postgres = PostgresServer::shared().map(|server| server.create_database("no_store"));
@@ -393,5 +393,5 @@ async fn the_help_says_what_stores_there_are_and_how_to_copy() {
         assert!(text.contains(kind), "{kind} in {text}");
     }
     let (done, text) = copy("nonsense", "sqlite:nowhere").await;
-    assert!(!done && text.contains("there is no such kind of store; there are memory:, sqlite:DIRECTORY"), "{text}");
+    assert!(!done && text.contains("unknown store; known are memory:, sqlite:DIRECTORY"), "{text}");
 }

@@ -80,9 +80,7 @@ async fn a_setting_that_names_nothing_is_refused() {
 /// The URL of a store may contain a password, and the output of a start ends up in logs.
 #[tokio::test]
 async fn a_store_that_can_not_be_is_refused_without_its_password() {
-    for (url, why) in
-        [("mysql://me:hunter2@host/db", "no such kind of store"), ("postgres://me:hunter2@host", "no database")]
-    {
+    for (url, why) in [("mysql://me:hunter2@host/db", "unknown store"), ("postgres://me:hunter2@host", "no database")] {
         let text = refused(&["--store", url]).await;
         assert!(text.contains("reading --store") && text.contains(why) && !text.contains("hunter2"), "{text}");
     }
@@ -120,7 +118,7 @@ async fn what_a_server_can_not_begin_with_is_refused() {
     check_refused(&["--store", "etcd://127.0.0.1:1"], "opening the store in etcd").await;
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let text = refused_on(&taken.local_addr().unwrap().to_string(), &[]).await;
-    assert!(text.contains("choose another address with --bind if it is taken"), "{text}");
+    assert!(text.contains("choose another address with --bind if it is in use"), "{text}");
 }
 
 #[tokio::test]

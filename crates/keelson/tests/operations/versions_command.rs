@@ -90,7 +90,7 @@ async fn who_upgrades_a_server_sees_what_is_written_anew_and_waits_for_it() {
     assert!(table.lines().any(all), "it is so of all, and told once: {table}");
     let (done, _, complaints) = versions(&server, &["--wait", "--timeout", "1s"]).await;
     assert!(
-        !done && complaints.contains("keelson: it is not done after 1s: there is no agreement on "),
+        !done && complaints.contains("keelson: the migration is not finished after 1s: there is no agreement on "),
         "{complaints}"
     );
 }
@@ -117,5 +117,5 @@ async fn what_can_t_be_asked_is_a_sentence() {
     server.terminate().await;
     let kept = empty.path().join("kept");
     std::fs::write(&kept, kubeconfig).unwrap();
-    check(&["--kubeconfig", kept.to_str().unwrap()], "can't be asked: ").await;
+    check(&["--kubeconfig", kept.to_str().unwrap()], "a request to the server at ").await;
 }

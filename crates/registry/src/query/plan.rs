@@ -57,7 +57,7 @@ impl QueryPlan {
         let (is_past, owner) = (moment.is_some(), ViewOwner::default());
         let refused = |why: &str| Err(ApiError::BadRequest(why.to_owned()));
         if moment.is_some() && (requested != RequestedVersion::Unset || options.resource_version_match.is_some()) {
-            return refused("keelson.io/at stands in place of a resourceVersion and of a resourceVersionMatch");
+            return refused("keelson.io/at can't be combined with resourceVersion or resourceVersionMatch");
         }
         if let Some(text) = &options.continue_token {
             if query.page.is_some() || query.group_by.is_some() {

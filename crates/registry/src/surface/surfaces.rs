@@ -43,7 +43,7 @@ struct Shared {
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RegistrationError {
     /// Another resource has the same name, kind or storage prefix.
-    #[error("{0} can't be served: its name, its kind or its place in the store is taken")]
+    #[error("{0} can't be served: another resource has its name, its kind or its prefix in the store")]
     Taken(GroupResource),
     /// The cache could not load their collections, for this reason.
     #[error("their objects can't be loaded: {0}")]

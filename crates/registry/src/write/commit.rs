@@ -273,7 +273,7 @@ impl Registry {
     /// committed, so the client gets a success even if the wait takes too long.
     async fn count_at_once(&self, revision: Revision) {
         if let Err(behind) = self.cache().wait_for(revision, self.config.revision_wait).await {
-            warn_repeated!(""; %revision, reached = %behind.current, "a rule counts later, since the cache is behind the store");
+            warn_repeated!(""; %revision, reached = %behind.current, "a new rule takes effect later: the cache is behind the store");
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn encryption_samples(metrics: &EncryptionMetrics, server_id: &str) -
     );
     add(
         "apiserver_envelope_encryption_dek_cache_fill_percent",
-        "Share of the cache of data keys that is taken, for KMS v1",
+        "Used part of the cache of data keys, for KMS v1",
         MetricKind::Gauge,
         Vec::new(),
         metrics.fill.load(Ordering::Relaxed) as f64 / 1e6,

@@ -21,7 +21,7 @@ pub(crate) fn policy_samples(stats: &PolicyStats) -> Vec<Sample> {
         };
         all.into_iter().map(one).collect::<Vec<_>>()
     };
-    let help = "Expressions of validating policies, by policy, binding, error and what was done";
+    let help = "Evaluated expressions of validating policies, by policy, binding, error and enforcement action";
     let mut samples = checks("apiserver_validating_admission_policy_check_total", help, stats.validations());
     let help = "Expressions of mutating policies, by policy, binding and error";
     samples.extend(checks("apiserver_mutating_admission_policy_check_total", help, stats.mutations()));

@@ -21,7 +21,7 @@ const COUNTED_EVERY: Duration = Duration::from_secs(600);
 /// The newest revision of a new store. It has no row.
 const FIRST_REVISION: i64 = 1;
 /// The remedy for operators.
-const ADVICE: &str = "restore a backup, or start with --accept-loss to go on with what is left";
+const ADVICE: &str = "restore a backup, or start with --accept-loss to continue with the remaining objects";
 
 /// The number of rows after the oldest revision, and the expected number.
 const NEWER: &str = "SELECT s.oldest, s.revision - greatest(s.oldest, $1), \

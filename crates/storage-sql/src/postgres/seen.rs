@@ -112,7 +112,7 @@ impl KnownRevisions {
             return Err(QueryFault::Doubt("the database holds another history than before".to_owned()));
         }
         if state.revision < before {
-            let gone_back = format!("the database has gone back from revision {before} to {}", state.revision);
+            let gone_back = format!("the revision of the database fell from {before} to {}", state.revision);
             return Err(QueryFault::Doubt(gone_back));
         }
         self.saw(state.revision);

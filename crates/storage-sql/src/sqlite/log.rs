@@ -38,7 +38,7 @@ impl std::fmt::Display for LogDamage {
         let Self { frame, commits } = self;
         match frame {
             Some(frame) => {
-                write!(f, "frame {frame} of the write-ahead log is damaged, and {commits} commits lie behind it")
+                write!(f, "frame {frame} of the write-ahead log is damaged, and {commits} commits follow it")
             }
             None => write!(f, "the header of the write-ahead log is damaged, and {commits} commits lie behind it"),
         }

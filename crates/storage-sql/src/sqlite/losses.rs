@@ -72,7 +72,9 @@ impl Losses {
             && !log.follow(noted)
         {
             if losses.is_mark_of(&database) {
-                losses.found(format!("{DATABASE_FILE}{LOG} is of another store, or of an earlier time of this one"))?;
+                losses.found(format!(
+                    "{DATABASE_FILE}{LOG} belongs to another store, or to an earlier state of this one"
+                ))?;
                 set_aside(&wal)?;
                 losses.log = None;
             } else {
@@ -100,7 +102,7 @@ impl Losses {
     fn check_log(&mut self, database: &Path, wal: &Path) -> Result<(), OpenError> {
         let orphaned = length(database)? == 0 && length(wal)? > 0;
         let finding = match log::check(wal).map_err(OpenError::io(wal))? {
-            _ if orphaned => "the log is there, and its database is gone".to_owned(),
+            _ if orphaned => "the log exists, but its database is missing".to_owned(),
             Some(torn) => torn.to_string(),
             None => return Ok(()),
         };

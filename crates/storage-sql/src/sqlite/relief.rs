@@ -65,8 +65,10 @@ impl Exceeded {
     /// The error of a full store for this reason.
     pub(crate) fn error(self, shortage: &dyn std::fmt::Display) -> StoreError {
         match self {
-            Self::Growth => StoreError::Full(format!("{shortage}; what upkeep may add to a full store is used up")),
-            Self::Writes => StoreError::Unavailable(format!("{shortage}; replaced versions are being given up")),
+            Self::Growth => {
+                StoreError::Full(format!("{shortage}; the space for maintenance of a full store is used up"))
+            }
+            Self::Writes => StoreError::Unavailable(format!("{shortage}; replaced versions are being deleted")),
         }
     }
 }

@@ -115,7 +115,7 @@ impl Reserve {
                 self.give_up();
             }
             // The disk may still have space.
-            Err(error) => warn_repeated!(""; %error, "the reserve on the disk can't be taken"),
+            Err(error) => warn_repeated!(""; %error, "allocating the reserve on the disk failed"),
         }
     }
 
@@ -143,7 +143,7 @@ impl Reserve {
         let emptied = File::options().write(true).open(&path).and_then(|file| file.set_len(0));
         match emptied {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                tracing::warn!(%error, reserve = %path.display(), "the reserve on the disk could not be given up");
+                tracing::warn!(%error, reserve = %path.display(), "freeing the reserve on the disk failed");
             }
             Ok(()) | Err(_) => {}
         }

@@ -49,12 +49,12 @@ pub(crate) fn check(revision: Revision, path: &str, value: Option<&[u8]>, sum: O
     if sum == Some(of_row(revision, path, value)) {
         return Ok(());
     }
-    Err(Damage(format!("the row of revision {revision}, {path:?}, is damaged: it does not fit its checksum")))
+    Err(Damage(format!("the row of revision {revision}, {path:?}, is damaged: its checksum is wrong")))
 }
 
 /// The error of a row that must exist and is missing.
 pub(crate) fn missing(revision: Revision) -> Damage {
-    Damage(format!("the row of revision {revision} is gone, and nothing has deleted it"))
+    Damage(format!("the row of revision {revision} is missing, but was not deleted"))
 }
 
 #[cfg(test)]

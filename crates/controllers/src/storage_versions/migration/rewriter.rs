@@ -57,11 +57,7 @@ impl Failures {
     /// The reason why a migration can't succeed, given the number of unreadable objects; `None` if it can.
     pub fn hindrance(&self, unreadable: usize) -> Option<String> {
         let unwritten = self.first.as_ref().map(|(key, error)| {
-            format!(
-                "{} objects could not be written and are tried again, such as {}: {error}",
-                self.count,
-                key.as_str()
-            )
+            format!("writing {} objects failed and is retried, such as {}: {error}", self.count, key.as_str())
         });
         let unread = (unreadable > 0).then(|| format!("{unreadable} stored values can't be read"));
         let all: Vec<String> = unwritten.into_iter().chain(unread).collect();

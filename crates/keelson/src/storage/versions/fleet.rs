@@ -103,12 +103,12 @@ impl Fleet {
         let server = &self.server;
         match error {
             Error::Api(status) if status.code == 404 && path == VERSIONS => anyhow!(
-                "the server at {server} has no storage versions: its feature gate StorageVersionAPI is off, or it is no keelson"
+                "the server at {server} has no storage versions: its feature gate StorageVersionAPI is off, or it is not a keelson server"
             ),
             Error::Api(status) if status.code == 404 => anyhow!("the server at {server} does not serve {path}"),
             Error::Api(status) => anyhow!("the server at {server} refused to tell of {path}: {}", status.message),
             error => {
-                let mut text = format!("the server at {server} can't be asked: {error}");
+                let mut text = format!("a request to the server at {server} failed: {error}");
                 let mut cause = std::error::Error::source(error);
                 while let Some(next) = cause {
                     let next_text = next.to_string();

@@ -2,7 +2,7 @@
 //! response.
 //!
 //! kube-apiserver was recorded with the same requests. Objects appear in the form in which they were sent. A response
-//! that is no object does not appear.
+//! that is not an object does not appear.
 
 use http::Method;
 use keelson_testkit::{Answer, Raw};
