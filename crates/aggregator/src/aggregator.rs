@@ -154,7 +154,7 @@ impl Aggregator {
             Ok(()) => Outcome::Done,
             Err(error) => {
                 self.changed.lock().extend(changed);
-                warn_repeated!(""; %error, "the API services could not be read; trying again");
+                warn_repeated!(""; %error, "reading the API services failed; retrying");
                 Outcome::Again
             }
         }

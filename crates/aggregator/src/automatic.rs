@@ -150,7 +150,7 @@ impl AutomaticServices {
             }
             Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&name; name, %error, "an automatic API service could not be written; trying again");
+                warn_repeated!(&name; name, %error, "writing an automatic API service failed; retrying");
                 Outcome::Again
             }
         }

@@ -160,7 +160,7 @@ impl AggregatedObjects {
         let body = match sent.map_err(|error| unavailable(resource, &error.to_string()))? {
             (200, body) => body,
             (410, _) => return Err(expired()),
-            (status, _) => return Err(unavailable(resource, &format!("a watch is answered with {status}"))),
+            (status, _) => return Err(unavailable(resource, &format!("the watch failed with status {status}"))),
         };
         let until = Instant::now() + WATCH_TIME + WATCH_GRACE;
         let watch = Watch { resource: resource.clone(), body, line: BytesMut::new(), until };

@@ -338,7 +338,11 @@ impl PeerServers {
             Ok(openapi) => {
                 self.take(&id, &known.holder, |peer| peer.openapi = openapi);
                 if let Some(due) = self.silent.worked(&id) {
-                    tracing::info!(server_id = id, repeats = due.repeats, "a peer answers discovery requests again");
+                    tracing::info!(
+                        server_id = id,
+                        repeats = due.repeats,
+                        "a peer responds to discovery requests again"
+                    );
                 }
                 Outcome::Done
             }

@@ -65,7 +65,7 @@ struct Record {
     holder: String,
     /// The time of the write by the server's clock, in milliseconds since 1970.
     renewed: u64,
-    /// The validity.
+    /// The time for which the record is valid, in milliseconds.
     milliseconds: u64,
 }
 

@@ -59,7 +59,7 @@ struct Request {
     total: usize,
 }
 
-/// The outcome of a walk.
+/// The outcome of one pass over the stored objects.
 enum WalkOutcome {
     Through(Failures),
     Disagreed(String),

@@ -79,7 +79,7 @@ impl ClusterRoleAggregation {
             Ok(()) => Outcome::Done,
             Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(""; %error, "cluster roles could not be aggregated; trying again");
+                warn_repeated!(""; %error, "aggregating cluster roles failed; retrying");
                 Outcome::Again
             }
         }

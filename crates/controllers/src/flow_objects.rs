@@ -47,7 +47,7 @@ impl FlowObjects {
             loop {
                 tokio::time::sleep(self.interval).await;
                 if let Err(error) = self.keep().await {
-                    warn_repeated!(""; %error, "the default flow schemas and priority levels could not be kept; trying again");
+                    warn_repeated!(""; %error, "updating the default flow schemas and priority levels failed; retrying");
                 }
             }
         };

@@ -78,7 +78,7 @@ impl KubernetesService {
             }
             for done in [self.ensure_range().await, self.ensure_service().await] {
                 if let Err(error) = done {
-                    warn_repeated!(""; %error, "the service of the API servers could not be kept; trying again");
+                    warn_repeated!(""; %error, "updating the service of the API servers failed; retrying");
                 }
             }
         }

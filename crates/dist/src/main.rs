@@ -1,7 +1,8 @@
 //! `keelson-dist`, started by `cargo xtask dist`: makes the packages of a release, each from the same programs.
 //!
-//! Every package is the same bytes whenever it is made of the same commit with the same tools. Formats that are simple are written here;
-//! sources of the packaging are in `packaging/`. `--check` installs what was made in clean roots, starts it there and sends requests.
+//! Packages are reproducible: the same commit and tools give the same bytes. Simple formats are written here; sources
+//! of the packaging are in `packaging/`. `--check` installs what was made in clean roots, starts it there and sends
+//! requests.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its streams")]
 
 mod archive;

@@ -22,7 +22,7 @@ const BUILT: [&str; 5] = ["-p", "keelson", "-p", "keelson-etcd-double", "--bins"
 pub(crate) struct Programs {
     pub(crate) keelson: PathBuf,
     pub(crate) plugin: PathBuf,
-    /// The stand-in for etcd as a small program of its own. Programs that were built elsewhere may lack it.
+    /// The stand-in for etcd as a separate small program. Programs that were built elsewhere may lack it.
     pub(crate) etcd: Option<PathBuf>,
     /// Debug information of the server, for debuggers and `addr2line`.
     pub(crate) debug: PathBuf,

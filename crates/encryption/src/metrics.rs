@@ -1,7 +1,7 @@
 //! Numbers of encryption: transformations, calls to key services, key IDs, and reloads of the file.
 //!
-//! Names, help texts and formats are given where metrics are written out. Labels are names of keys and providers and hashes of key IDs,
-//! never keys. The number of key IDs that a service can add is bounded.
+//! The metrics endpoint sets names, help texts and formats. Labels are names of keys and providers and hashes of key
+//! IDs, never keys. The number of key IDs that a service can add is bounded.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! The resource of a key of the store.
 //!
-//! Built-in resources have the prefixes of their collections, which are given. Custom ones have their group and their plural name as the
+//! The caller supplies the prefixes of built-in resources. Custom ones have their group and their plural name as the
 //! first parts of their keys. All other keys hold no objects, and are never encrypted.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ const ROOT: &str = "/registry/";
 pub struct Resources(BTreeMap<String, GroupResource>);
 
 impl Resources {
-    /// Resources by the prefix of their keys. No prefix lies below another.
+    /// Resources by key prefix. No prefix starts with another.
     pub fn new(prefixes: impl IntoIterator<Item = (String, GroupResource)>) -> Self {
         Self(prefixes.into_iter().collect())
     }

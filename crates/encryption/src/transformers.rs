@@ -86,7 +86,7 @@ struct Keys {
 struct NamedKey {
     /// Its name and a colon.
     prefix: String,
-    /// All that stands before a value.
+    /// The prefix of a value.
     head: Vec<u8>,
     cipher: Cipher,
     seal: Seal,

@@ -95,7 +95,7 @@ pub(crate) fn refuse(listener: &TcpListener) {
     }
 }
 
-/// A text as it stands between quotes in JSON.
+/// Escapes a string for JSON.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -26,8 +26,7 @@ impl ForeignDocument {
         Self::of(path, Arc::new(Document::new(content)))
     }
 
-    /// Converts the version 2 document of a server that has no version 3: one document for each of these parts of the
-    /// API.
+    /// Converts the OpenAPI 2 document of a server without OpenAPI 3 into one OpenAPI 3 document for each of the paths.
     ///
     /// Cost: proportional to the document, so this must not run in a request.
     pub fn of_v2(v2: &Value, paths: &[String]) -> Vec<Arc<Self>> {

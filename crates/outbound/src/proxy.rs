@@ -92,7 +92,7 @@ impl Proxy {
             // Reads byte by byte, since later bytes belong to the tunnel.
             match stream.read_u8().await {
                 Ok(byte) if answer.len() < ANSWER_BYTES => answer.push(byte),
-                Ok(_) => return Err(format!("the proxy answers more than {ANSWER_BYTES} bytes")),
+                Ok(_) => return Err(format!("the response of the proxy exceeds {ANSWER_BYTES} bytes")),
                 Err(error) => return Err(error.to_string()),
             }
         }

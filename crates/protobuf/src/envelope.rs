@@ -16,7 +16,7 @@ use crate::wire::{Count, Reader, Sink, Wire, WireType, varint_len};
 /// The prefix of every object.
 pub const PREFIX: [u8; 4] = *b"k8s\0";
 
-/// The content type that an empty one stands for.
+/// The content type that an empty string means.
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// An object read from protobuf.

@@ -445,7 +445,7 @@ pub fn store_error(error: StoreError) -> ApiError {
             ApiError::Unclassified(ETCD_TOO_LARGE.to_owned())
         }
         StoreError::Unsealed(cause) => {
-            error_repeated!(""; %cause, "a value could not be encrypted");
+            error_repeated!(""; %cause, "encrypting a value failed");
             ApiError::Internal(cause)
         }
         StoreError::Corrupt(cause) => {

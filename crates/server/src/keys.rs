@@ -168,7 +168,7 @@ impl LiveKeys {
                     let (keys, calls, kubeconfig) = (self.clone(), outbound.clone(), kubeconfig.clone());
                     let renewed = tokio::task::spawn_blocking(move || keys.renew(&calls, kubeconfig.as_ref())).await;
                     if let Err(error) = renewed.map_err(anyhow::Error::from).flatten() {
-                        tracing::error!("certificates could not be renewed, trying again in {RENEWAL_RETRY:?}: {error:#}");
+                        tracing::error!("renewing certificates failed, retrying in {RENEWAL_RETRY:?}: {error:#}");
                         not_before = now + RENEWAL_RETRY;
                     }
                 }

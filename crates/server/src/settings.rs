@@ -206,7 +206,7 @@ impl SettingsComparison {
         let servers = match self.servers.all().await {
             Ok(servers) => servers,
             Err(error) => {
-                tracing::debug!(%error, "the settings of other servers could not be compared");
+                tracing::debug!(%error, "comparing the settings of other servers failed");
                 return;
             }
         };

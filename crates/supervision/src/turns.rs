@@ -260,7 +260,7 @@ mod tests {
                         running.fetch_sub(1, Ordering::SeqCst);
                         tokio::task::yield_now().await;
                     }
-                    // Its tasks share its owner, and no turn is held while it waits for them.
+                    // The inner task has the same owner. The outer one holds no turn while it waits for it.
                     let more = (most.clone(), running.clone());
                     let inner = spawn(async move {
                         more.0.fetch_max(more.1.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -327,7 +327,7 @@ mod tests {
         // One task was woken for each turn: that of the owner without any, and then the first, which has none now.
         assert_eq!((waits(4), waits(1), waits(2)), (0, 0, 1));
         drop((new, third_of_first));
-        assert_eq!(waits(2), 0, "a turn that is not taken is for the next one");
+        assert_eq!(waits(2), 0, "a dropped turn goes to the next waiter");
         drop((second, more_of_second, last));
         assert!(all.0.state.lock().owners.is_empty());
     }

@@ -195,7 +195,7 @@ impl StorageVersionMigrator {
             Ok(outcome) => outcome,
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&resource; %resource, %error, "a migration failed; trying again");
+                warn_repeated!(&resource; %resource, %error, "a migration failed; retrying");
                 Outcome::Again
             }
         }

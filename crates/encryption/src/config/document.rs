@@ -17,7 +17,7 @@ const SCHEME: &str = "k8s.io/apiserver/pkg/server/options/encryptionconfig/confi
 /// The most faults of form that an error names.
 const NAMED: usize = 20;
 
-/// Reads a document, whose fields `read` is given.
+/// Reads a document. `read` gets its fields.
 pub(super) fn parse<T>(bytes: &[u8], read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, String> {
     let parsed = yaml::parse(bytes).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
     let text = |name: &str| parsed.value[name].as_str().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The rules of an `EncryptionConfiguration`, in upstream's order and words.
 //!
-//! Rules about the order of lists are applied where transformers are made.
+//! The construction of transformers checks the order of providers.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ const AES_KEYS: [usize; 3] = [16, 24, 32];
 const SECRETBOX_KEYS: [usize; 1] = [32];
 /// Resources that are stored and have no API.
 const WITHOUT_API: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
-/// The text that stands in the place of secrets.
+/// The text that replaces secrets.
 const REDACTED: &str = "REDACTED";
 
 /// Splits `resource.group` at its first dot.

@@ -34,7 +34,7 @@ const REGEX_CACHE_BYTES: usize = 256 << 10;
 /// Creates a test of a text.
 type OfText = fn(String) -> Test;
 
-/// The tests of parts of a text.
+/// Functions that test a part of a string.
 const PARTS: [(&str, OfText); 3] =
     [("startsWith", Test::StartsWith), ("endsWith", Test::EndsWith), ("contains", Test::Contains)];
 

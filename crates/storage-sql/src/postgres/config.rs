@@ -146,7 +146,7 @@ fn set_defaults(connection: &mut Config, tls: &Tls) {
     }
 }
 
-/// The settings with the hosts rotated, so that the host at index `first` comes first. The crate tries all hosts in
+/// The settings with the hosts rotated, so that the host at index `first` is tried first. The crate tries all hosts in
 /// order and can't skip one.
 pub(crate) fn beginning_with(first: usize, settings: &Config) -> Config {
     let hosts = settings.get_hosts().len();

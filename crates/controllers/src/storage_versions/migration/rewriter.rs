@@ -142,9 +142,6 @@ mod tests {
         failures.note("a/b", ApiError::Internal("why".to_owned()));
         failures.note("a/c", ApiError::Internal("other".to_owned()));
         let said = failures.hindrance(0).unwrap();
-        assert!(
-            said.starts_with("2 objects could not be written") && said.contains("a/b") && said.contains("why"),
-            "{said}"
-        );
+        assert!(said.starts_with("writing 2 objects failed") && said.contains("a/b") && said.contains("why"), "{said}");
     }
 }
