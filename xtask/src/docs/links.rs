@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Page;
 use crate::markdown::{Kind, blocks, text_lines};
 
-const SITE: &str = "docs/";
-const CONTENTS: &str = "docs/SUMMARY.md";
+pub(super) const SITE: &str = "docs/";
+pub(super) const CONTENTS: &str = "docs/SUMMARY.md";
 /// A code span that starts with one of these and is a plain path names a file or directory of the repository.
 const SOURCES: [&str; 3] = ["crates/", "xtask/src/", "docs/"];
 
