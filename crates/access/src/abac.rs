@@ -297,7 +297,7 @@ impl<'v> Texts<'v> {
 fn mistyped(field: &str, wanted: &str, found: &Value) -> String {
     let found = match found {
         Value::Number(_) => "number",
-        other => ValueKind::of(other).name(),
+        other => ValueKind::from_value(other).name(),
     };
     format!("json: cannot unmarshal {found} into Go struct field {field} of type {wanted}")
 }

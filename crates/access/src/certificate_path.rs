@@ -216,7 +216,7 @@ impl<'a> Certificate<'a> {
         let (signed_with, parts) = der::content(SEQUENCE, parts)?;
         let (signature, _) = der::content(BIT_STRING, parts)?;
         let is_whole = rest.is_empty() && read.tbs_certificate.signature == read.signature_algorithm;
-        let (key, signature) = (PublicKey::of(der)?, signature.strip_prefix(&[0])?);
+        let (key, signature) = (PublicKey::from_certificate(der)?, signature.strip_prefix(&[0])?);
         is_whole.then_some(Self { der, read, key, content: content.raw, signed_with, signature })
     }
 

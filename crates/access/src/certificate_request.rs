@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_for_whom_it_is() {
+    fn a_request_has_its_audience() {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, "system:node:a");

@@ -203,7 +203,7 @@ mod tests {
             |of: &str| format!("{HEAD}plugins: [{{name: ImagePolicyWebhook, configuration: {{imagePolicy: {of}}}}}]\n");
         let of = |text: &str| configuration(text).map(|read| read.image_policy.unwrap());
         let usual = of(&images("{kubeConfigFile: /backend}")).unwrap();
-        assert_eq!(usual, ImagePolicy::of("/backend".into()));
+        assert_eq!(usual, ImagePolicy::new("/backend".into()));
         let stated = "{kubeConfigFile: /backend, allowTTL: 60, denyTTL: -1, retryBackoff: 7, defaultAllow: true}";
         let second = std::time::Duration::from_secs(1);
         let expected = ImagePolicy {

@@ -403,7 +403,7 @@ impl PeerServers {
         for (id, peer) in known {
             let versions = || peer.documents.iter().flat_map(|document| &document.versions);
             for version in versions() {
-                if let Some(service) = services.of(&version.group, &version.version) {
+                if let Some(service) = services.get(&version.group, &version.version) {
                     let name = (version.group.clone(), version.version.clone());
                     described.priorities.insert(name, (service.group_priority, service.version_priority));
                 }

@@ -52,7 +52,7 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// The limits for a validity, with renewals often enough that a few may fail.
-    pub(crate) fn of(duration: Duration) -> Self {
+    pub(crate) fn new(duration: Duration) -> Self {
         Self { duration, interval: duration / 6 }
     }
 }
@@ -372,7 +372,7 @@ mod tests {
         async fn join(shared: &Arc<dyn Store>, name: &str) -> Self {
             let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
             let (membership, store) =
-                Membership::join(shared.clone(), (clock.clone(), &SystemRandom), name, Terms::of(DURATION))
+                Membership::join(shared.clone(), (clock.clone(), &SystemRandom), name, Terms::new(DURATION))
                     .await
                     .unwrap();
             let cache = Cache::start(shared.clone(), Vec::new(), CacheConfig::new(clock.clone())).await.unwrap();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_was_paused_past_its_time_writes_nothing_until_it_has_registered_anew() {
+    async fn a_server_paused_past_its_lease_writes_only_after_registering_again() {
         let store = shared();
         let (mut paused, mut other) = (Server::join(&store, "one").await, Server::join(&store, "two").await);
         paused.writes().await.unwrap();
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_neighbour_that_misses_a_few_renewals_is_not_counted_on_long_before_its_time_is_over() {
+    async fn a_neighbour_with_missed_renewals_is_distrusted_before_its_lease_ends() {
         let store = shared();
         let mut one = Server::join(&store, "one").await;
         let neighbours = one.membership.neighbours();

@@ -104,7 +104,7 @@ impl StorageVersions {
         let mut outcome = Ok(());
         let closings = self.registry.encodings_closed();
         for resource in self.registry.surface().resources() {
-            let Some(entry) = StorageVersionEntry::of(&self.server_id, resource) else { continue };
+            let Some(entry) = StorageVersionEntry::new(&self.server_id, resource) else { continue };
             let (gate, kind) = entry.gate();
             let opening = gate.prepare(kind).await;
             match retry_conflicts(ATTEMPTS, || self.publish(&entry)).await {

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_that_are_made_of_each_other_have_the_rules_that_come_from_outside() {
+    fn roles_that_aggregate_each_other_have_the_rules_of_all_others() {
         let rule = |verb: &str| json!({"verbs": [verb]});
         let role = |name: &str, to: &str, of: &str, rules: Value| {
             let rule = (!of.is_empty()).then(|| json!({"clusterRoleSelectors": [{"matchLabels": {"to": of}}]}));

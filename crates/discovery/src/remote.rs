@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_document_is_refused() {
+    fn other_documents_are_refused() {
         for wrong in [json!({"kind": "PodList"}), json!([]), json!("x"), json!({"kind": 1}), Value::Null] {
             assert!(aggregated_versions(&wrong).is_err() && legacy_resources(&wrong).is_err(), "{wrong:?}");
         }

@@ -42,7 +42,7 @@ impl Dependencies {
     ///
     /// # Errors
     /// When cargo can't say what they are.
-    pub(crate) fn of(root: &Path) -> Result<Self> {
+    pub(crate) fn load(root: &Path) -> Result<Self> {
         let cargo = || {
             let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
             command.current_dir(root);

@@ -114,10 +114,10 @@ fn make(cli: &Cli) -> Result<bool> {
     std::fs::create_dir_all(&out)?;
     let library = if cli.own_libc { Library::Own } else { Library::Oldest };
     let programs = match &cli.programs {
-        Some(built) => Programs::of(built, root, library, &stage)?,
+        Some(built) => Programs::new(built, root, library, &stage)?,
         None => Programs::build(root, &cli.target, library, &stage)?,
     };
-    let release = Release::of(&programs.keelson, root)?;
+    let release = Release::read(&programs.keelson, root)?;
     let maker = Maker { cli, root, release, programs, stage, out };
     for package in Package::value_variants() {
         let is_wanted = match (cli.envtest, &*cli.only) {
@@ -177,7 +177,7 @@ impl Maker<'_> {
                 Ok(())
             }
             Package::Sbom => {
-                let bill = Dependencies::of(root)?.bill(release);
+                let bill = Dependencies::load(root)?.bill(release);
                 let name = format!("{}.cdx.json", release.stem());
                 self.write(&name, serde_json::to_string_pretty(&bill)?.as_bytes())
             }
@@ -204,11 +204,11 @@ impl Maker<'_> {
     }
 
     fn texts(&self) -> Result<Texts> {
-        Texts::of(&self.programs.keelson, &self.stage, self.licences()?)
+        Texts::new(&self.programs.keelson, &self.stage, self.licences()?)
     }
 
     fn licences(&self) -> Result<Vec<u8>> {
-        Ok(Dependencies::of(self.root)?.licences()?.into_bytes())
+        Ok(Dependencies::load(self.root)?.licences()?.into_bytes())
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {

@@ -123,12 +123,12 @@ impl EncryptionMetrics {
         status: Option<&'static str>,
     ) {
         let labels = (resource.to_owned(), used, prefix.to_owned(), status.unwrap_or("OK"));
-        if let Some(count) = self.operations.of(&labels, || labels.clone()) {
+        if let Some(count) = self.operations.get_or_create(&labels, || labels.clone()) {
             count.increment();
         }
         if status.is_none() {
             let labels = (used, labels.2);
-            if let Some(times) = self.durations.of(&labels, || labels.clone()) {
+            if let Some(times) = self.durations.get_or_create(&labels, || labels.clone()) {
                 times.observe_duration(took);
             }
         }
@@ -136,7 +136,7 @@ impl EncryptionMetrics {
 
     pub(crate) fn note_call(&self, provider: &str, method: &'static str, code: &'static str, took: Duration) {
         let labels = (provider.to_owned(), method, code);
-        if let Some(times) = self.calls.of(&labels, || labels.clone()) {
+        if let Some(times) = self.calls.get_or_create(&labels, || labels.clone()) {
             times.observe_duration(took);
         }
     }
@@ -147,13 +147,13 @@ impl EncryptionMetrics {
 
     pub(crate) fn note_invalid_key_id(&self, provider: &str, fault: &'static str) {
         let labels = (provider.to_owned(), fault);
-        if let Some(count) = self.invalid_key_ids.of(&labels, || labels.clone()) {
+        if let Some(count) = self.invalid_key_ids.get_or_create(&labels, || labels.clone()) {
             count.increment();
         }
     }
 
     pub(crate) fn note_data_keys(&self, provider: &str, count: usize) {
-        if let Some(size) = self.data_keys.of(provider, || provider.to_owned()) {
+        if let Some(size) = self.data_keys.get_or_create(provider, || provider.to_owned()) {
             size.store(count as u64, Ordering::Relaxed);
         }
     }

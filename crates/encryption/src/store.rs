@@ -112,7 +112,7 @@ impl Sealing {
 
 /// The providers of a key, and the resource of its objects.
 fn chain_of<'t>(transformers: &'t Transformers, resources: &Resources, key: &str) -> Option<(&'t Arc<Chain>, String)> {
-    let (group, resource) = resources.of(key)?;
+    let (group, resource) = resources.resource(key)?;
     let chain = transformers.chain(group, resource)?;
     let named = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
     Some((chain, named))
@@ -167,7 +167,7 @@ impl Store for EncryptedStore {
 
     fn seal(&self, key: &str) -> Seal {
         let transformers = self.sealing.transformers.load();
-        let resource = self.sealing.resources.of(key);
+        let resource = self.sealing.resources.resource(key);
         let chain = resource.and_then(|(group, resource)| transformers.chain(group, resource));
         chain.map_or(Seal::PLAIN, |chain| chain.seal_now())
     }

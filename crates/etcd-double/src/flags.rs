@@ -161,7 +161,7 @@ impl Settings {
             };
             values[at] = Some(value);
         }
-        Self::of(&values)
+        Self::from_values(&values)
     }
 
     /// Returns true where the process ends with its parent.
@@ -169,7 +169,7 @@ impl Settings {
         self.exit_with_parent.unwrap_or_else(|| crate::ends_with_parent(&self.data_dir))
     }
 
-    fn of(values: &[Option<String>]) -> Result<Self, UsageError> {
+    fn from_values(values: &[Option<String>]) -> Result<Self, UsageError> {
         let given = |kind: Kind| {
             let (flag, value) = FLAGS.iter().zip(values).find(|(flag, _)| flag.kind == kind)?;
             value.as_deref().map(|value| (flag.name, value))

@@ -66,10 +66,10 @@ impl Args {
     pub(crate) fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
         let definition = Self::definition();
         let line = config_file::with_file(line.into_iter().map(Into::into).collect(), &definition)?;
-        Self::of(definition, line)
+        Self::parse_line(definition, line)
     }
 
-    fn of(
+    fn parse_line(
         mut command: clap::Command,
         line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
@@ -87,7 +87,7 @@ impl Args {
     /// # Errors
     /// When it is invalid.
     pub(crate) fn read_without_environment(line: Vec<String>) -> Result<Self, clap::Error> {
-        Self::of(kinds::without_environment(kinds::uniform(Self::command())), line)
+        Self::parse_line(kinds::without_environment(kinds::uniform(Self::command())), line)
     }
 
     /// The command `serve`, for the help of its flags.

@@ -45,7 +45,7 @@ pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
         if out.exists() {
             bail!("{} exists; name another file with --out", out.display());
         }
-        let server = Server::of(&settings.administrator).await?;
+        let server = Server::new(&settings.administrator).await?;
         if let Some(url) = &settings.server {
             warn_of_other_names(&server, url)?;
         }
@@ -77,7 +77,7 @@ pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
             namespace: settings.namespace.as_deref(),
         };
         private_file::write(&out, &kubeconfig.to_yaml()).with_context(|| format!("writing {}", out.display()))?;
-        answer(told(settings, bound.as_deref(), &out))
+        answer(summary(settings, bound.as_deref(), &out))
     })
 }
 
@@ -87,7 +87,7 @@ pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
 /// When the server can't be reached or rejects the request.
 pub(super) fn list(settings: &UserList) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
-    runtime.block_on(async { record::list(&Server::of(&settings.administrator).await?).await })
+    runtime.block_on(async { record::list(&Server::new(&settings.administrator).await?).await })
 }
 
 /// A client of a server, with the credentials of an administrator.
@@ -98,7 +98,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn of(administrator: &Administrator) -> anyhow::Result<Self> {
+    pub(crate) async fn new(administrator: &Administrator) -> anyhow::Result<Self> {
         let file = kubeconfig_of(administrator);
         let reading =
             || format!("reading {} (--kubeconfig says which; a server writes one into its --data-dir)", file.display());
@@ -280,7 +280,7 @@ pub(crate) fn escaped(name: &str) -> String {
     name.bytes().map(escape).collect()
 }
 
-fn told(settings: &UserCreate, bound: Option<&str>, out: &Path) -> String {
+fn summary(settings: &UserCreate, bound: Option<&str>, out: &Path) -> String {
     let groups = match &*settings.groups {
         [] => String::new(),
         groups => format!(" of {}", groups.join(", ")),

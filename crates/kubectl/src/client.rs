@@ -31,7 +31,7 @@ impl Server {
     ///
     /// # Errors
     /// There is none, or it can't be read.
-    pub(crate) async fn of(get: &Get) -> anyhow::Result<Self> {
+    pub(crate) async fn new(get: &Get) -> anyhow::Result<Self> {
         let options = KubeConfigOptions { context: get.context.clone(), ..KubeConfigOptions::default() };
         let kubeconfig = match &get.kubeconfig {
             Some(file) => Kubeconfig::read_from(file).with_context(|| format!("reading {}", file.display()))?,

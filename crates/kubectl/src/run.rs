@@ -25,7 +25,7 @@ const MOST_GROUPS: u64 = 1000;
 /// # Errors
 /// The server does not answer, refuses, or does not support queries.
 pub(crate) async fn get(get: &Get) -> anyhow::Result<()> {
-    let server = Server::of(get).await?;
+    let server = Server::new(get).await?;
     let announced = server.ask(ANNOUNCEMENT, JSON).await?;
     if announced.status == StatusCode::NOT_FOUND {
         // Another server would ignore the parameters, and return something else.

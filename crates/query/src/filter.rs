@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_where_it_is() {
+    fn faults_are_reported_with_their_position() {
         let check = |text: &str, expect: &str| {
             let error = Filter::parse("f", text).unwrap_err().to_string();
             assert!(error.starts_with("f: ") && error.contains(expect), "{text}: {error}");
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_index_finds_is_what_all_that_pass_have() {
+    fn an_index_finds_all_matching_objects() {
         let check = |text: &str, expect: &[(&str, &str)]| {
             let filter = Filter::parse("f", text).unwrap();
             let found: Vec<_> = filter.exact_texts().map(|(path, text)| (path.to_string(), text.to_owned())).collect();

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_comes_last_in_either_direction() {
+    fn missing_values_come_last_in_both_directions() {
         check_ascends("a", &["false", "true", "-1", "2", "10", "\"\"", "\"a\"", "\"b\"", "null"]);
         check_ascends("-a", &["true", "false", "10", "2", "-1", "\"b\"", "\"a\"", "\"\"", "{}"]);
         check_ascends("a:quantity", &["\"100m\"", "1", "\"2k\"", "\"lots\"", "\"many\"", "[]"]);

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_where_it_is() {
+    fn faults_are_reported_with_their_position() {
         let check = |text: &str, expect: &str| {
             assert_eq!(Path::parse("p", text).unwrap_err().to_string(), expect, "{text}");
         };

@@ -150,7 +150,7 @@ impl RegistryConfig {
 
     /// Sets the release, with its feature gates at their defaults.
     pub fn emulate(&mut self, release: Release) {
-        self.gates = FeatureGates::of(release);
+        self.gates = FeatureGates::for_release(release);
     }
 
     /// Adds the indexes of a setting such as `pods=spec.nodeName,status.phase`.

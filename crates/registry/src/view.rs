@@ -43,7 +43,7 @@ impl std::fmt::Debug for VersionedView {
 
 impl VersionedView {
     /// The view of a target.
-    pub fn of(target: &Target) -> Self {
+    pub fn new(target: &Target) -> Self {
         let sole = !target.resource.is_persisted() || target.version.is_sole();
         Self { resource: target.resource.clone(), version: target.version.clone(), sole }
     }

@@ -91,7 +91,7 @@ impl CertificateEnds {
     async fn look(self: Arc<Self>) {
         let runtime = tokio::runtime::Handle::current();
         let looked = tokio::task::spawn_blocking(move || {
-            let found = runtime.block_on(self.found());
+            let found = runtime.block_on(self.read_all());
             found.map(|found| self.of_objects.store(Arc::new(found)))
         });
         if let Ok(Err(error)) = looked.await {
@@ -99,7 +99,7 @@ impl CertificateEnds {
         }
     }
 
-    async fn found(&self) -> Result<Vec<CertificateEnd>, ApiError> {
+    async fn read_all(&self) -> Result<Vec<CertificateEnd>, ApiError> {
         let mut ends = Vec::new();
         let current = self.aggregator.current();
         for (service, remote) in current.remotes() {

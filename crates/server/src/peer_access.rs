@@ -32,7 +32,7 @@ impl PeerAccess {
     ///
     /// # Errors
     /// When the file contains no valid authorities.
-    pub(crate) fn of(config: &Config, pki: &Pki) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn new(config: &Config, pki: &Pki) -> anyhow::Result<Option<Self>> {
         let Some(path) = &config.peer_ca_file else { return Ok(None) };
         let ca_bundle = authorities(config, pki, path).context("reading --peer-ca-file")?.into_bytes();
         Ok(Some(Self { ca_bundle, file: path.clone(), reads: FileReads::default() }))

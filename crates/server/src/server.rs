@@ -137,7 +137,7 @@ impl PreparedServer {
         // other step can fail. A failed start leaves nothing behind.
         let (pki, unsaved) = prepare_pki(&config).context("preparing certificates")?;
         let issuer = token_issuer(&config, &pki)?;
-        let peer_access = PeerAccess::of(&config, &pki)?;
+        let peer_access = PeerAccess::new(&config, &pki)?;
         let keys = LiveKeys::new(&config, &pki, &issuer)?;
         let files = OperatorFiles::read(&config)?;
         let encryption = LoadedConfiguration::read(&config)?;
@@ -243,7 +243,7 @@ impl PreparedServer {
             self.pki.keep_kubeconfig(path, &url(self.addr), &mut unsaved).context("writing the kubeconfig")?;
         }
         if let Some(directory) = &self.config.data_dir
-            && let Some(noted) = RecordedStore::of(&self.config.store, directory)
+            && let Some(noted) = RecordedStore::for_config(&self.config.store, directory)
         {
             unsaved.keep_note(directory.join(data_directory::NOTE), &noted.to_line()).context("noting the store")?;
         }

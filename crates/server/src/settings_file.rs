@@ -25,7 +25,9 @@ pub fn read_settings(file: &Path) -> anyhow::Result<Vec<(String, Vec<String>)>> 
     let fields = match &parsed.value {
         Value::Object(fields) => fields,
         Value::Null => return Ok(Vec::new()),
-        other => bail!("reading {}: a {} is not an object of flags", file.display(), ValueKind::of(other).name()),
+        other => {
+            bail!("reading {}: a {} is not an object of flags", file.display(), ValueKind::from_value(other).name())
+        }
     };
     let values = |value: &Value| match value {
         Value::Array(items) => items.iter().map(scalar).collect(),

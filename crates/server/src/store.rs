@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_store_is_refused_without_repeating_a_password() {
+    fn invalid_store_urls_are_refused_without_their_password() {
         for bad in
             ["", "memory", "memory:x", "sqlite:", "mysql://a:secret@b", "etcd://a:secret@", "postgres://a:secret@[b"]
         {

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn faults_are_reported() {
         refused("http://h", "is written etcd://");
         refused("etcd://", "is not an etcd endpoint");
         refused("etcd://h,:1", "\":1\" is not an etcd endpoint");

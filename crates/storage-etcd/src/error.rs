@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn etcds_answers_are_told_apart() {
+    fn etcds_answers_are_distinguished() {
         let cases = [
             (Status::out_of_range("etcdserver: mvcc: required revision has been compacted"), Failure::Compacted),
             (Status::out_of_range("etcdserver: mvcc: required revision is a future revision"), Failure::Future),

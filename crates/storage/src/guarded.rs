@@ -77,7 +77,7 @@ impl<G> GuardedStore<G> {
 #[async_trait]
 impl<G: CommitGuard> Store for GuardedStore<G> {
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
-        let counted = self.meter.as_ref().and_then(|_| StoreOperation::of(&transaction));
+        let counted = self.meter.as_ref().and_then(|_| StoreOperation::from_transaction(&transaction));
         let begun = Instant::now();
         let span = self.span(|| commit_span(&transaction));
         let outcome = self.guard.commit(&*self.store, transaction).instrument(span.clone()).await;

@@ -90,7 +90,7 @@ impl TurnsByOwner {
     }
 
     /// The turns of an owner.
-    pub fn of(&self, owner: u64) -> Turns {
+    pub fn turns(&self, owner: u64) -> Turns {
         Turns { pool: self.0.clone(), owner }
     }
 }
@@ -268,7 +268,7 @@ mod tests {
                     });
                     inner.await.unwrap();
                 };
-                tokio::spawn(turns.of(7).take(piece))
+                tokio::spawn(turns.turns(7).take(piece))
             })
             .collect();
         for piece in work {
@@ -282,14 +282,14 @@ mod tests {
         let turns = TurnsByOwner::new(1);
         let (begun, begins) = std::sync::mpsc::channel();
         let (end, ends) = std::sync::mpsc::channel::<()>();
-        let held = tokio::spawn(turns.of(1).take(async move {
+        let held = tokio::spawn(turns.turns(1).take(async move {
             begun.send(()).unwrap();
             ends.recv().unwrap();
         }));
         begins.recv().unwrap();
-        let waiting = tokio::spawn(turns.of(1).take(async { 1 }));
-        let given_up = tokio::spawn(turns.of(1).take(async { 2 }));
-        assert_eq!(turns.of(2).take(async { 3 }).await, 3);
+        let waiting = tokio::spawn(turns.turns(1).take(async { 1 }));
+        let given_up = tokio::spawn(turns.turns(1).take(async { 2 }));
+        assert_eq!(turns.turns(2).take(async { 3 }).await, 3);
         given_up.abort();
         assert!(given_up.await.is_err() && !waiting.is_finished());
         end.send(()).unwrap();
@@ -299,7 +299,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_blocks_takes_a_turn() {
-        let turns = TurnsByOwner::new(1).of(1);
+        let turns = TurnsByOwner::new(1).turns(1);
         assert_eq!(turns.clone().take(blocking(|| 5)).await, 5);
         assert!(turns.pool.state.lock().owners.is_empty());
         assert_eq!(blocking(|| 6).await, 6);
@@ -310,7 +310,7 @@ mod tests {
         let all = TurnsByOwner::shared(4, 2);
         let context = &mut Context::from_waker(Waker::noop());
         let take = |owner: u64| {
-            let mut queued = QueuePosition { turns: all.of(owner), number: None };
+            let mut queued = QueuePosition { turns: all.turns(owner), number: None };
             match queued.poll_turn(context) {
                 Poll::Ready(turn) => Ok(turn),
                 Poll::Pending => Err(queued),

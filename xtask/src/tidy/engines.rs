@@ -62,7 +62,7 @@ mod tests {
     use super::compare;
 
     #[test]
-    fn an_engine_that_is_not_asked_for_is_a_fault() {
+    fn an_unrequested_engine_is_refused() {
         let check = |chosen: &str, tree: &str, expected: &[&str]| {
             let found = compare(chosen, tree);
             assert_eq!(found.iter().map(|finding| &*finding.text).collect::<Vec<_>>(), expected);

@@ -93,7 +93,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn a_task_that_nobody_watches_is_a_fault() {
+    fn unsupervised_tasks_are_refused() {
         let text = "fn run() {\n    tokio::spawn(work());\n}\n";
         let found = check("crates/cache/src/cache.rs", text);
         for start in ["task::spawn(work())", "tasks.spawn_on(work(), runtime)", "handle.spawn(work())"] {

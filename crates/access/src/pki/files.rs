@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_or_has_no_end_is_refused_and_not_read() {
+    fn directories_and_endless_files_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.key");
         assert!(read_if_exists(&path).unwrap().is_none());

@@ -57,7 +57,7 @@ pub struct ImagePolicy {
 
 impl ImagePolicy {
     /// The default settings for a kubeconfig.
-    pub(crate) fn of(kubeconfig: PathBuf) -> Self {
+    pub(crate) fn new(kubeconfig: PathBuf) -> Self {
         Self {
             kubeconfig,
             allowed_for: Duration::from_secs(300),

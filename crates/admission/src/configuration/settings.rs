@@ -170,7 +170,7 @@ pub(super) fn image_policy(stated: &Value) -> Result<ImagePolicy, String> {
     if file.is_empty() {
         return Err(FieldError::required("imagePolicy.kubeConfigFile", "").to_string());
     }
-    let usual = ImagePolicy::of(PathBuf::from(file));
+    let usual = ImagePolicy::new(PathBuf::from(file));
     Ok(ImagePolicy {
         allowed_for: KEPT.read(map, "allowTTL", usual.allowed_for)?,
         refused_for: KEPT.read(map, "denyTTL", usual.refused_for)?,

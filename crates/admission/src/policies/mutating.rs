@@ -157,7 +157,7 @@ impl Mutating<'_> {
         }
         let target = parameters::place(attributes, policy).map_err(Fault::Configuration)?;
         let params = parameters::collect(attributes, target.as_ref(), binding, self.decoded).await;
-        let seen = PolicyInput::of(attributes, endpoint, self.decoded, self.stats).await?;
+        let seen = PolicyInput::new(attributes, endpoint, self.decoded, self.stats).await?;
         for params in params.map_err(Fault::Configuration)? {
             let params = params.as_deref();
             let key = format!("{}/{}/{}", policy.name, binding.name, params.map_or_else(String::new, named));
@@ -205,7 +205,7 @@ impl Mutating<'_> {
         object: &mut Object,
     ) -> Result<(), Fault> {
         let attributes = self.attributes;
-        let shown = AdmissionObjects::of(attributes, endpoint, Some(object)).await?;
+        let shown = AdmissionObjects::new(attributes, endpoint, Some(object)).await?;
         let objects = (Some(&*object), attributes.old);
         let made = seen.run(policy, &shown, objects, params, |run| {
             let mutation = &run.compiled().mutations[place];

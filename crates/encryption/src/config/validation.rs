@@ -112,11 +112,11 @@ fn single(provider: &ProviderEntry, path: &str) -> Option<FieldError> {
         1 => return None,
         _ => "more than one provider specified in a single element, should split into different list elements",
     };
-    Some(FieldError::invalid(path, shown(provider), detail))
+    Some(FieldError::invalid(path, redacted(provider), detail))
 }
 
 /// A provider as upstream's error shows it, without its secrets.
-fn shown(provider: &ProviderEntry) -> Value {
+fn redacted(provider: &ProviderEntry) -> Value {
     let keys = |keys: &Option<Vec<Key>>| match keys {
         Some(keys) => {
             let keys: Vec<Value> = keys.iter().map(|key| json!({"Name": key.name, "Secret": REDACTED})).collect();

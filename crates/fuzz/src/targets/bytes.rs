@@ -81,7 +81,7 @@ fn check_indented(compact: &[u8]) {
     assert_eq!(indented.len(), pretty::length(compact), "the length of the indented form");
     let (ours, other) = (json::parse(compact), json::parse(&indented));
     assert_eq!(ours.ok().map(|parsed| parsed.value), other.ok().map(|parsed| parsed.value), "the indented form");
-    let mut pieces = pretty::Pieces::of(Bytes::copy_from_slice(compact));
+    let mut pieces = pretty::Pieces::new(Bytes::copy_from_slice(compact));
     let together: Vec<u8> = std::iter::from_fn(|| pieces.next(7)).flatten().collect();
     assert_eq!(together, indented, "the pieces of the indented form");
     let whole = yaml::from_json(compact);

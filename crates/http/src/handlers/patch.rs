@@ -107,7 +107,7 @@ fn refuse_other_forms(kind: PatchKind, document: &Value, validation: FieldValida
             refused(BAD_MERGE_PATCH.to_owned())
         }
         (PatchKind::Json, FieldValidation::Ignore, document) if !document.is_array() && !document.is_null() => {
-            let found = go_format::found(&ValueKind::of(document), "jsonpatch.Patch");
+            let found = go_format::found(&ValueKind::from_value(document), "jsonpatch.Patch");
             refused(format!("json: cannot unmarshal {found} into Go value of type jsonpatch.Patch"))
         }
         _ => Ok(()),

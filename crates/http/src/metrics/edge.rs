@@ -50,7 +50,7 @@ pub struct Edge {
 impl Edge {
     /// Lets the supervisor's watchdog name the connections and requests that block threads.
     pub fn watched_by(&self, supervisor: &Supervisor) {
-        let _first = self.polls.marks.set(RequestMarks::of(supervisor));
+        let _first = self.polls.marks.set(RequestMarks::new(supervisor));
     }
 
     /// The marks of requests, if a watchdog reads them.

@@ -320,7 +320,7 @@ async fn after_a_failed_sync_the_server_ends_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_gone_is_asked_about() {
+async fn a_missing_store_needs_accept_loss() {
     let mut server = start().await;
     let data = server.data_dir().to_owned();
     server.terminate().await;
@@ -345,7 +345,7 @@ async fn a_store_that_is_gone_is_asked_about() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_store_is_refused_by_name_and_a_check_tells_what_it_is() {
+async fn a_damaged_store_is_refused_by_name_and_a_check_reports_what_it_is() {
     let mut server = start().await;
     let raw = server.raw();
     for number in 0..50 {

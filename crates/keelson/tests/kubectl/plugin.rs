@@ -92,7 +92,7 @@ async fn documents_counts_and_groups() {
 }
 
 #[tokio::test]
-async fn refusals_are_told_as_kubectl_tells_them() {
+async fn refusals_are_reported_as_by_kubectl() {
     let shell = shell().await;
     for (line, said) in [
         ("get gadgets", "error: the server doesn't have a resource type \"gadgets\"\n"),
@@ -172,7 +172,7 @@ async fn the_past_is_shown_and_kubectl_finds_the_plugin() {
 
 /// A list whose snapshot has expired continues after the same key.
 #[tokio::test]
-async fn a_walk_goes_on_when_its_snapshot_is_gone() {
+async fn a_walk_continues_when_its_snapshot_is_gone() {
     use keelson_testkit::TestServer;
     use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 

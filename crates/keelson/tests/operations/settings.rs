@@ -88,7 +88,7 @@ async fn a_store_that_can_not_be_is_refused_without_its_password() {
 
 /// Late errors also leave no keys ([`refused`] checks this), which would belong to a cluster that never existed.
 #[tokio::test]
-async fn what_a_server_can_not_begin_with_is_refused() {
+async fn invalid_settings_stop_the_start() {
     let files = TempDir::new().unwrap();
     let nonsense = files.path().join("nonsense");
     std::fs::write(&nonsense, "nonsense").unwrap();
@@ -194,12 +194,12 @@ async fn services_and_controllers_are_as_they_are_set() {
 
 /// As in kube-apiserver: endpoints can't have such an address. The server still serves clients that know its address.
 #[tokio::test]
-async fn an_address_that_nobody_can_reach_is_not_advertised() {
+async fn an_address_that_no_client_can_reach_is_not_advertised() {
     for (address, is_told) in [("127.0.0.1", true), ("169.254.1.1", true), ("0.0.0.0", false)] {
         let server = ProcessServer::builder(KEELSON).arg("--advertise-address").arg(address).start().await;
         let raw = server.raw();
         let message = format!(
-            "--advertise-address is one that others can't reach, so the service default/kubernetes does not lead to this server address={address}"
+            "other hosts can't reach --advertise-address, so the service default/kubernetes has no endpoint for this server address={address}"
         );
         assert_eq!(server.log().contains(&message), is_told, "{}", server.log());
         let endpoints = raw.get("/api/v1/namespaces/default/endpoints?fieldSelector=metadata.name=kubernetes").await;

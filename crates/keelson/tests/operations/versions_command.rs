@@ -35,7 +35,7 @@ fn storing(version: &str) -> keelson_testkit::ProcessServerBuilder {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_upgrades_a_server_sees_what_is_written_anew_and_waits_for_it() {
+async fn an_upgrade_shows_migrations_and_waits_for_them() {
     let mut server = storing("v1").start().await;
     for number in 0..25 {
         let of = json!({ "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" });
@@ -96,7 +96,7 @@ async fn who_upgrades_a_server_sees_what_is_written_anew_and_waits_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_t_be_asked_is_a_sentence() {
+async fn impossible_requests_get_an_explanation() {
     let empty = TempDir::new().unwrap();
     let mut server = ProcessServer::builder(KEELSON).args(["--feature-gates", "StorageVersionAPI=false"]).start().await;
     let check = async |args: &[&str], expected: &str| {

@@ -87,8 +87,8 @@ impl QueryPlan {
     }
 
     /// The plan with the user of a caller.
-    pub(super) fn of(self, caller: &Caller) -> Self {
-        Self { owner: ViewOwner::of(&caller.user().name), ..self }
+    pub(super) fn for_caller(self, caller: &Caller) -> Self {
+        Self { owner: ViewOwner::new(&caller.user().name), ..self }
     }
 
     /// The number of objects before the page, if the page begins at a number.

@@ -290,7 +290,7 @@ impl Shared {
 
     fn stored(&self, layout: Collection, cached: Arc<CachedCollection>) -> Arc<StoredCollection> {
         let id = CollectionId(self.ids.fetch_add(1, Ordering::Relaxed));
-        let gate = self.gates.of(&layout.prefix);
+        let gate = self.gates.gate(&layout.prefix);
         Arc::new(StoredCollection { id, layout: Arc::new(layout), cached, gate })
     }
 }

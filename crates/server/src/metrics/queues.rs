@@ -61,7 +61,7 @@ pub(crate) fn queue_times() -> Vec<HistogramSample> {
     for (name, help, histogram) in HISTOGRAMS {
         samples.extend(queues.iter().filter_map(|(queue, meter)| {
             let labels = vec![("name", (*queue).to_owned())];
-            Some(HistogramSample::of(&[histogram(meter)], name, help)?.with(labels))
+            Some(HistogramSample::sum(&[histogram(meter)], name, help)?.with(labels))
         }));
     }
     samples

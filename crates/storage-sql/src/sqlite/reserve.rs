@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reserve_of_another_size_gets_the_one_that_is_asked_for() {
+    fn a_reserve_of_another_size_gets_the_one_that_is_requested() {
         let directory = TempDir::new().unwrap();
         let length = || std::fs::metadata(directory.path().join(RESERVE_FILE)).unwrap().len();
         for (bytes, is_held) in [(6 << 20, false), (8 << 20, false), (4 << 20, true)] {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reserve_leaves_room_for_objects_whatever_is_asked_for() {
+    fn a_reserve_leaves_room_for_objects_whatever_is_requested() {
         let directory = TempDir::new().unwrap();
         let find = |wanted: u64, free: u64| {
             let disk = Arc::new(Sized(DiskSpace { total: 80 << 20, free }));

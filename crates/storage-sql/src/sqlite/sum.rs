@@ -25,7 +25,7 @@ impl From<Damage> for rusqlite::Error {
 
 impl Damage {
     /// Returns the damage in an error of SQLite, if it has one.
-    pub(crate) fn of(error: &rusqlite::Error) -> Option<&Self> {
+    pub(crate) fn from_error(error: &rusqlite::Error) -> Option<&Self> {
         match error {
             rusqlite::Error::FromSqlConversionFailure(_, _, source) => source.downcast_ref(),
             _ => None,
