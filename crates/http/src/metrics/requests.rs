@@ -76,7 +76,7 @@ struct OwnLabels {
 }
 
 impl OwnLabels {
-    fn as_labels(&self) -> RequestLabels<'_> {
+    fn shown(&self) -> RequestLabels<'_> {
         let Self { verb, dry_run, group, version, resource, subresource, scope } = self;
         RequestLabels { verb, dry_run, group, version, resource, subresource, scope }
     }
@@ -92,7 +92,7 @@ impl From<&RequestLabels<'_>> for OwnLabels {
 
 impl Equivalent<OwnLabels> for RequestLabels<'_> {
     fn equivalent(&self, known: &OwnLabels) -> bool {
-        *self == known.as_labels()
+        *self == known.shown()
     }
 }
 
@@ -214,7 +214,7 @@ impl Requests {
         let known = self.0.known.read();
         let mut all: Vec<_> = known.series.iter().map(|(labels, series)| (labels.clone(), series.clone())).collect();
         drop(known);
-        all.sort_unstable_by(|(one, _), (other, _)| one.as_labels().cmp(&other.as_labels()));
+        all.sort_unstable_by(|(one, _), (other, _)| one.shown().cmp(&other.as_labels()));
         all
     }
 }
@@ -263,7 +263,7 @@ impl Collector for Requests {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (labels, series) in &all {
             for (ResponseLabels { code, system_client }, count) in series.answered.lock().iter() {
-                let labels = (labels.as_labels(), AnswerLabels { system_client, code: code.as_u16() });
+                let labels = (labels.shown(), AnswerLabels { system_client, code: code.as_u16() });
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
             }
         }
@@ -272,20 +272,20 @@ impl Collector for Requests {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (labels, series) in &all {
             if let Length::Short(durations) = &series.length {
-                durations.encode(family.encode_family(&labels.as_labels())?)?;
+                durations.encode(family.encode_family(&labels.shown())?)?;
             }
         }
         let (name, help) = ("apiserver_longrunning_requests", "Watches being served.");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for alike in all.chunk_by(|(one, _), (other, _)| one.as_labels().of_watches() == other.as_labels().of_watches())
+        for alike in all.chunk_by(|(one, _), (other, _)| one.shown().of_watches() == other.as_labels().of_watches())
         {
             let [(labels, series), ..] = alike else { continue };
             if series.running().is_some() {
                 let running: i64 = alike.iter().filter_map(|(_, series)| series.running()).map(Gauge::get).sum();
-                family.encode_family(&labels.as_labels().of_watches())?.encode_gauge(&running)?;
+                family.encode_family(&labels.shown().of_watches())?.encode_gauge(&running)?;
             }
         }
-        let shown: Vec<_> = all.iter().map(|(labels, series)| (labels.as_labels(), &series.further)).collect();
+        let shown: Vec<_> = all.iter().map(|(labels, series)| (labels.shown(), &series.further)).collect();
         further::encode(&mut encoder, &shown, self.0.deprecations.get())
     }
 }
