@@ -10,7 +10,7 @@ export interface StartOptions {
   timeout?: number
 }
 
-/** An answer of the server that is no success. */
+/** An answer of the server that is not a success. */
 export class KeelsonError extends Error {
   readonly status: number
   readonly body: unknown

@@ -1,10 +1,11 @@
 //! `cargo xtask docs`: checks the pages and builds the documentation site below `docs/`.
 //!
-//! Links and spelling are checked on every run, without mdBook. The site is built if mdBook is installed. The generated
+//! Links, tables, titles and spelling are checked on every run, without mdBook. The site is built if mdBook is installed. The generated
 //! pages are written by tests of the crates that have the data.
 
 mod links;
 mod spelling;
+mod structure;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -44,11 +45,12 @@ pub(crate) fn docs(workspace: &Workspace, write: bool) -> Result<ExitCode> {
     build(workspace)
 }
 
-/// Fails on a broken link, a page outside of the table of contents, or a misspelt word.
+/// Fails on a broken link, a page outside of the table of contents, a broken table, or a misspelt word.
 fn check(workspace: &Workspace) -> Result<()> {
     let pages = pages(workspace)?;
     let exists = |place: &str| workspace.root.join(place).exists();
     let mut faults = links::check(&pages, exists);
+    faults.extend(structure::check(&pages));
     faults.extend(pages.iter().flat_map(spelling::check));
     faults.iter().for_each(|fault| println!("fault: {fault}"));
     if !faults.is_empty() {

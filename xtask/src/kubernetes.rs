@@ -26,7 +26,7 @@ use crate::workspace::Workspace;
 /// The sources or a data file cannot be read, or a file cannot be written.
 pub(crate) fn kubernetes(workspace: &Workspace, from: &Path, release: &str, check: bool) -> Result<ExitCode> {
     let numbers = release.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    let numbers = numbers.with_context(|| format!("{release:?} is no release such as 1.37"))?;
+    let numbers = numbers.with_context(|| format!("{release:?} is not a release such as 1.37"))?;
     let sources = Sources::open(from)?;
     let (schema, protobuf) = (workspace.root.join("crates/schema"), workspace.root.join("crates/protobuf/src"));
     let mut files: Vec<(PathBuf, String)> = Vec::new();

@@ -13,7 +13,7 @@ use crate::run;
 
 /// Copies a file of a crate to `place`.
 pub(crate) fn copy_out(package: &str, version: &str, file: &str, place: &Path) -> Result<()> {
-    let directory = place.parent().context("a file stands in a directory")?;
+    let directory = place.parent().context("the path has no directory")?;
     fetched(package, version, directory, |sources| copy(&sources.join(file), place))
 }
 
@@ -58,8 +58,7 @@ fn fetched(package: &str, version: &str, directory: &Path, take: impl FnOnce(&Pa
     let packages = known["packages"].as_array().into_iter().flatten();
     let manifest = packages.filter(|known| known["name"] == package).find_map(|known| known["manifest_path"].as_str());
     let sources = PathBuf::from(manifest.context("cargo did not fetch it")?);
-    take(sources.parent().context("a manifest stands in a directory")?)
-        .with_context(|| format!("the crate {package}"))?;
+    take(sources.parent().context("the manifest has no directory")?).with_context(|| format!("the crate {package}"))?;
     std::fs::remove_dir_all(directory.join("fetch")).context("cannot remove the files of the fetch")
 }
 

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compiled_for_tests_alone_is_no_part_of_the_program() {
+    fn test_code_is_not_checked_as_program_code() {
         let text = "mod a;\n#[cfg(test)]\nmod tests;\nfn one() {\n    // Said.\n    two();\n}\nimpl One {\n    #[cfg(test)]\n    #[must_use]\n    \
                     fn three(\n        &self,\n    ) {\n        four();\n    }\n\n    fn five() {}\n}\n#[cfg(test)]\nmod more {\n    use a;\n}\nlast();\n";
         let lines: Vec<usize> = production("crates/a/src/lib.rs", text).map(|(number, _)| number).collect();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_the_same_at_the_same_time_waits_for_one_answer() {
+    async fn concurrent_equal_requests_share_one_call() {
         let answers = Answers::new(10);
         let asked = AtomicUsize::new(0);
         let get = || {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_told_apart() {
+    fn texts_are_distinguished() {
         assert_ne!(answer_key([&b"ab"[..], b"c"]), answer_key([&b"a"[..], b"bc"]));
     }
 }

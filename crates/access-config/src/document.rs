@@ -100,7 +100,7 @@ impl DocumentKind {
             return Err(format!("no kind {} is registered for version {}", quote(kind), quote(version)));
         }
         let faults = RefCell::new(parsed.duplicates);
-        let read = read(&Fields::of(&parsed.value, String::new(), known, &faults));
+        let read = read(&Fields::new(&parsed.value, String::new(), known, &faults));
         let mut faults = faults.into_inner();
         faults.truncate(TOLD);
         if faults.is_empty() { Ok(read) } else { Err(format!("strict decoding error: {}", faults.join(", "))) }
@@ -115,7 +115,7 @@ pub(crate) struct Fields<'v> {
 }
 
 impl<'v> Fields<'v> {
-    fn of(value: &'v Value, path: String, known: &[&str], faults: &'v RefCell<Vec<String>>) -> Self {
+    fn new(value: &'v Value, path: String, known: &[&str], faults: &'v RefCell<Vec<String>>) -> Self {
         let fields = Self { map: value.as_object(), path, faults };
         match value {
             Value::Object(map) => {
@@ -136,7 +136,7 @@ impl<'v> Fields<'v> {
     }
 
     fn mistyped(&self, path: &str, wanted: &str, found: &Value) {
-        let found = ValueKind::of(found).name();
+        let found = ValueKind::from_value(found).name();
         self.faults.borrow_mut().push(format!("field {} must be of type {wanted}, not {found}", quote(path)));
     }
 
@@ -186,7 +186,7 @@ impl<'v> Fields<'v> {
 
     /// The fields of an object, if present.
     pub(crate) fn optional_object(&self, name: &str, known: &[&str]) -> Option<Fields<'v>> {
-        Some(Fields::of(self.get(name)?, self.child(name), known, self.faults))
+        Some(Fields::new(self.get(name)?, self.child(name), known, self.faults))
     }
 
     /// The fields of an object; none if absent.
@@ -202,7 +202,7 @@ impl<'v> Fields<'v> {
     pub(crate) fn objects(&self, name: &str, known: &[&str]) -> Vec<Fields<'v>> {
         let list = self.read(name, "list of objects", |value| value.as_array()).map_or(&[][..], Vec::as_slice);
         let place = |at: usize| format!("{}[{at}]", self.child(name));
-        list.iter().enumerate().map(|(at, value)| Fields::of(value, place(at), known, self.faults)).collect()
+        list.iter().enumerate().map(|(at, value)| Fields::new(value, place(at), known, self.faults)).collect()
     }
 }
 

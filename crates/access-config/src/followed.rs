@@ -86,11 +86,11 @@ async fn read_again<F: FollowedFile>(configuration: &Arc<F>) {
             configuration.reloads().note(true, now);
         }
         Ok(Err(error)) => {
-            tracing::error!(%error, "the {name} configuration of before is kept");
+            tracing::error!(%error, "the {name} configuration is invalid; the previous one stays in use");
             configuration.reloads().note(false, now);
         }
         Err(error) => {
-            tracing::error!(%error, "reading the {name} configuration failed; the one of before is kept");
+            tracing::error!(%error, "reading the {name} configuration failed; the previous one stays in use");
             configuration.reloads().note(false, now);
         }
     }

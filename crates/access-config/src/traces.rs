@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(read, expect.map_err(str::to_owned), "{content}");
     }
 
-    fn of(version: &str, rest: &str) -> String {
+    fn tracing_configuration(version: &str, rest: &str) -> String {
         format!("apiVersion: apiserver.config.k8s.io/{version}\nkind: TracingConfiguration\n{rest}")
     }
 
@@ -168,16 +168,16 @@ mod tests {
     #[test]
     fn every_version_and_form_of_endpoint_is_read() {
         for version in ["v1", "v1beta1", "v1alpha1"] {
-            check(&of(version, ""), Ok((tcp("localhost:4317"), 0)));
+            check(&tracing_configuration(version, ""), Ok((tcp("localhost:4317"), 0)));
         }
         check(
-            &of("v1", "endpoint: a.example:1\nsamplingRatePerMillion: 1000000\n"),
+            &tracing_configuration("v1", "endpoint: a.example:1\nsamplingRatePerMillion: 1000000\n"),
             Ok((tcp("a.example:1"), 1_000_000)),
         );
-        check(&of("v1", "endpoint: dns://8.8.8.8/a.example:1\n"), Ok((tcp("a.example:1"), 0)));
-        check(&of("v1", "endpoint: dns:///[::1]:4317\n"), Ok((tcp("[::1]:4317"), 0)));
-        check(&of("v1", "endpoint: unix:///run/otel.sock\n"), Ok((unix("/run/otel.sock"), 0)));
-        check(&of("v1", "endpoint: unix-abstract://otel\n"), Ok((unix("@otel"), 0)));
+        check(&tracing_configuration("v1", "endpoint: dns://8.8.8.8/a.example:1\n"), Ok((tcp("a.example:1"), 0)));
+        check(&tracing_configuration("v1", "endpoint: dns:///[::1]:4317\n"), Ok((tcp("[::1]:4317"), 0)));
+        check(&tracing_configuration("v1", "endpoint: unix:///run/otel.sock\n"), Ok((unix("/run/otel.sock"), 0)));
+        check(&tracing_configuration("v1", "endpoint: unix-abstract://otel\n"), Ok((unix("@otel"), 0)));
     }
 
     #[test]
@@ -187,20 +187,23 @@ mod tests {
             "kind: Other\napiVersion: v1\n",
             Err(&format!("{undecoded}no kind \"Other\" is registered for version \"v1\"")),
         );
-        check(&of("v1", "rate: 1\n"), Err(&format!("{undecoded}strict decoding error: unknown field \"rate\"")));
         check(
-            &of("v1", "samplingRatePerMillion: x\n"),
+            &tracing_configuration("v1", "rate: 1\n"),
+            Err(&format!("{undecoded}strict decoding error: unknown field \"rate\"")),
+        );
+        check(
+            &tracing_configuration("v1", "samplingRatePerMillion: x\n"),
             Err(&format!(
                 "{undecoded}strict decoding error: field \"samplingRatePerMillion\" must be of type integer, not string"
             )),
         );
         let invalid = "failed to validate tracing configuration: ";
         check(
-            &of("v1", "samplingRatePerMillion: -1\n"),
+            &tracing_configuration("v1", "samplingRatePerMillion: -1\n"),
             Err(&format!("{invalid}samplingRatePerMillion: Invalid value: -1: sampling rate must be positive")),
         );
         check(
-            &of("v1", "samplingRatePerMillion: 1000001\nendpoint: https://a:1\n"),
+            &tracing_configuration("v1", "samplingRatePerMillion: 1000001\nendpoint: https://a:1\n"),
             Err(&format!(
                 "{invalid}[samplingRatePerMillion: Invalid value: 1000001: sampling rate per million must be less than or equal to one \
                  million, endpoint: Invalid value: \"https://a:1\": unsupported scheme: https.  Options are none, dns, unix, or \

@@ -41,7 +41,7 @@ pub enum AbacError {
         /// The error of the system.
         why: String,
     },
-    /// A line is no policy.
+    /// A line is not a policy.
     #[error("error reading policy file {file}, line {line}: {text}: {why}")]
     Line {
         /// The file.
@@ -79,7 +79,7 @@ impl Abac {
     /// Reads a policy file.
     ///
     /// # Errors
-    /// The file cannot be read, or a line is no policy.
+    /// The file cannot be read, or a line is not a policy.
     pub fn read(file: &Path) -> Result<Self, AbacError> {
         let name = file.display().to_string();
         let bytes = read_bounded(file, FILE_BYTES).map_err(|error| {
@@ -158,7 +158,7 @@ impl Policy {
     fn parse(line: &[u8]) -> Result<(Self, bool), String> {
         let value = yaml::parse(line).map_err(|error| error.to_string())?.value;
         let Some(object) = value.as_object() else {
-            return Err("couldn't get version/kind; json parse error: the line is no object".to_owned());
+            return Err("couldn't get version/kind; json parse error: the line is not an object".to_owned());
         };
         let texts = Texts { object, place: "Policy" };
         let (version, kind) = (texts.text("apiVersion")?, texts.text("kind")?);
@@ -296,7 +296,7 @@ impl<'v> Texts<'v> {
 fn mistyped(field: &str, wanted: &str, found: &Value) -> String {
     let found = match found {
         Value::Number(_) => "number",
-        other => ValueKind::of(other).name(),
+        other => ValueKind::from_value(other).name(),
     };
     format!("json: cannot unmarshal {found} into Go struct field {field} of type {wanted}")
 }

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_who_has_an_opinion_decides() {
+    async fn the_first_authorizer_with_an_opinion_decides() {
         use Decision::{Allow, Deny, NoOpinion};
         for later in [false, true] {
             let all = vec![Answers(NoOpinion, "a", later), Answers(Deny, "b", later), Answers(Allow, "c", later)];

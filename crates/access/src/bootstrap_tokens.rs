@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_token_of_a_secret_is_its_user() {
+    fn the_token_of_a_secret_authenticates_its_user() {
         let known =
             user(&[("auth-extra-groups", Some("system:bootstrappers:x,system:bootstrappers:a-b"))], TYPE).unwrap();
         let groups = [GROUP, "system:bootstrappers:a-b", "system:bootstrappers:x", AUTHENTICATED];

@@ -58,13 +58,13 @@ pub(crate) enum PathError {
     UnknownAuthority,
     #[error("it is not signed by the authority that it names")]
     Signature,
-    #[error("it is signed with an algorithm that is not accepted, such as SHA-1, or a key that is too short")]
+    #[error("its signature uses an unaccepted algorithm, such as SHA-1, or a key that is too short")]
     Algorithm,
     #[error("the certificate that has signed it may not sign others")]
     NotAnAuthority,
-    #[error("too many certificates stand between it and the authority")]
+    #[error("too many certificates lie between it and the authority")]
     PathTooLong,
-    #[error("it has a critical extension that is not understood: {0}")]
+    #[error("it has an unknown critical extension: {0}")]
     CriticalExtension(String),
     #[error("its extended key usages do not include client authentication")]
     KeyUsage,
@@ -216,7 +216,7 @@ impl<'a> Certificate<'a> {
         let (signed_with, parts) = der::content(SEQUENCE, parts)?;
         let (signature, _) = der::content(BIT_STRING, parts)?;
         let is_whole = rest.is_empty() && read.tbs_certificate.signature == read.signature_algorithm;
-        let (key, signature) = (PublicKey::of(der)?, signature.strip_prefix(&[0])?);
+        let (key, signature) = (PublicKey::from_certificate(der)?, signature.strip_prefix(&[0])?);
         is_whole.then_some(Self { der, read, key, content: content.raw, signed_with, signature })
     }
 

@@ -133,7 +133,7 @@ fn ambiguity(subject: &X509Name<'_>) -> Option<&'static str> {
         PLAIN_TEXTS.contains(&attribute.attr_value().tag()) && attribute.as_str().is_ok()
     };
     (!subject.iter_attributes().all(is_plain))
-        .then_some("the subject has a text that is no UTF8String, PrintableString, IA5String or NumericString")
+        .then_some("the subject has a value that is not a UTF8String, PrintableString, IA5String or NumericString")
 }
 
 /// The extension with alternative names, if the request has one.
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_for_whom_it_is() {
+    fn a_request_has_its_audience() {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, "system:node:a");

@@ -34,7 +34,7 @@ pub(crate) struct PublicKey<'a> {
 
 impl<'a> PublicKey<'a> {
     /// The public key in a certificate; `None` if it cannot be parsed.
-    pub(crate) fn of(certificate: &'a [u8]) -> Option<Self> {
+    pub(crate) fn from_certificate(certificate: &'a [u8]) -> Option<Self> {
         let (certificate, _) = der::content(SEQUENCE, certificate)?;
         let (content, _) = der::content(SEQUENCE, certificate)?;
         let rest = match der::content(VERSION, content) {

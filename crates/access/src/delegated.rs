@@ -94,8 +94,10 @@ impl ClientCertificates for PublishedAuthorities {
         };
         // ORDER: this comes before all checks of trust. The handshake also accepts keys whose signatures it cannot
         // verify.
-        if !PublicKey::of(own).is_some_and(|key| key.is_supported(&provider().signature_verification_algorithms)) {
-            self.log.refused(own, &"its key is of a kind, or of a length, whose signatures are not verified");
+        if !PublicKey::from_certificate(own)
+            .is_some_and(|key| key.is_supported(&provider().signature_verification_algorithms))
+        {
+            self.log.refused(own, &"its key has an unaccepted algorithm or length");
             return Some(ClientIdentity::nobody());
         }
         let current = self.current.load();
@@ -140,7 +142,7 @@ impl AnyCertificate {
         verify: impl FnOnce(&PublicKey<'_>, &WebPkiSupportedAlgorithms) -> Result<HandshakeSignatureValid, Error>,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        let key = PublicKey::of(certificate).ok_or(CertificateError::BadEncoding)?;
+        let key = PublicKey::from_certificate(certificate).ok_or(CertificateError::BadEncoding)?;
         if key.is_supported(algorithms) { verify(&key, algorithms) } else { Ok(HandshakeSignatureValid::assertion()) }
     }
 }
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_who_the_published_authorities_say_it_is() {
+    fn published_authorities_authenticate_clients() {
         let (main, other) = (server(), server());
         let authorities = PublishedAuthorities::default();
         let (admin, proxy) = (chain(&main.admin), chain(&main.front_proxy.client));
@@ -214,7 +216,7 @@ mod tests {
         };
         assert!(nobody(&admin), "nothing is published yet");
         assert_eq!(authorities.identify(&[]), None, "a client without a certificate has no identity");
-        authorities.publish(AuthenticationInfo::of(&main).unwrap());
+        authorities.publish(AuthenticationInfo::new(&main).unwrap());
         let first = authorities.generation();
         let identity = authorities.identify(&admin).unwrap();
         assert_eq!(identity.user_at(SystemTime::now()).unwrap().name, "keelson-admin");
@@ -224,10 +226,10 @@ mod tests {
         assert_eq!(identity.user_at(SystemTime::now()), None, "by itself it is no user");
         assert!(nobody(&chain(&main.serving)), "a certificate of a server is none of a client");
         assert!(nobody(&chain(&other.admin)) && nobody(&chain(&other.front_proxy.client)));
-        authorities.publish(AuthenticationInfo::of(&main).unwrap());
+        authorities.publish(AuthenticationInfo::new(&main).unwrap());
         assert_eq!(authorities.generation(), first, "nothing has changed");
         let both =
-            AuthenticationInfo::of(&main).unwrap().with(&AuthenticationInfo::of(&other).unwrap(), SystemTime::now());
+            AuthenticationInfo::new(&main).unwrap().with(&AuthenticationInfo::new(&other).unwrap(), SystemTime::now());
         authorities.publish(both);
         assert!(authorities.generation() > first);
         assert!(authorities.identify(&chain(&other.front_proxy.client)).unwrap().is_front_proxy());
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn any_certificate_passes_the_handshake_with_its_own_key_and_none_with_another() {
+    fn the_handshake_accepts_a_certificate_only_with_its_own_key() {
         let main = server();
         let key = |algorithm| rcgen::KeyPair::generate_for(algorithm).unwrap();
         let kinds = [
@@ -307,16 +309,16 @@ mod tests {
         // With the certificate itself as an authority, only the unsupported key is left as a reason to refuse it.
         main.client_ca_pem = String::from_utf8(pem.to_vec()).unwrap();
         let authorities = PublishedAuthorities::default();
-        authorities.publish(AuthenticationInfo::of(&main).unwrap());
+        authorities.publish(AuthenticationInfo::new(&main).unwrap());
         assert_eq!(authorities.identify(&[certificate]), Some(ClientIdentity::nobody()));
     }
 
     #[test]
-    fn a_front_proxy_of_another_name_is_nobody() {
+    fn a_front_proxy_needs_an_allowed_name() {
         let mut main = server();
         main.front_proxy.headers.allowed_names = vec!["somebody-else".to_owned()];
         let authorities = PublishedAuthorities::default();
-        authorities.publish(AuthenticationInfo::of(&main).unwrap());
+        authorities.publish(AuthenticationInfo::new(&main).unwrap());
         let identity = authorities.identify(&chain(&main.front_proxy.client)).unwrap();
         assert!(!identity.is_front_proxy() && identity.user_at(SystemTime::now()).is_none());
     }

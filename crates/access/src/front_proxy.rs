@@ -115,7 +115,7 @@ impl AuthenticationInfo {
     ///
     /// # Errors
     /// An authority cannot be parsed.
-    pub fn of(pki: &Pki) -> Result<Self, TlsError> {
+    pub fn new(pki: &Pki) -> Result<Self, TlsError> {
         let read = |what, pem: &str| {
             let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
             read.map_err(|error| TlsError::Pem { what, reason: error.to_string() })
@@ -233,12 +233,12 @@ mod tests {
 
     fn at(time: SystemTime) -> (Pki, AuthenticationInfo) {
         let pki = ephemeral(&PkiOptions::default(), &ManualClock::new(time), &SystemRandom).unwrap();
-        let info = AuthenticationInfo::of(&pki).unwrap();
+        let info = AuthenticationInfo::new(&pki).unwrap();
         (pki, info)
     }
 
     #[test]
-    fn what_is_told_reads_back_as_it_was() {
+    fn authentication_info_reads_back() {
         let (pki, info) = at(SystemTime::UNIX_EPOCH + START);
         let data = info.to_data();
         assert_eq!(AuthenticationInfo::read(&data), info);
@@ -271,10 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn of_front_proxies_nothing_is_told_where_nobody_signs_for_them() {
+    fn without_a_front_proxy_authority_nothing_is_published() {
         let (mut pki, _) = at(SystemTime::UNIX_EPOCH + START);
         pki.front_proxy.ca_pem.clear();
-        let data = AuthenticationInfo::of(&pki).unwrap().to_data();
+        let data = AuthenticationInfo::new(&pki).unwrap().to_data();
         assert_eq!(data.keys().collect::<Vec<_>>(), [CLIENT_CA]);
     }
 }

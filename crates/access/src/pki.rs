@@ -120,7 +120,7 @@ pub enum PkiError {
         certificate: PathBuf,
     },
     /// A certificate and its key do not match, or one of them is missing. The other file may be written next.
-    #[error("{certificate} and {key} are no certificate and its key")]
+    #[error("{certificate} and {key} are not a certificate and its key")]
     NoPair {
         /// The file of the certificate.
         certificate: PathBuf,
@@ -140,7 +140,7 @@ pub enum PkiError {
         name: String,
     },
     /// Another server has created keys in the directory in the meantime.
-    #[error("another server has just made its keys in {path}: start this one again if it is to use them")]
+    #[error("another server has just created keys in {path}: start this server again to use them")]
     MadeMeanwhile {
         /// The directory.
         path: PathBuf,
@@ -213,7 +213,7 @@ pub struct SigningKey {
 
 impl SigningKey {
     /// Generates a new key pair.
-    fn made() -> Result<Self, PkiError> {
+    fn generate() -> Result<Self, PkiError> {
         let (private_pem, public_pem) = issue::signing_key()?;
         Ok(Self { private_pem, public_pem, also_verified_by: String::new() })
     }
@@ -257,7 +257,7 @@ pub fn prepare(
     clock: &dyn Clock,
     random: &dyn Random,
 ) -> Result<(Pki, PendingFiles), PkiError> {
-    let names = names::of(options)?;
+    let names = names::serving_names(options)?;
     let maker = PairLoader::new(data_dir, names, clock.now(), random, options.accept_loss);
     losses::warn_of_readable_keys(data_dir);
     let ca = maker.authority("ca", CA_NAME)?;
@@ -308,7 +308,7 @@ pub fn serving(
         let pair = KeyAndCertificate { certificate_pem: read(certificate)?, key_pem: read(key)? };
         return Ok(ServingPki { ca_pem: pair.certificate_pem.clone(), pair, signer: None });
     }
-    let (names, now) = (names::of(options)?, clock.now());
+    let (names, now) = (names::serving_names(options)?, clock.now());
     let Some(data_dir) = data_dir else {
         let ca = issue::authority(&issue::authority_name(CA_NAME, random), now, random)?;
         let pair = issue::leaf(&ca, SERVING_NAME, &issue::Purpose::Server { names: &names }, now, random)?;
@@ -351,11 +351,17 @@ pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -
     let now = clock.now();
     let ca = issue::authority(&issue::authority_name(CA_NAME, random), now, random)?;
     let admin = issue::leaf(&ca, ADMIN_NAME, &issue::Purpose::Client { groups: &[MASTERS] }, now, random)?;
-    let serving = issue::leaf(&ca, SERVING_NAME, &issue::Purpose::Server { names: &names::of(options)? }, now, random)?;
-    let keys = service_account::Paths::of(None, options);
+    let serving = issue::leaf(
+        &ca,
+        SERVING_NAME,
+        &issue::Purpose::Server { names: &names::serving_names(options)? },
+        now,
+        random,
+    )?;
+    let keys = service_account::Paths::new(None, options);
     let service_account = match keys.read_given()? {
         Some(given) => given,
-        None => SigningKey { also_verified_by: keys.also_verified_by(String::new())?, ..SigningKey::made()? },
+        None => SigningKey { also_verified_by: keys.also_verified_by(String::new())?, ..SigningKey::generate()? },
     };
     let (front_proxy, front_proxy_ca) = front_proxy(&options.front_proxy, || {
         let ca = issue::authority(&issue::authority_name(FRONT_PROXY_CA_NAME, random), now, random)?;

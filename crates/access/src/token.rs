@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_sign() {
+    fn signatures_of_other_keys_are_refused() {
         let (issuer, other) = (issuer("https://i"), issuer("https://i"));
         let now = SystemTime::UNIX_EPOCH + NOW;
         let token = issuer.sign(&claims()).unwrap();

@@ -56,7 +56,7 @@ impl Trust {
     ///
     /// # Errors
     /// A certificate cannot be parsed.
-    pub fn of(pki: &Pki, issuer: &TokenIssuer) -> Result<Self, TlsError> {
+    pub fn new(pki: &Pki, issuer: &TokenIssuer) -> Result<Self, TlsError> {
         let authorities = fingerprints(&pki.ca_pem)?;
         let mut client_authorities = fingerprints(&pki.client_ca_pem)?;
         client_authorities.retain(|known| !authorities.contains(known));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_accept_clients_of_other_authorities_are_told_apart_from_those_that_change_their_keys() {
+    fn foreign_client_authorities_differ_from_rotated_keys() {
         let same = [("a", "c", "a", "c"), ("a", "", "a b", ""), ("a", "b", "a b", ""), ("a", "c d", "a", "d c")];
         let different = [("a", "c", "a", ""), ("a", "c", "a", "d"), ("a", "c d", "a b", "c")];
         let all = same.map(|case| (case, true)).into_iter().chain(different.map(|case| (case, false)));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_reads_back_and_a_server_that_publishes_nothing_is_unknown() {
+    fn a_publication_reads_back_and_a_server_without_one_is_unknown() {
         for trust in [server("a b", "c", "k l"), Trust { serves_given: true, ..server("a", "", "k") }] {
             assert_eq!(Trust::read(&trust.to_annotations()), Some(trust));
         }

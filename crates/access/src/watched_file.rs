@@ -99,11 +99,11 @@ impl<C: Contents> ParsedFile<C> {
         self.reads.note(matches!(read, Ok(Ok(_))));
         match read {
             Ok(Ok(contents)) => {
-                tracing::info!(count = contents.count(), file = %self.file.display(), "the {name} were read again");
+                tracing::info!(count = contents.count(), file = %self.file.display(), "the {name} were reloaded");
                 self.current.store(Arc::new(contents));
             }
-            Ok(Err(error)) => tracing::error!(%error, "the {name} of before are kept"),
-            Err(error) => tracing::error!(%error, "reading {name} failed; those of before are kept"),
+            Ok(Err(error)) => tracing::error!(%error, "the {name} are invalid; the previous ones stay in use"),
+            Err(error) => tracing::error!(%error, "reading {name} failed; the previous ones stay in use"),
         }
     }
 }

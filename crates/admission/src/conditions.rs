@@ -54,7 +54,7 @@ pub(crate) enum ConditionsResult {
 }
 
 impl Conditions {
-    pub(crate) fn of(of: ConditionsOf, stated: &Value) -> Self {
+    pub(crate) fn new(of: ConditionsOf, stated: &Value) -> Self {
         let texts = stated.as_array().into_iter().flatten();
         let texts = texts.filter_map(|condition| condition["expression"].as_str()).map(|text| text.trim().to_owned());
         Self { of, texts: texts.collect(), compiled: OnceLock::new() }

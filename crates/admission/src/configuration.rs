@@ -58,7 +58,7 @@ impl AdmissionConfiguration {
     pub fn from_file(path: &Path, plugins: &Selection) -> Result<Self, String> {
         let document = read(path)?;
         let wrong = |why: String| format!("{}: {why}", path.display());
-        let stated = document.as_object().ok_or_else(|| wrong(format!("it is no {KIND}")))?;
+        let stated = document.as_object().ok_or_else(|| wrong(format!("it is not a {KIND}")))?;
         let mut configuration = Self::default();
         if text(stated, "kind").is_empty() && stated.get(NODE_SELECTORS).is_some() {
             configuration.node_selectors = settings::node_selectors(&document).map_err(wrong)?;
@@ -69,12 +69,12 @@ impl AdmissionConfiguration {
             return Ok(configuration);
         }
         if text(stated, "kind") != KIND || !VERSIONS.contains(&text(stated, "apiVersion")) {
-            return Err(format!("{} is no {KIND} of {}", path.display(), VERSIONS[0]));
+            return Err(format!("{} is not a {KIND} of {}", path.display(), VERSIONS[0]));
         }
         known_fields(stated, "", &["apiVersion", "kind", "plugins"]).map_err(wrong)?;
         let mut seen = BTreeSet::new();
         for plugin in stated.get("plugins").and_then(Value::as_array).into_iter().flatten() {
-            let plugin = plugin.as_object().ok_or_else(|| wrong("a plugin is no object".to_owned()))?;
+            let plugin = plugin.as_object().ok_or_else(|| wrong("a plugin is not an object".to_owned()))?;
             known_fields(plugin, "plugins[].", &["name", "path", "configuration"]).map_err(wrong)?;
             let name = text(plugin, "name");
             // Like upstream, the first entry of a plugin applies.
@@ -203,7 +203,7 @@ mod tests {
             |of: &str| format!("{HEAD}plugins: [{{name: ImagePolicyWebhook, configuration: {{imagePolicy: {of}}}}}]\n");
         let of = |text: &str| configuration(text).map(|read| read.image_policy.unwrap());
         let usual = of(&images("{kubeConfigFile: /backend}")).unwrap();
-        assert_eq!(usual, ImagePolicy::of("/backend".into()));
+        assert_eq!(usual, ImagePolicy::new("/backend".into()));
         let stated = "{kubeConfigFile: /backend, allowTTL: 60, denyTTL: -1, retryBackoff: 7, defaultAllow: true}";
         let second = std::time::Duration::from_secs(1);
         let expected = ImagePolicy {
@@ -223,7 +223,7 @@ mod tests {
         check(&images("{kubeConfigFile: /b, allowTTL: 1801}"), "valid value is between 1s and 30m0s, got 1801s");
         check(&images("{kubeConfigFile: /b, denyTTL: -2}"), "valid value is between 1s and 30m0s, got -2s");
         check(&images("{kubeConfigFile: /b, retryBackoff: 300001}"), "between 1ns and 5m0s, got 300001ms");
-        check(&images("{kubeConfigFile: /b, defaultAllow: 'yes'}"), "imagePolicy.defaultAllow is no boolean");
+        check(&images("{kubeConfigFile: /b, defaultAllow: 'yes'}"), "imagePolicy.defaultAllow is not a boolean");
         check(&images("{kubeConfigFile: /b, ttl: 1}"), "unknown field \"imagePolicy.ttl\"");
 
         let tolerations = |of: &str| {

@@ -78,7 +78,7 @@ pub(crate) struct Matching {
 }
 
 impl Rule {
-    fn of(rule: &Value) -> Self {
+    fn from_value(rule: &Value) -> Self {
         let resources = texts(&rule["resources"]);
         Self {
             operations: texts(&rule["operations"]),
@@ -125,8 +125,8 @@ impl Rule {
 
 impl Matching {
     /// Reads the rules and selectors of a webhook, or of the constraints of a policy.
-    pub(crate) fn of(asked: MatchedPlugin, stated: &Value, rules: &str) -> Self {
-        let each = |field: &str| stated[field].as_array().into_iter().flatten().map(Rule::of).collect();
+    pub(crate) fn new(asked: MatchedPlugin, stated: &Value, rules: &str) -> Self {
+        let each = |field: &str| stated[field].as_array().into_iter().flatten().map(Rule::from_value).collect();
         let selector = |field: &str| match &stated[field] {
             // An invalid selector selects nothing. Validation refuses new ones.
             selector @ Value::Object(_) => LabelSelector::of_object(selector),

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plugins_that_change_and_judge_by_stored_rules_come_last_and_quotas_behind_them() {
+    fn policy_plugins_run_after_builtin_ones_and_quotas_last() {
         let place = |name: &str| PLUGINS.iter().position(|plugin| plugin.name == name).unwrap();
         let order = [
             "Priority",

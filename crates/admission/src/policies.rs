@@ -84,10 +84,10 @@ impl Index for Policies {
         let (name, spec) = (object.name(), object.0.get("spec").unwrap_or(&Value::Null));
         match kind {
             Followed::Policies => {
-                self.policies.insert(name.to_owned(), Arc::new(Policy::of(name, spec)));
+                self.policies.insert(name.to_owned(), Arc::new(Policy::new(name, spec)));
             }
             Followed::Bindings => {
-                self.bindings.insert(name.to_owned(), Arc::new(Binding::of(name, spec)));
+                self.bindings.insert(name.to_owned(), Arc::new(Binding::new(name, spec)));
             }
         }
         self.arrange();

@@ -49,7 +49,7 @@ pub(crate) struct Rights<'a> {
 }
 
 impl<'a> Rights<'a> {
-    pub(crate) fn of(attributes: &AdmissionAttributes<'a>, endpoint: &Endpoint) -> Self {
+    pub(crate) fn new(attributes: &AdmissionAttributes<'a>, endpoint: &Endpoint) -> Self {
         let own = Question {
             group: endpoint.group.clone(),
             resource: endpoint.resource.clone(),

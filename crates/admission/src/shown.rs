@@ -26,7 +26,7 @@ impl AdmissionObjects {
     ///
     /// # Errors
     /// 500 if the conversion fails.
-    pub(crate) async fn of(
+    pub(crate) async fn new(
         attributes: &AdmissionAttributes<'_>,
         endpoint: &Endpoint,
         object: Option<&Object>,

@@ -163,7 +163,7 @@ impl Webhooks {
         if !hook.matching.selects(attributes, object)? {
             return Ok(None);
         }
-        let shown = AdmissionObjects::of(attributes, &endpoint, object).await?;
+        let shown = AdmissionObjects::new(attributes, &endpoint, object).await?;
         match self.is_met(hook, attributes, &endpoint, &shown, object) {
             ConditionsResult::Yes => {}
             ConditionsResult::No => return Ok(None),
@@ -189,7 +189,7 @@ impl Webhooks {
             return ConditionsResult::Yes;
         }
         let request = request::for_expressions(attributes, endpoint);
-        let rights = Rights::of(attributes, endpoint);
+        let rights = Rights::new(attributes, endpoint);
         let (object, old) = (shown.object(object), shown.old(attributes.old));
         let scene = PolicyVariables { object, old, request: &request, rights: &rights };
         // Like upstream, conditions may use the variable for the namespace, but it is always null.

@@ -80,7 +80,7 @@ impl Aggregator {
     pub fn current_about(&self, group: &str, version: &str) -> Arc<ApiServices> {
         let name = format!("{version}.{group}");
         if let Err(error) = self.read(&HashSet::from([name])) {
-            warn_repeated!(&group; %error, "an API service could not be read; its last known state is used");
+            warn_repeated!(&group; %error, "reading an API service failed; its last known state is used");
         }
         self.current()
     }
@@ -89,7 +89,7 @@ impl Aggregator {
     /// Without a response from the store, returns the cached state.
     pub async fn newest_about(&self, group: &str, version: &str) -> Arc<ApiServices> {
         if let Err(error) = self.registry.catch_up_with_store().await {
-            tracing::debug!(%error, "the known state of an API service may be old");
+            tracing::debug!(%error, "reading the newest state failed; the cached API services are used");
         }
         self.current_about(group, version)
     }
@@ -154,7 +154,7 @@ impl Aggregator {
             Ok(()) => Outcome::Done,
             Err(error) => {
                 self.changed.lock().extend(changed);
-                warn_repeated!(""; %error, "the API services could not be read; trying again");
+                warn_repeated!(""; %error, "reading the API services failed; retrying");
                 Outcome::Again
             }
         }

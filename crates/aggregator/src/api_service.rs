@@ -68,10 +68,10 @@ pub enum Backend {
 impl ApiService {
     /// Reads a cache entry.
     pub fn read(entry: &Entry) -> Self {
-        Self::of(&entry.object.decode(entry.revision), entry.revision)
+        Self::from_object(&entry.object.decode(entry.revision), entry.revision)
     }
 
-    fn of(object: &Object, revision: Revision) -> Self {
+    fn from_object(object: &Object, revision: Revision) -> Self {
         let spec = object.get(&["spec"]).unwrap_or(&Value::Null);
         let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
         let number = |field: &str| spec[field].as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
@@ -86,7 +86,7 @@ impl ApiService {
                 Some(remote) if !SERVED_HERE.contains(&&*text("group")) => Backend::Remote(remote),
                 Some(_) | None => Backend::Local,
             },
-            condition: Condition::of(object),
+            condition: Condition::from_object(object),
             revision,
             written: written(object),
         }
@@ -155,7 +155,7 @@ impl Condition {
         Self { status: "Unknown".to_owned(), reason: reason.to_owned(), message }
     }
 
-    fn of(object: &Object) -> Option<Self> {
+    fn from_object(object: &Object) -> Option<Self> {
         let conditions = object.get(&["status", "conditions"]).and_then(Value::as_array)?;
         let stated = conditions.iter().find(|condition| condition["type"] == "Available")?;
         let text = |field: &str| stated[field].as_str().unwrap_or_default().to_owned();
@@ -176,7 +176,7 @@ mod tests {
     fn read(spec: &Value, conditions: &Value) -> ApiService {
         let object =
             json!({"metadata": {"name": "v1.g", "uid": "u"}, "spec": spec, "status": {"conditions": conditions}});
-        ApiService::of(&Object::from_value(object).unwrap(), Revision::ZERO)
+        ApiService::from_object(&Object::from_value(object).unwrap(), Revision::ZERO)
     }
 
     #[test]

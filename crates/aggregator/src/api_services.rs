@@ -69,7 +69,7 @@ impl ApiServices {
     /// The APIService of a version of a group; the core group's name is empty.
     ///
     /// Cost: a hash of the group and a scan of its versions.
-    pub fn of(&self, group: &str, version: &str) -> Option<&Arc<ApiService>> {
+    pub fn get(&self, group: &str, version: &str) -> Option<&Arc<ApiService>> {
         self.of_group(group).iter().find(|service| service.version == version)
     }
 
@@ -80,7 +80,7 @@ impl ApiServices {
         if self.behind.is_empty() {
             return None;
         }
-        self.of(group, version).filter(|service| service.remote().is_some())
+        self.get(group, version).filter(|service| service.remote().is_some())
     }
 
     /// The APIServices of a group, by version.
@@ -96,7 +96,7 @@ impl ApiServices {
     /// The APIService with this name.
     pub fn named(&self, name: &str) -> Option<&Arc<ApiService>> {
         let (version, group) = name.split_once('.')?;
-        self.of(group, version)
+        self.get(group, version)
     }
 
     /// All APIServices, in no order.
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(aggregated.generation(), 7);
         assert!(aggregated.remote("g", "v1").is_none() && aggregated.remote("h", "v2").is_none());
         assert_eq!(aggregated.remote("g", "v2").unwrap().name, "v2.g");
-        assert_eq!(aggregated.of("g", "v1").unwrap().name, "v1.g");
+        assert_eq!(aggregated.get("g", "v1").unwrap().name, "v1.g");
         assert_eq!(aggregated.behind("n", "s").len(), 1);
         assert!(aggregated.behind("n", "t").is_empty());
         let versions: Vec<&str> = aggregated.of_group("g").iter().map(|service| &*service.version).collect();
@@ -177,7 +177,7 @@ mod tests {
         ]);
         assert_eq!((next.generation(), next.len(), next.remotes().count()), (8, 3, 0));
         assert!(next.behind("n", "s").is_empty() && aggregated.behind("n", "s").len() == 1);
-        assert!(Arc::ptr_eq(next.of("g", "v1").unwrap(), aggregated.of("g", "v1").unwrap()));
+        assert!(Arc::ptr_eq(next.get("g", "v1").unwrap(), aggregated.get("g", "v1").unwrap()));
         let gone = next.with(["v1.g", "v2.g", "v1.h"].map(|name| (name.to_owned(), None)));
         assert_eq!((gone.len(), gone.services().count()), (0, 0));
     }

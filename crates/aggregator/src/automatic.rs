@@ -80,7 +80,7 @@ impl Automanaged {
     }
 
     /// Parses the label; `None` for an APIService of a user.
-    fn of(object: &Object) -> Option<Self> {
+    fn from_object(object: &Object) -> Option<Self> {
         let label = object.labels().find(|(key, _)| *key == LABEL).map(|(_, value)| value)?;
         [Self::OnStart, Self::Always].into_iter().find(|kept| kept.as_str() == label)
     }
@@ -150,7 +150,7 @@ impl AutomaticServices {
             }
             Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&name; name, %error, "an automatic API service could not be written; trying again");
+                warn_repeated!(&name; name, %error, "writing an automatic API service failed; retrying");
                 Outcome::Again
             }
         }
@@ -172,7 +172,7 @@ impl AutomaticServices {
                 None => Ok(()),
             };
         };
-        let Some(kept) = Automanaged::of(&stored.object) else { return Ok(()) };
+        let Some(kept) = Automanaged::from_object(&stored.object) else { return Ok(()) };
         if kept == Automanaged::OnStart && !was_there {
             return Ok(());
         }

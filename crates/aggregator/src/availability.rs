@@ -139,7 +139,7 @@ impl Availability {
             Ok(true) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             Ok(false) | Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&name; name, %error, "the availability of an API service could not be written; trying again");
+                warn_repeated!(&name; name, %error, "writing the availability of an API service failed; retrying");
                 Outcome::Again
             }
         }

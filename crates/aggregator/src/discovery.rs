@@ -146,7 +146,7 @@ impl DiscoveryFetcher {
     /// Publishes the registered APIServices, and enqueues the servers whose APIServices changed.
     pub(crate) fn update(&self, before: &ApiServices, now: &ApiServices) {
         for (service, remote) in now.remotes() {
-            let known = before.of(&service.group, &service.version);
+            let known = before.get(&service.group, &service.version);
             if known.is_none_or(|known| known.revision != service.revision) {
                 self.queue.add(remote.clone());
             }

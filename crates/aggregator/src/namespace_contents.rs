@@ -200,7 +200,7 @@ fn items_of(list: &Value) -> Result<Vec<Value>, String> {
         }
         Some(Value::Null | Value::Array(_)) if goes_on => Err("the list has no items, but a continue token".to_owned()),
         Some(Value::Null | Value::Array(_)) => Ok(Vec::new()),
-        _ => Err("the answer is no list".to_owned()),
+        _ => Err("the answer is not a list".to_owned()),
     }
 }
 

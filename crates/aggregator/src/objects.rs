@@ -160,7 +160,7 @@ impl AggregatedObjects {
         let body = match sent.map_err(|error| unavailable(resource, &error.to_string()))? {
             (200, body) => body,
             (410, _) => return Err(expired()),
-            (status, _) => return Err(unavailable(resource, &format!("a watch is answered with {status}"))),
+            (status, _) => return Err(unavailable(resource, &format!("the watch failed with status {status}"))),
         };
         let until = Instant::now() + WATCH_TIME + WATCH_GRACE;
         let watch = Watch { resource: resource.clone(), body, line: BytesMut::new(), until };
@@ -181,7 +181,7 @@ impl AggregatedObjects {
         let answer = accepted(resource, Some(key), answer)?;
         let kind = resource.clone();
         let object = discovery::read(answer, move |object, _| {
-            RemoteObject::read(&kind, &object["metadata"]).ok_or_else(|| "the answer is no object".to_owned())
+            RemoteObject::read(&kind, &object["metadata"]).ok_or_else(|| "the answer is not an object".to_owned())
         });
         let object = object.await.map_err(|why| unavailable(resource, &why))?;
         if *object.key != *key {
@@ -333,7 +333,7 @@ impl Watch {
 
 /// The event of a line, if it has one.
 fn event_of(resource: &RemoteKind, line: &[u8]) -> Result<Option<RemoteEvent>, ApiError> {
-    let parsed = keelson_codec::json::parse(line).map_err(|_| unavailable(resource, "an event is no JSON"))?;
+    let parsed = keelson_codec::json::parse(line).map_err(|_| unavailable(resource, "an event is not JSON"))?;
     let (event, object) = (&parsed.value, &parsed.value["object"]);
     let read = || {
         let read = RemoteObject::read(resource, &object["metadata"]);
@@ -367,12 +367,12 @@ fn page_of(resource: &RemoteKind, list: &Value) -> Result<RemotePage, String> {
     let items = match list.get("items") {
         Some(Value::Array(items)) => items.as_slice(),
         Some(Value::Null) => &[],
-        _ => return Err("the answer is no list".to_owned()),
+        _ => return Err("the answer is not a list".to_owned()),
     };
     let objects = items.iter().map(|item| RemoteObject::read(resource, &item["metadata"])).collect::<Option<_>>();
     let text = |field: &str| list["metadata"][field].as_str().unwrap_or_default().to_owned();
     Ok(RemotePage {
-        objects: objects.ok_or("an item of the list is no object of this kind")?,
+        objects: objects.ok_or("an item of the list is not an object of this kind")?,
         resource_version: text("resourceVersion"),
         token: text("continue"),
     })

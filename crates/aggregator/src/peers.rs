@@ -270,7 +270,7 @@ impl PeerServers {
             let has_changed = match self.servers.all().await {
                 Ok(servers) => self.take_in(servers),
                 Err(error) => {
-                    warn_repeated!(""; %error, "which servers live is not known; it is looked again");
+                    warn_repeated!(""; %error, "reading the leases of the other servers failed; retrying");
                     false
                 }
             };
@@ -338,7 +338,11 @@ impl PeerServers {
             Ok(openapi) => {
                 self.take(&id, &known.holder, |peer| peer.openapi = openapi);
                 if let Some(due) = self.silent.worked(&id) {
-                    tracing::info!(server_id = id, repeats = due.repeats, "a peer answers discovery requests again");
+                    tracing::info!(
+                        server_id = id,
+                        repeats = due.repeats,
+                        "a peer responds to discovery requests again"
+                    );
                 }
                 Outcome::Done
             }
@@ -399,7 +403,7 @@ impl PeerServers {
         for (id, peer) in known {
             let versions = || peer.documents.iter().flat_map(|document| &document.versions);
             for version in versions() {
-                if let Some(service) = services.of(&version.group, &version.version) {
+                if let Some(service) = services.get(&version.group, &version.version) {
                     let name = (version.group.clone(), version.version.clone());
                     described.priorities.insert(name, (service.group_priority, service.version_priority));
                 }

@@ -77,7 +77,8 @@ impl Requester {
         let mut headers = self.headers(HeaderMap::new());
         headers.insert(ACCEPT, HeaderValue::from_static(JSON));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-        let (path, body, effect) = (path.to_owned(), keelson_codec::json::to_vec(body).into(), Effect::of(&method));
+        let (path, body, effect) =
+            (path.to_owned(), keelson_codec::json::to_vec(body).into(), Effect::from_method(&method));
         client.send(RestRequest { method, path, headers, body, effect, time: RESPONSE_TIME, response_bytes }).await
     }
 

@@ -38,8 +38,8 @@ impl TokenReviews {
         let params = PostParams::default();
         let asked = tokio::time::timeout(ANSWER_TIME, self.api.create(&params, &review)).await;
         let failed = |cause: String| {
-            warn_repeated!(""; cause, "the main server can't be asked whose a token is");
-            ApiError::Internal("the main server can't be asked whose the token is".to_owned())
+            warn_repeated!(""; cause, "a token review at the main server failed");
+            ApiError::Internal("the token review at the main server failed".to_owned())
         };
         let answer = asked.map_err(|_| failed(format!("no answer in {ANSWER_TIME:?}")))?;
         let status = answer.map_err(|error| failed(error.to_string()))?.status.unwrap_or_default();

@@ -66,7 +66,7 @@ impl AccessReviews {
 /// main server, which only the log has.
 fn failed(cause: &str) -> Verdict {
     warn_repeated!(""; cause, "access reviews at the main server fail");
-    Verdict::failed(Decision::NoOpinion, "the main server did not answer an access review")
+    Verdict::failed(Decision::NoOpinion, "the access review at the main server failed")
 }
 
 impl Authorizer for AccessReviews {

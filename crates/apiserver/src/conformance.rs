@@ -43,14 +43,14 @@ where
     assert!(store.get(&key).await.expect("get").is_none(), "an empty store has nothing");
     assert_eq!(store.list().await.expect("list").len(), 0, "an empty store has nothing");
     let first = store.write(&key, None, Some(&new)).await.expect("an object that is not there can be made");
-    told(changes, &key).await;
+    assert_change(changes, &key).await;
     check_version(store, &key, &first).await;
     let second = store.write(&key, Some(&first), Some(&new)).await.expect("an object can be written");
-    told(changes, &key).await;
+    assert_change(changes, &key).await;
     assert_ne!(first, second, "each write has a version of its own");
     check_version(store, &key, &second).await;
     store.write(&key, Some(&second), None).await.expect("an object can be deleted");
-    told(changes, &key).await;
+    assert_change(changes, &key).await;
     assert!(store.get(&key).await.expect("get").is_none(), "the deleted object is gone");
     assert_eq!(store.list().await.expect("list").len(), 0, "the deleted object is gone");
 }
@@ -107,7 +107,7 @@ where
     assert_eq!(listed[0].meta().resource_version.as_deref(), Some(version), "list shows the version of the last write");
 }
 
-async fn told(changes: &mut BoxStream<'static, ObjectKey>, key: &ObjectKey) {
+async fn assert_change(changes: &mut BoxStream<'static, ObjectKey>, key: &ObjectKey) {
     let found = changes.any(|changed| std::future::ready(changed == *key));
     let found = tokio::time::timeout(TOLD_WITHIN, found).await;
     assert_eq!(found, Ok(true), "an earlier watch yields {key:?}");

@@ -70,7 +70,7 @@ impl MainLease {
         let path = self.path();
         let deleted = self.main_server.ask(Method::DELETE, &path, None);
         if !matches!(tokio::time::timeout(LEAVING_TIME, deleted).await, Ok(Ok(_))) {
-            tracing::warn!(server_id = self.server_id, "the lease of this server was left behind; it ends by itself");
+            tracing::warn!(server_id = self.server_id, "deleting the lease of this server failed; it expires");
         }
     }
 
@@ -81,7 +81,7 @@ impl MainLease {
             match self.renew().await {
                 Ok(()) => drop(self.acknowledged.send_replace(self.renewed)),
                 Err(error) => {
-                    warn_repeated!(&self.server_id; server_id = self.server_id, %error, "the lease of this server was not renewed; it is tried again");
+                    warn_repeated!(&self.server_id; server_id = self.server_id, %error, "renewing the lease of this server failed; retrying");
                     self.judge().await;
                 }
             }
@@ -93,7 +93,7 @@ impl MainLease {
     /// Stops all writes once the lease has expired.
     async fn judge(&mut self) {
         if self.renewed.is_some_and(|renewed| renewed.elapsed() >= self.terms.duration) {
-            self.lost("it was not renewed in time").await;
+            self.lost("the lease was not renewed in time").await;
         }
     }
 
@@ -114,7 +114,7 @@ impl MainLease {
         match self.main_server.ask(Method::GET, &path, None).await {
             Ok(mut found) => {
                 if self.renewed.is_some() && found["spec"]["holderIdentity"] != *self.holder {
-                    self.lost("it is another's").await;
+                    self.lost("another server holds the lease").await;
                 }
                 let lease = self.lease();
                 found["metadata"]["labels"] = lease["metadata"]["labels"].clone();

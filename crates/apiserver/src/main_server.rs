@@ -63,7 +63,7 @@ impl MainServer {
         match asked.map_err(|_| failed(format!("no answer in {QUESTION_TIME:?}")))? {
             Ok(text) => {
                 let parsed = keelson_codec::json::parse(text.as_bytes());
-                Ok(parsed.map_err(|_| failed("its answer is no JSON".to_owned()))?.value)
+                Ok(parsed.map_err(|_| failed("its answer is not JSON".to_owned()))?.value)
             }
             Err(kube::Error::Api(status)) => Err(refusal(&status, path).unwrap_or_else(|| failed(status.message))),
             Err(error) => Err(failed(error.to_string())),
@@ -99,7 +99,7 @@ impl MainServer {
             match change {
                 Ok(map) => authorities.publish(read(map)),
                 Err(error) => {
-                    warn_repeated!(""; %error, "the authorities of the main server can't be followed; it is tried again");
+                    warn_repeated!(""; %error, "watching the certificate authorities of the main server failed; retrying");
                 }
             }
         }
@@ -176,9 +176,9 @@ impl Namespaces {
         // It may have been created, or deleted and recreated, a moment ago.
         let asked = tokio::time::timeout(QUESTION_TIME, self.api.get_opt(name)).await;
         let unavailable = |cause: String| {
-            warn_repeated!(""; namespace = name, cause, "the main server can't be asked for a namespace");
+            warn_repeated!(""; namespace = name, cause, "reading a namespace from the main server failed");
             ApiError::ServiceUnavailable {
-                message: format!("the main server can't be asked for the namespace {name:?}, please try again later"),
+                message: format!("reading the namespace {name:?} from the main server failed, please try again later"),
                 retry_after_seconds: Some(1),
             }
         };

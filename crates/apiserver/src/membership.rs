@@ -52,7 +52,7 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// The limits for a validity, with renewals often enough that a few may fail.
-    pub(crate) fn of(duration: Duration) -> Self {
+    pub(crate) fn new(duration: Duration) -> Self {
         Self { duration, interval: duration / 6 }
     }
 }
@@ -65,7 +65,7 @@ struct Record {
     holder: String,
     /// The time of the write by the server's clock, in milliseconds since 1970.
     renewed: u64,
-    /// The validity.
+    /// The time for which the record is valid, in milliseconds.
     milliseconds: u64,
 }
 
@@ -165,7 +165,7 @@ impl Membership {
                 tracing::error!(
                     server_id = membership.server_id,
                     %error,
-                    "this server starts without its record, which the store does not take: it serves reads, and passes on what only deletes"
+                    "the store refuses the record of this server: only reads and deletes are served"
                 );
             }
             Err(error) => return Err(error),
@@ -205,7 +205,7 @@ impl Membership {
         let gone = Transaction::default().when(self.key.clone(), Condition::At(held.revision)).delete(self.key.clone());
         let left = tokio::time::timeout(LEAVING_TIME, self.store.commit(gone)).await;
         if !matches!(left, Ok(Ok(_))) {
-            tracing::warn!(server_id = self.server_id, "the record of this server was left behind; it ends by itself");
+            tracing::warn!(server_id = self.server_id, "deleting the record of this server failed; it expires");
         }
     }
 
@@ -221,7 +221,7 @@ impl Membership {
                 Err(error) => Err(error),
             };
             if let Err(error) = done {
-                warn_repeated!(&self.server_id; server_id = self.server_id, %error, "the record of this server was not renewed; it is tried again");
+                warn_repeated!(&self.server_id; server_id = self.server_id, %error, "renewing the record of this server failed; retrying");
                 tokio::time::sleep(RETRY).await;
             }
         }
@@ -234,7 +234,7 @@ impl Membership {
             return self.take(namesake).await;
         };
         if held.until <= self.clock.now() {
-            return self.lost(registry, "it was not renewed in time").await;
+            return self.lost(registry, "the record was not renewed in time").await;
         }
         match self.write(Condition::At(held.revision)).await {
             Ok(()) => Ok(()),
@@ -245,9 +245,9 @@ impl Membership {
                     self.hold(found.revision, renewed);
                     Ok(())
                 }
-                Some(_) | None => self.lost(registry, "it is another's").await,
+                Some(_) | None => self.lost(registry, "another process holds the record").await,
             },
-            Err(CommitError::Compare { current: None, .. }) => self.lost(registry, "it was taken away").await,
+            Err(CommitError::Compare { current: None, .. }) => self.lost(registry, "the record was deleted").await,
             Err(CommitError::Store(error)) => Err(error),
         }
     }
@@ -282,7 +282,7 @@ impl Membership {
 
     fn give_way(&mut self) {
         let why = format!(
-            "another process has started as the server {} and takes its place: give each server on a store a name of its own",
+            "another process has started as the server {}: give each server on a store a name of its own",
             self.server_id
         );
         tracing::error!("{why}");
@@ -336,7 +336,7 @@ impl Membership {
             let gone =
                 Transaction::default().when(dead.key.clone(), Condition::At(dead.revision)).delete(dead.key.clone());
             match self.store.commit(gone).await {
-                Ok(_) => tracing::warn!(record = %dead.key, "took away the record of a server that is gone"),
+                Ok(_) => tracing::warn!(record = %dead.key, "deleted the expired record of a server"),
                 Err(CommitError::Compare { .. }) => {}
                 Err(CommitError::Store(error)) => return Err(error),
             }
@@ -372,7 +372,7 @@ mod tests {
         async fn join(shared: &Arc<dyn Store>, name: &str) -> Self {
             let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
             let (membership, store) =
-                Membership::join(shared.clone(), (clock.clone(), &SystemRandom), name, Terms::of(DURATION))
+                Membership::join(shared.clone(), (clock.clone(), &SystemRandom), name, Terms::new(DURATION))
                     .await
                     .unwrap();
             let cache = Cache::start(shared.clone(), Vec::new(), CacheConfig::new(clock.clone())).await.unwrap();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_was_paused_past_its_time_writes_nothing_until_it_has_registered_anew() {
+    async fn a_server_paused_past_its_lease_writes_only_after_registering_again() {
         let store = shared();
         let (mut paused, mut other) = (Server::join(&store, "one").await, Server::join(&store, "two").await);
         paused.writes().await.unwrap();
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_neighbour_that_misses_a_few_renewals_is_not_counted_on_long_before_its_time_is_over() {
+    async fn a_neighbour_with_missed_renewals_is_distrusted_before_its_lease_ends() {
         let store = shared();
         let mut one = Server::join(&store, "one").await;
         let neighbours = one.membership.neighbours();

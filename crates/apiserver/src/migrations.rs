@@ -59,7 +59,7 @@ struct Request {
     total: usize,
 }
 
-/// The outcome of a walk.
+/// The outcome of one pass over the stored objects.
 enum WalkOutcome {
     Through(Failures),
     Disagreed(String),
@@ -89,7 +89,7 @@ impl Migrations {
                 Ok(Outcome::Done) => LOOK_INTERVAL,
                 Ok(Outcome::Again) => AGAIN,
                 Err(error) => {
-                    warn_repeated!(""; %error, "migrations of stored objects failed and will be tried again");
+                    warn_repeated!(""; %error, "migrating stored objects failed; retrying");
                     AGAIN
                 }
             };
@@ -102,7 +102,7 @@ impl Migrations {
         let surface = self.registry.surface();
         let all: Vec<_> = surface.resources().cloned().collect();
         all.into_iter().filter_map(move |served| {
-            Some((Subject::of(&surface, &served)?, StorageVersionEntry::of(&self.server_id, &served)?))
+            Some((Subject::new(&surface, &served)?, StorageVersionEntry::new(&self.server_id, &served)?))
         })
     }
 
@@ -141,7 +141,7 @@ impl Migrations {
         });
         let first = match (open.first(), disagreement) {
             (Some(first), Some(why)) => {
-                self.end(&Request::of(first), &End::Failed(why)).await?;
+                self.end(&Request::from_object(first), &End::Failed(why)).await?;
                 return Ok(Outcome::Again);
             }
             // It is processed again until they agree.
@@ -151,7 +151,7 @@ impl Migrations {
         };
         for other in open.iter().skip(1) {
             let why = format!("the migration {} of the same resource is under way", first.name());
-            self.end(&Request::of(other), &End::Failed(why)).await?;
+            self.end(&Request::from_object(other), &End::Failed(why)).await?;
         }
         self.migrate(&first, stored, entry).await
     }
@@ -186,7 +186,7 @@ impl Migrations {
         entry: &StorageVersionEntry,
     ) -> Result<Outcome, ApiError> {
         self.registry.catch_up_with_store().await?;
-        let mut request = Request::of(migration);
+        let mut request = Request::from_object(migration);
         request.total = stated_total(migration).unwrap_or_else(|| stored.stale());
         if !is_running(migration) {
             let (resource, version, objects) = (stored.resource(), stored.version(), request.total);
@@ -325,7 +325,7 @@ impl Migrations {
 }
 
 impl Request {
-    fn of(migration: &Object) -> Self {
+    fn from_object(migration: &Object) -> Self {
         Self { path: format!("{MIGRATIONS}/{}", migration.name()), uid: migration.uid().to_owned(), total: 0 }
     }
 }

@@ -145,7 +145,7 @@ impl Mirror {
                 outcome = self.refresh_one(&key).await;
             }
             if let Err(fault) = outcome {
-                warn_repeated!(&self.kind.kind; kind = self.kind.kind, %fault, "objects can't be followed; it is tried again");
+                warn_repeated!(&self.kind.kind; kind = self.kind.kind, %fault, "following objects failed; retrying");
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -224,7 +224,7 @@ impl Mirror {
             return Err(StoreError::Unavailable("objects of a program are written one by one".to_owned()).into());
         };
         let Some(key) = self.parse(write.key()) else {
-            return Err(StoreError::Corrupt(format!("{} is no key of an object", write.key())).into());
+            return Err(StoreError::Corrupt(format!("{} is not the key of an object", write.key())).into());
         };
         let new = match write {
             Write::Put { value, .. } => {

@@ -185,7 +185,7 @@ impl Parts {
         authorities.publish(main_server.authentication().await?);
         let (known, namespaces) = Namespaces::follow(&main_server);
         let mut store = settings.storage.open(supervisor).await?;
-        let (server_id, terms) = (settings.server_id.unwrap_or_default(), Terms::of(settings.lease));
+        let (server_id, terms) = (settings.server_id.unwrap_or_default(), Terms::new(settings.lease));
         let mut membership = None;
         if settings.storage.is_shared() {
             let joined = Membership::join(store, (clock.clone(), &*random), &server_id, terms).await;
@@ -194,7 +194,8 @@ impl Parts {
         }
         // The program's objects have no encoding of this server.
         let publishes = settings.publishes_storage_versions && external.is_empty();
-        let publishes = publishes && storage_versions::are_served(&main_server).await.map_err(|error| asked(&error))?;
+        let publishes = publishes
+            && storage_versions::are_served(&main_server).await.map_err(|error| main_server_failed(&error))?;
         let mirrored = |(resource, external): ExternalResource| {
             let mirror = Mirror::new(external, &resource, store.clone(), random.clone());
             (resource.group_resource(), Arc::new(mirror))
@@ -257,7 +258,7 @@ impl Parts {
             background.spawn("migrations", until(background.stopping(), migrations.run(published.clone())));
             let published = published.wait_for(|published| *published);
             if tokio::time::timeout(PUBLISHING_PATIENCE, published).await.is_err() {
-                tracing::warn!("storage versions are not published yet; nothing is written before they are");
+                tracing::warn!("storage versions are not published yet; writes wait for that");
             }
         }
         keeper
@@ -275,7 +276,7 @@ impl Parts {
         background.spawn("authorities", until(&stopping, following));
         let following = namespaces.for_each(|change| {
             if let Err(error) = change {
-                warn_repeated!(""; %error, "the namespaces of the main server can't be followed; it is tried again");
+                warn_repeated!(""; %error, "watching the namespaces of the main server failed; retrying");
             }
             std::future::ready(())
         });
@@ -303,7 +304,7 @@ impl Parts {
         let surfaces = registry.clone();
         let authorizer = registry.authorizer().clone();
         let handlers = Arc::new(ReadThrough::new(ResourceHandlers::new(registry), mirrors));
-        let documents = move |surface| Box::pin(documentation.clone().of(surface)) as _;
+        let documents = move |surface| Box::pin(documentation.clone().documents(surface)) as _;
         let router = Router::new(move || surfaces.surface(), documents, pages, handlers);
         Pipeline::new(router, metrics, clock, random, stopping, FlowLimits::default())
             .with_certificates(authorities)
@@ -324,7 +325,7 @@ fn until(
 }
 
 /// The start error for a failed request to the main server.
-fn asked(error: &ApiError) -> StartError {
+fn main_server_failed(error: &ApiError) -> StartError {
     StartError::MainServer(error.to_string())
 }
 
@@ -344,8 +345,7 @@ fn contributions(
         return Err(StartError::Resource("the server has no resources: name one with `resource`".to_owned()));
     }
     if !settings.external.is_empty() && !matches!(settings.storage, Storage::Memory) {
-        let what =
-            "objects that the program keeps or computes are copied to memory, and no other storage goes with them";
+        let what = "objects that the program keeps or computes are copied to memory, so the storage must be memory";
         return Err(StartError::Resource(what.to_owned()));
     }
     let mut all = Vec::new();

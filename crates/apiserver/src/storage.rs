@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_names_no_store_is_refused_without_repeating_a_password() {
+    fn invalid_store_urls_are_refused_without_their_password() {
         for bad in ["", "memory", "memory:x", "sqlite:", "mysql://a:secret@b"] {
             let refused = Storage::parse(bad).unwrap_err().to_string();
             assert!(!refused.contains("secret"), "{refused}");

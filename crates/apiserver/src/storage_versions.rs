@@ -56,7 +56,7 @@ pub(crate) fn path(entry: &StorageVersionEntry) -> String {
 }
 
 impl StorageVersions {
-    /// The publication of the server of this name, checked at this interval.
+    /// Publishes the storage versions of the server with this ID. Checks them at this interval.
     pub(crate) fn new(main_server: MainServer, registry: Arc<Registry>, server_id: &str, interval: Duration) -> Self {
         let (server_id, is_published) = (server_id.to_owned(), watch::Sender::new(false));
         Self { main_server, registry, server_id, interval, is_published }
@@ -90,7 +90,7 @@ impl StorageVersions {
                     self.interval
                 }
                 Err(error) => {
-                    warn_repeated!(""; %error, "storage versions could not be published; trying again");
+                    warn_repeated!(""; %error, "publishing storage versions failed; retrying");
                     RETRY
                 }
             };
@@ -104,7 +104,7 @@ impl StorageVersions {
         let mut outcome = Ok(());
         let closings = self.registry.encodings_closed();
         for resource in self.registry.surface().resources() {
-            let Some(entry) = StorageVersionEntry::of(&self.server_id, resource) else { continue };
+            let Some(entry) = StorageVersionEntry::new(&self.server_id, resource) else { continue };
             let (gate, kind) = entry.gate();
             let opening = gate.prepare(kind).await;
             match retry_conflicts(ATTEMPTS, || self.publish(&entry)).await {

@@ -170,7 +170,7 @@ async fn a_store_of_a_programs_own_passes_the_conformance_tests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_clients_write_is_in_the_programs_store_and_the_other_way_round() {
+async fn writes_of_clients_and_of_the_program_share_one_store() {
     let main = TestServer::start().await;
     let shelf = Shelf::new();
     shelf.write_beside("old", 10).await;
@@ -207,7 +207,7 @@ async fn what_clients_write_is_in_the_programs_store_and_the_other_way_round() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_computed_is_new_at_each_read_and_nobody_writes_it() {
+async fn computed_objects_are_fresh_and_read_only() {
     let main = TestServer::start().await;
     let asked = Arc::<AtomicU32>::default();
     let server = start(&main, ApiServer::builder().computed::<Count>(Counter(asked.clone()))).await;

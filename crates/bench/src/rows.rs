@@ -573,7 +573,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Observed)> 
         Work::Proxied(which) => proxied::figure(bench, which).await,
         Work::Access(which) => access::figure(bench, which).await,
         Work::Admitted(which) => admitted::figure(bench, which).await,
-        Work::Cost(step) => costs::of(bench, step).await,
+        Work::Cost(step) => costs::measure_step(bench, step).await,
         Work::DefinedElsewhere => elsewhere::figure(bench).await,
         Work::TwoServers(objects) => servers::create(bench, objects).await,
     }

@@ -49,7 +49,7 @@ pub fn registry(
 
 /// The built-in resources without objects, for tests without a store.
 pub fn surface() -> Arc<ServedApis> {
-    ServedApis::of(&contributions(&RegistryConfig::default()))
+    ServedApis::new(&contributions(&RegistryConfig::default()))
 }
 
 /// All built-in resources, in the order of discovery.
@@ -60,7 +60,7 @@ pub fn contributions(config: &RegistryConfig) -> Vec<ResourceRegistration> {
         groups.filter(is_served).flat_map(|group| group.resources.iter().map(move |resource| (group, resource)));
     resources
         .map(|(group, resource)| {
-            let contribution = ResourceRegistration::of(as_served(resource, config))
+            let contribution = ResourceRegistration::from_shared(as_served(resource, config))
                 .built_in()
                 .with_group_priority(group.priority)
                 .stored_as(config.storage_version(resource).cloned())

@@ -120,7 +120,7 @@ impl Addition {
             Purpose::Add(done) => drop(done.send(Err(error))),
             Purpose::Repair(_) => {
                 let prefix = self.collections.first().map(|collection| collection.prefix());
-                warn_repeated!(format_args!("{prefix:?}"); prefix, %error, "a collection could not be loaded anew");
+                warn_repeated!(format_args!("{prefix:?}"); prefix, %error, "reloading a collection failed");
             }
         }
     }

@@ -115,7 +115,7 @@ impl Checker {
             Some(Compared { collection, snapshot, up_to, differences: 0, named })
         };
         let mut compared: Vec<Compared> = group.iter().filter_map(state).collect();
-        let wanted = ScanPrefixes::of(compared.iter().map(|compared| &compared.collection));
+        let wanted = ScanPrefixes::new(compared.iter().map(|compared| &compared.collection));
         let pages = load::pages(self.store.clone(), wanted.clone(), revision);
         pin_mut!(pages);
         while let Some(page) = pages.next().await {

@@ -459,7 +459,7 @@ impl Collection {
     /// Replaces the whole contents by a state that was loaded at `revision`. Watches end with [`TooOld`].
     pub(crate) fn restart(&self, revision: Revision, trees: Trees, unreadable: Unreadable) {
         let mut woken = Vec::new();
-        let encodings = EncodingCounts::of(trees.entries.iter().map(|entry| entry.encoding));
+        let encodings = EncodingCounts::new(trees.entries.iter().map(|entry| entry.encoding));
         self.counts.loaded(trees.entries.len());
         let old = {
             let mut history = self.history();

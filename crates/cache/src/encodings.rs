@@ -34,7 +34,7 @@ pub struct StalePage {
 
 impl Encodings {
     /// The encoding of a stored value. `object` is the decoded value, and `seal` its encryption.
-    pub(crate) fn of(&self, value: &[u8], object: &StoredObject, seal: Seal) -> EncodingId {
+    pub(crate) fn encoding(&self, value: &[u8], object: &StoredObject, seal: Seal) -> EncodingId {
         let seal = seal.number();
         let find = |known: &[Arc<Encoding>]| known.iter().position(|known| known.is_of(value, object, seal));
         if let Some(place) = find(&self.0.read()) {
@@ -43,7 +43,7 @@ impl Encodings {
         let mut known = self.0.write();
         let place = find(&known).unwrap_or_else(|| {
             if known.len() < MOST {
-                known.push(Arc::new(Encoding::of(value, object, seal)));
+                known.push(Arc::new(Encoding::new(value, object, seal)));
             }
             known.len() - 1
         });
@@ -69,7 +69,7 @@ impl EncodingId {
 
 impl EncodingCounts {
     /// Counts the encodings of some objects.
-    pub(crate) fn of(encodings: impl Iterator<Item = EncodingId>) -> Self {
+    pub(crate) fn new(encodings: impl Iterator<Item = EncodingId>) -> Self {
         let mut counts = Self::default();
         encodings.for_each(|encoding| counts.add(encoding));
         counts

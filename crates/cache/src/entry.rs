@@ -81,7 +81,7 @@ impl Decoder {
         }
         let checked = ParsedObject::parse(value.clone())?;
         // The encoding of the stored value, since completing an object may convert it to another version.
-        let encoding = self.encodings.of(value, checked.object(), seal);
+        let encoding = self.encodings.encoding(value, checked.object(), seal);
         let completed = self.complete.as_ref().and_then(|known| known.complete(&checked));
         let checked = completed.map_or(checked, ParsedObject::from);
         let rewritten = checked.object().skeleton().as_ptr() != value.as_ptr();
@@ -101,7 +101,7 @@ impl Decoder {
             "an object was written that lacks something: {}",
             object.text()
         );
-        let encoding = self.encodings.of(object.skeleton(), object, seal);
+        let encoding = self.encodings.encoding(object.skeleton(), object, seal);
         self.entry(key, written, (false, encoding), revision)
     }
 
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_knows_what_selectors_ask_for() {
+    fn an_entry_knows_what_selectors_request() {
         let value = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"team-a","uid":"u","labels":{"app":"web"}},"spec":{"nodeName":"n1","hostNetwork":true}}"#;
         let paths = ["status.phase", "spec.nodeName", "spec.hostNetwork"].map(FieldPath::parse);
         let entry = decoder(&paths)

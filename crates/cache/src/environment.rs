@@ -28,7 +28,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Creates the state. The limits are those of all histories and of all kept views, in bytes.
+    /// Creates the state. The limits, in bytes, apply to all histories together, and to all sorted indexes together.
     pub(crate) fn new(history_bytes: u64, view_bytes: u64) -> Self {
         Self {
             watermark: Watermark::default(),

@@ -35,7 +35,7 @@ pub(crate) struct ScanPrefixes(Arc<[Box<str>]>);
 
 impl ScanPrefixes {
     /// The prefixes of these collections.
-    pub(crate) fn of<'a>(collections: impl IntoIterator<Item = &'a Arc<Collection>>) -> Self {
+    pub(crate) fn new<'a>(collections: impl IntoIterator<Item = &'a Arc<Collection>>) -> Self {
         let mut prefixes: Vec<Box<str>> =
             collections.into_iter().map(|collection| collection.prefix().into()).collect();
         prefixes.sort_unstable();
@@ -110,7 +110,7 @@ pub(crate) async fn collections(
     collections: &[Arc<Collection>],
     revision: Revision,
 ) -> Result<Vec<LoadedCollection>, StoreError> {
-    let wanted = ScanPrefixes::of(collections);
+    let wanted = ScanPrefixes::new(collections);
     let by_prefix: BTreeMap<&str, usize> =
         collections.iter().enumerate().map(|(place, collection)| (collection.prefix(), place)).collect();
     // The collections in the order of the scan's prefixes.
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scan_goes_on_at_the_next_key_that_somebody_wants() {
+    fn a_scan_continues_at_the_next_wanted_range() {
         let wanted = ScanPrefixes(["/r/a/", "/r/c/", "/r/cd/"].map(Box::from).into());
         let behind = |key: &str| wanted.behind(key).map(|key| key.as_str().to_owned());
         assert_eq!(behind("/r/a/x").as_deref(), Some("/r/a/x\0"));

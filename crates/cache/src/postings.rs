@@ -35,7 +35,7 @@ impl Term {
     }
 
     /// The term with this [`text`](Self::text).
-    pub(crate) fn of(text: &[u8]) -> Self {
+    pub(crate) fn from_text(text: &[u8]) -> Self {
         Self::separated(text.into())
     }
 

@@ -299,7 +299,7 @@ async fn stalled(store: Arc<dyn Store>, shared: Arc<Shared>) -> StoreError {
 
 /// Returns the store's response, or an error after a timeout.
 async fn answer<T>(error: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    let silent = |_| StoreError::Unavailable(format!("it has not answered in {ANSWER_PATIENCE:?}"));
+    let silent = |_| StoreError::Unavailable(format!("no response within {ANSWER_PATIENCE:?}"));
     tokio::time::timeout(ANSWER_PATIENCE, error).await.map_err(silent)?
 }
 

@@ -89,7 +89,7 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
     }
 
-    fn noted(notes: &[(u64, u64)]) -> Times {
+    fn times_with(notes: &[(u64, u64)]) -> Times {
         let times = Times::default();
         notes.iter().for_each(|(time, revision)| times.note(at(*time), Revision::new(*revision)));
         times
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_time_is_that_of_the_newest_revision_then() {
-        let times = noted(&[(1000, 5), (2000, 7), (5000, 9)]);
+        let times = times_with(&[(1000, 5), (2000, 7), (5000, 9)]);
         check(&times, 999, None);
         check(&times, 1000, Some(5));
         check(&times, 1999, Some(5));
@@ -118,8 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn many_writes_are_told_apart_by_a_grain_and_the_last_one_exactly() {
-        let times = noted(&[(1000, 1), (1030, 2), (1060, 3), (1090, 4), (1120, 5), (9000, 6)]);
+    fn many_writes_are_distinguished_by_a_grain_and_the_last_one_exactly() {
+        let times = times_with(&[(1000, 1), (1030, 2), (1060, 3), (1090, 4), (1120, 5), (9000, 6)]);
         check(&times, 1089, Some(1));
         check(&times, 1119, Some(4));
         check(&times, 1120, Some(5));

@@ -79,7 +79,7 @@ impl<T: Item> CowTree<T> {
             }
             leaf.shrink_to_fit();
             debug_assert!(keys.is_sorted_by(|a, b| a.as_ref() < b.as_ref()), "keys must ascend");
-            Some(Arc::new(Leaf::new(Keys::of(&keys), leaf)))
+            Some(Arc::new(Leaf::new(Keys::new(&keys), leaf)))
         }))
     }
 

@@ -176,7 +176,7 @@ impl Trees {
             keys.for_each(|(_, keys)| keys.push(&entry.key));
         }
         for (term, keys) in terms.iter().zip(having) {
-            self.index.replace(&mut Term::of(term), keys);
+            self.index.replace(&mut Term::from_text(term), keys);
         }
     }
 

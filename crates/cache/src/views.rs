@@ -71,7 +71,7 @@ impl Places {
         self.has_failed = false;
     }
 
-    fn of(&mut self, sight: &dyn PositionSource, entry: &Entry) {
+    fn gather(&mut self, sight: &dyn PositionSource, entry: &Entry) {
         self.clear();
         sight.places(entry, self);
     }
@@ -138,7 +138,7 @@ impl View {
     /// Builds the view of several gathered parts. No entry may be in two parts.
     ///
     /// Cost: O(n log(number of parts)), or O(n) if each part begins after the end of the one before it.
-    pub fn of(parts: &mut [GatheredPositions]) -> Self {
+    pub fn new(parts: &mut [GatheredPositions]) -> Self {
         parts.iter_mut().for_each(GatheredPositions::sort);
         let bytes = parts.iter().map(|part| part.bytes.len() as u64).sum();
         let failures = parts.iter().map(|part| part.failures).sum();
@@ -259,7 +259,7 @@ impl GatheredPositions {
     /// Evaluates an entry and adds its positions.
     pub fn add(&mut self, sight: &dyn PositionSource, entry: &Entry) {
         let mut places = std::mem::take(&mut self.places);
-        places.of(sight, entry);
+        places.gather(sight, entry);
         self.add_places(&places, entry);
         self.places = places;
     }
@@ -349,10 +349,10 @@ impl Change {
     /// Evaluates the old and the new object.
     pub fn look(&mut self, sight: &dyn PositionSource) {
         if let Some(old) = &self.old {
-            self.before.of(sight, old);
+            self.before.gather(sight, old);
         }
         if let Some(new) = &self.new {
-            self.after.of(sight, new);
+            self.after.gather(sight, new);
         }
     }
 }

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_often_is_known_when_what_it_replaced_is_forgotten() {
+    fn frequent_writes_stay_known_after_their_predecessors() {
         let written = WrittenObjects::default();
         for number in 0..=MOST_OBJECTS {
             written.announce(key("a"), object(&number.to_string()), READER);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_back_does_not_pile_up() {
+    fn hints_without_events_are_limited() {
         let written = WrittenObjects::default();
         let names: Vec<String> = (0..=MOST_OBJECTS).map(|number| number.to_string()).collect();
         let few: Vec<ParsedObject> = names.iter().map(|name| object(name)).collect();

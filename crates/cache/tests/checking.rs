@@ -72,7 +72,7 @@ async fn check_repaired(key: &str, written: Option<&Body>) {
 /// While a slow store reloads a collection, the watches of this collection whose scopes are unaffected, and those of
 /// other collections, still get events.
 #[tokio::test(start_paused = true)]
-async fn a_collection_is_loaded_anew_while_others_are_told_of_changes() {
+async fn a_collection_reload_does_not_delay_events_of_others() {
     let (store, inner, cache) = start_over_memory().await;
     let lost = "a/p0700";
     swallow(&store, lost, Some(&body(5000))).await;

@@ -113,7 +113,7 @@ async fn a_watch_of_a_collection_that_is_removed_ends() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_added_changes_nothing() {
+async fn a_failed_addition_changes_nothing() {
     let store = FaultyStore::new(Arc::new(MemoryStore::new()));
     let cache = Cache::start(Arc::new(store.clone()), specs(), config()).await.unwrap();
     let below = CollectionSpec { prefix: format!("{PODS}a/"), ..things(1) };
@@ -135,7 +135,7 @@ async fn what_can_not_be_added_changes_nothing() {
 
 /// An addition whose future is dropped is cancelled.
 #[tokio::test(start_paused = true)]
-async fn an_addition_that_nobody_waits_for_is_given_up() {
+async fn an_addition_that_no_client_waits_for_is_given_up() {
     let store = FaultyStore::new(Arc::new(MemoryStore::new()));
     let cache = Cache::start(Arc::new(store.clone()), specs(), config()).await.unwrap();
     store.set_calls(Fault::Hang);

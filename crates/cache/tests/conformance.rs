@@ -157,7 +157,7 @@ impl Store for CachedStore {
                 .await
                 .map_err(|gone| StoreError::Compacted { requested: gone.requested, oldest: gone.oldest });
             let batch = batch.map(|batch| TailBatch {
-                events: batch.events.iter().map(|event| told(event)).collect(),
+                events: batch.events.iter().map(|event| store_event(event)).collect(),
                 watermark: batch.watermark,
             });
             Some((batch, cursor))
@@ -196,7 +196,7 @@ fn stored(entry: &Entry) -> KeyValue {
     KeyValue::new(StoreKey::new(format!("{PREFIX}{}", entry.key)), plain(&entry.object.bytes()), entry.revision)
 }
 
-fn told(event: &keelson_cache::Event) -> StoreEvent {
+fn store_event(event: &keelson_cache::Event) -> StoreEvent {
     StoreEvent::new(
         StoreKey::new(format!("{PREFIX}{}", event.key())),
         event.revision,

@@ -65,7 +65,7 @@ async fn a_broken_tail_is_opened_again_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happened_in_a_compacted_gap_ends_watches_but_not_the_cache() {
+async fn a_compacted_gap_ends_watches_but_not_the_cache() {
     let store = faulty();
     commit(&store, "a/old", Some(&body(0))).await;
     let cache = Cache::start(Arc::new(store.clone()), specs(), config()).await.unwrap();
@@ -310,7 +310,7 @@ impl Store for Compacts {
 
 /// A compaction during the backfill does not affect the rest of the history.
 #[tokio::test]
-async fn history_is_filled_in_as_far_as_the_store_has_it_although_it_is_compacted_meanwhile() {
+async fn the_backfill_continues_during_compaction() {
     let inner = MemoryStore::new();
     let mut written = Vec::new();
     for number in 0..10 {

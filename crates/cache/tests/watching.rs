@@ -150,7 +150,7 @@ async fn a_watch_from_the_future_stays_silent_until_then() {
 }
 
 #[tokio::test]
-async fn who_missed_something_is_told_and_who_missed_nothing_goes_on() {
+async fn cursors_with_lost_events_fail_and_others_continue() {
     let store = MemoryStore::new();
     let cache = start(&store).await;
     let start = cache.watermark();

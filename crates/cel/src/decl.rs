@@ -180,7 +180,7 @@ impl Decl {
     }
 
     /// A value of this type, with no further declaration.
-    pub fn of(ty: Type) -> Arc<Self> {
+    pub fn new(ty: Type) -> Arc<Self> {
         Self::scalar(DeclKind::Dyn, ty, 1)
     }
 

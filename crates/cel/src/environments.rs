@@ -89,7 +89,7 @@ pub fn device() -> Environment {
 
 /// The variables of a policy as fields of an object, each with its expression's type.
 pub fn variables(declared: impl IntoIterator<Item = (String, Type)>) -> Arc<Decl> {
-    Decl::fields("kubernetes.variables", declared.into_iter().map(|(name, ty)| (name, Decl::of(ty))))
+    Decl::fields("kubernetes.variables", declared.into_iter().map(|(name, ty)| (name, Decl::new(ty))))
 }
 
 fn text() -> Arc<Decl> {

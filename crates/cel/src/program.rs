@@ -175,12 +175,12 @@ impl Program {
         if wanted.contains(&made.result) {
             return Ok(made);
         }
-        let names: Vec<String> = wanted.iter().map(told).collect();
+        let names: Vec<String> = wanted.iter().map(type_name).collect();
         let wanted = match names.as_slice() {
             [name] => name.clone(),
             names => format!("one of [{}]", names.join(" ")),
         };
-        Err(CompileError::Result(format!("must evaluate to {wanted} but got {}", told(&made.result))))
+        Err(CompileError::Result(format!("must evaluate to {wanted} but got {}", type_name(&made.result))))
     }
 
     /// The type of its result.
@@ -225,7 +225,7 @@ impl Program {
 }
 
 /// A type in upstream's messages about a result of the wrong type: its runtime name, unless it has parameters.
-fn told(of: &Type) -> String {
+fn type_name(of: &Type) -> String {
     match of {
         Type::Null | Type::Duration | Type::Timestamp => of.runtime_name(),
         _ => of.to_string(),

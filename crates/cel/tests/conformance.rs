@@ -148,10 +148,10 @@ fn compare(case: &Json) -> Result<Outcome, String> {
     match (program.evaluate(&values, &mut Meter::new(LIMIT)), must_fail) {
         (Err(EvalError::Failed(_)), true) => Ok(Outcome::Fails),
         (Err(fault), _) => Err(format!("fails: {fault}")),
-        (Ok(found), true) => Err(format!("is {}, instead of {}", shown(&found), case["evalError"])),
+        (Ok(found), true) => Err(format!("is {}, instead of {}", typed(&found), case["evalError"])),
         (Ok(found), false) => {
             let expected = expected(case).ok_or("the suite has a value of an unknown kind")?;
-            let (found, expected) = (shown(&found), shown(&expected));
+            let (found, expected) = (typed(&found), typed(&expected));
             if found == expected { Ok(Outcome::Value) } else { Err(format!("is {found}, instead of {expected}")) }
         }
     }
@@ -210,7 +210,7 @@ fn value_of(value: &Json) -> Option<Value<'static>> {
         "boolValue" => Value::Bool(value.as_bool()?),
         "int64Value" => Value::Int(text.parse().ok()?),
         "uint64Value" => Value::Uint(text.parse().ok()?),
-        // JSON has texts for infinities and for what is no number.
+        // JSON has texts for infinities and for what is not a number.
         "doubleValue" => Value::Double(value.as_f64().or_else(|| text.parse().ok())?),
         "stringValue" => Value::String(text.to_owned().into()),
         "bytesValue" => Value::Bytes(BASE64.decode(text.as_bytes()).ok()?.into()),
@@ -234,13 +234,13 @@ fn value_of(value: &Json) -> Option<Value<'static>> {
 }
 
 /// A value with its type.
-fn shown(value: &Value<'_>) -> String {
+fn typed(value: &Value<'_>) -> String {
     match value {
-        Value::List(list) => format!("[{}]", list.iter().map(|one| shown(&one)).collect::<Vec<_>>().join(", ")),
+        Value::List(list) => format!("[{}]", list.iter().map(|one| typed(&one)).collect::<Vec<_>>().join(", ")),
         Value::Map(map) => {
             let entries = map.entries();
             let mut entries: Vec<_> =
-                entries.iter().map(|(key, value)| format!("{}: {}", shown(key), shown(value))).collect();
+                entries.iter().map(|(key, value)| format!("{}: {}", typed(key), typed(value))).collect();
             entries.sort();
             format!("{{{}}}", entries.join(", "))
         }

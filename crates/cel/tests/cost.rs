@@ -82,7 +82,7 @@ fn reading_a_text_is_estimated_by_its_length() {
 }
 
 #[test]
-fn what_is_used_is_counted() {
+fn used_cost_is_counted() {
     assert_eq!(used("1 + 2 == 3"), 2);
     assert_eq!(used("'abcdefghijklmnop'.contains('ab')"), 2);
     assert_eq!(used("[1, 2, 3].all(x, x > 0)"), 3 * (3 + 2) + 1);
@@ -101,7 +101,7 @@ fn is_too_costly(expression: &str, object: &Json) {
 }
 
 #[test]
-fn what_grows_without_bound_is_ended() {
+fn unlimited_growth_is_stopped() {
     let object = json!({"l": vec![1; 2_000], "s": "a".repeat(100_000)});
     for expression in [
         "self.l.all(x, self.l.all(y, x <= y))",
@@ -120,7 +120,7 @@ fn what_grows_without_bound_is_ended() {
 }
 
 #[test]
-fn what_upstream_does_not_count_is_ended_too() {
+fn work_that_upstream_does_not_count_is_limited_too() {
     let texts = |count: usize| json!({"l": (0..count).map(|index| format!("{index}")).collect::<Vec<_>>(), "s": "a".repeat(50_000)});
     let environment = Environment::kubernetes().with("self", Type::Dyn);
     let run = |expression: &str, object: &Json, meter: &mut Meter| {
@@ -148,7 +148,7 @@ fn what_upstream_does_not_count_is_ended_too() {
 }
 
 #[test]
-fn what_is_wrong_with_a_long_expression_is_told_of_within_bounds() {
+fn errors_of_long_expressions_are_limited() {
     let told = |name: &str, times: usize| {
         let text = format!("[{}]", vec![name; times].join(", "));
         Program::compile(&text, &Environment::kubernetes()).expect_err("it is wrong").to_string()

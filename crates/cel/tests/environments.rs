@@ -87,7 +87,7 @@ fn a_policy_sees_the_request_and_its_objects() {
 }
 
 #[test]
-fn the_authorizer_is_asked_what_was_put_together() {
+fn the_cel_authorizer_gets_the_composed_attributes() {
     let asked = Asked::default();
     let text = "authorizer.group('apps').resource('deployments').subresource('scale').namespace('ns').name('a')\
                 .fieldSelector('metadata.name=a').labelSelector('l=m').check('get').allowed()";

@@ -66,7 +66,7 @@ fn names_of_types_and_fields_are_those_of_the_language() {
 }
 
 #[test]
-fn the_parser_goes_on_after_a_mistake() {
+fn the_parser_continues_after_a_mistake() {
     let at = |place: &str, said: &str| format!("{place}: Syntax error: {said} {OPERAND}");
     assert_eq!(faults("self.i =="), [at("1:10", "mismatched input '<EOF>'")]);
     assert_eq!(
@@ -95,7 +95,7 @@ fn the_parser_goes_on_after_a_mistake() {
 }
 
 #[test]
-fn names_and_types_that_do_not_fit_are_told() {
+fn names_and_types_that_do_not_fit_are_reported() {
     check(&[
         ("this.i > 1", &["1:1: undeclared reference to 'this' (in container '')"]),
         ("self.z > 1", &["1:5: undefined field 'z'"]),
@@ -136,7 +136,7 @@ fn names_and_types_that_do_not_fit_are_told() {
 }
 
 #[test]
-fn literals_that_cannot_be_read_are_told_beforehand() {
+fn literals_that_cannot_be_read_are_reported_beforehand() {
     check(&[
         ("duration('2d')", &["1:10: invalid duration argument"]),
         ("timestamp('now')", &["1:11: invalid timestamp argument"]),

@@ -50,7 +50,7 @@ pub struct Pieces {
 
 impl Pieces {
     /// Begins a value.
-    pub fn of(compact: Bytes) -> Self {
+    pub fn new(compact: Bytes) -> Self {
         Self { compact, writer: Writer { at: 0, depth: 0 } }
     }
 

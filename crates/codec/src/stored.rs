@@ -115,7 +115,7 @@ pub struct StoredHeader(Box<[u8]>);
 
 impl StoredHeader {
     /// The header of a kind.
-    pub fn of(kind: &GroupVersionKind) -> Self {
+    pub fn new(kind: &GroupVersionKind) -> Self {
         let mut header = Vec::new();
         write_header(&mut header, &kind.kind, &kind.group_version().to_string());
         Self(header.into())

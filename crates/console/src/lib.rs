@@ -77,7 +77,7 @@ impl File {
         let compress = || {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
             let written = encoder.write_all(&self.bytes).and_then(|()| encoder.finish());
-            written.expect("memory takes all that is written to it").into()
+            written.expect("a write to memory never fails").into()
         };
         self.compressed.get_or_init(compress).clone()
     }

@@ -90,7 +90,7 @@ impl AuthenticationPublication {
         match self.ensure().await {
             Ok(()) => Outcome::Done,
             Err(error) => {
-                warn_repeated!(""; %error, "authentication information for aggregated servers could not be written; trying again");
+                warn_repeated!(""; %error, "writing authentication information for aggregated servers failed; retrying");
                 Outcome::Again
             }
         }

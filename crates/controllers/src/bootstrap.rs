@@ -183,7 +183,7 @@ impl Bootstrap {
             if !holds_readiness_back(&error) {
                 self.progress.note_done(place);
             }
-            warn_repeated!(name; hook = name, %error, "a hook of the bootstrap failed and is tried again");
+            warn_repeated!(name; hook = name, %error, "a bootstrap hook failed; retrying");
         }
         self.progress.note_done(place);
     }
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays_and_what_is_missing_is_added() {
+    fn existing_objects_stay_and_missing_ones_are_added() {
         let mut role = Object::from_value(json!({
             "metadata": {"name": "a", "labels": {"mine": "1"}, "annotations": {AUTO_UPDATE: "yes"}},
             "rules": [{"verbs": ["*"], "apiGroups": ["x"], "resources": ["y"]}],

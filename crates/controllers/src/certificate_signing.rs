@@ -81,7 +81,7 @@ impl CertificateSigning {
             Ok(()) => Outcome::Done,
             Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&name; name, %error, "a certificate could not be signed; trying again");
+                warn_repeated!(&name; name, %error, "signing a certificate failed; retrying");
                 Outcome::Again
             }
         }

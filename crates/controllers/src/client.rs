@@ -228,7 +228,7 @@ impl Client {
         }
     }
 
-    /// Deletes an object if it has not changed since it was read. It is no error if the object no longer exists.
+    /// Deletes an object if it has not changed since it was read. It is not an error if the object no longer exists.
     ///
     /// # Errors
     /// Errors of the verb: 409 when the object has changed.

@@ -79,7 +79,7 @@ impl ClusterRoleAggregation {
             Ok(()) => Outcome::Done,
             Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(""; %error, "cluster roles could not be aggregated; trying again");
+                warn_repeated!(""; %error, "aggregating cluster roles failed; retrying");
                 Outcome::Again
             }
         }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_that_are_made_of_each_other_have_the_rules_that_come_from_outside() {
+    fn roles_that_aggregate_each_other_have_the_rules_of_all_others() {
         let rule = |verb: &str| json!({"verbs": [verb]});
         let role = |name: &str, to: &str, of: &str, rules: Value| {
             let rule = (!of.is_empty()).then(|| json!({"clusterRoleSelectors": [{"matchLabels": {"to": of}}]}));

@@ -54,7 +54,7 @@ impl EventExpiry {
             let passes = async {
                 loop {
                     if let Err(error) = self.pass(&mut notes).await {
-                        warn_repeated!(""; %error, "expired events could not be deleted; trying again");
+                        warn_repeated!(""; %error, "deleting expired events failed; retrying");
                     }
                     sleep(interval).await;
                 }

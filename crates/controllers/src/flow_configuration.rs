@@ -76,8 +76,8 @@ impl Index for FlowIndex {
     fn put(&mut self, kind: Kind, entry: &Entry) {
         let (key, object) = (entry.key.to_string(), decoded(entry));
         let is_new = match kind {
-            Kind::Schema => put(&mut self.schemas, key, FlowSchema::of(&object)),
-            Kind::Level => put(&mut self.levels, key, PriorityLevel::of(&object)),
+            Kind::Schema => put(&mut self.schemas, key, FlowSchema::from_object(&object)),
+            Kind::Level => put(&mut self.levels, key, PriorityLevel::from_object(&object)),
         };
         self.changes += u64::from(is_new);
     }

@@ -47,7 +47,7 @@ impl FlowObjects {
             loop {
                 tokio::time::sleep(self.interval).await;
                 if let Err(error) = self.keep().await {
-                    warn_repeated!(""; %error, "the default flow schemas and priority levels could not be kept; trying again");
+                    warn_repeated!(""; %error, "updating the default flow schemas and priority levels failed; retrying");
                 }
             }
         };
@@ -90,7 +90,7 @@ impl FlowObjects {
                     Err(error) => Err(error),
                 };
             };
-            let Some(kept) = kept(&object, &suggested) else { return Ok(()) };
+            let Some(kept) = updated(&object, &suggested) else { return Ok(()) };
             attempts -= 1;
             match self.client.update(target, kept).await {
                 Err(ApiError::Conflict { .. }) if attempts > 0 => {}
@@ -106,7 +106,7 @@ fn annotation(object: &Object) -> Option<&str> {
 }
 
 /// The object with the right annotation and spec; `None` if it needs no change.
-fn kept(object: &Object, suggested: &Value) -> Option<Object> {
+fn updated(object: &Object, suggested: &Value) -> Option<Object> {
     let is_mandatory = defaults::is_mandatory(object.name());
     let is_kept = is_mandatory
         || match annotation(object) {
@@ -140,7 +140,7 @@ mod tests {
 
     fn check(object: Value, suggested: &Value, expect: Option<&Value>) {
         let object = Object::from_value(object).unwrap();
-        let kept = kept(&object, suggested).map(Object::into_value);
+        let kept = updated(&object, suggested).map(Object::into_value);
         assert_eq!(kept.as_ref(), expect, "{object:?}");
     }
 

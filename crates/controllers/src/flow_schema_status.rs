@@ -115,7 +115,7 @@ impl FlowSchemaStatus {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(""; ?key, %error, "the condition Dangling could not be written; trying again");
+                warn_repeated!(""; ?key, %error, "writing the condition Dangling failed; retrying");
                 Outcome::Again
             }
         }

@@ -200,7 +200,7 @@ impl GarbageCollection {
                 Outcome::Again
             }
             Err(error) => {
-                warn_repeated!(&id.key; key = %id.key, %error, "garbage collection of an object failed and is tried again");
+                warn_repeated!(&id.key; key = %id.key, %error, "garbage collection of an object failed; retrying");
                 Outcome::Again
             }
         }

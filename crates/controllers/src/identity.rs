@@ -114,7 +114,7 @@ impl IdentityLease {
         tracing::error!(
             server_id = lease.config.server_id,
             why,
-            "this server starts without its identity, which the store does not take: it serves reads, and passes on what only deletes"
+            "the store refuses the identity lease of this server: only reads and deletes are served"
         );
         Ok(lease)
     }
@@ -154,7 +154,7 @@ impl IdentityLease {
                 Ok(()) = self.config.annotations.changed() => {}
             }
             if let Err(error) = self.step().await {
-                warn_repeated!(&self.config.server_id; server_id = self.config.server_id, %error, "the identity lease was not renewed; it is tried again");
+                warn_repeated!(&self.config.server_id; server_id = self.config.server_id, %error, "renewing the identity lease failed; retrying");
                 tokio::select! {
                     () = stopping.cancelled() => return,
                     () = tokio::time::sleep(RETRY) => {}
@@ -168,7 +168,7 @@ impl IdentityLease {
         let Some(held) = self.held.take() else { return };
         self.fence.lose();
         let released = async { self.client.delete(&leases::collection(&self.client)?, &held).await };
-        clean_up(released, "the identity lease was left behind; it ends by itself").await;
+        clean_up(released, "deleting the identity lease failed; it expires").await;
     }
 
     /// Deletes a lease that a registration without a response may have written.
@@ -182,7 +182,7 @@ impl IdentityLease {
                 _ => Ok(()),
             }
         };
-        clean_up(withdrawn, "the identity lease may have been written; it expires by itself").await;
+        clean_up(withdrawn, "withdrawing the identity lease failed; it expires if it was written").await;
     }
 
     async fn step(&mut self) -> Result<(), ApiError> {
@@ -194,7 +194,7 @@ impl IdentityLease {
         };
         let now = self.client.now();
         if leases::end(&held.object).is_none_or(|end| end <= now) {
-            return self.lost("it was not renewed in time").await;
+            return self.lost("the lease was not renewed in time").await;
         }
         let mut renewed = held.object.clone();
         leases::set(&mut renewed, [("renewTime", leases::micro_time(now))]);
@@ -221,7 +221,7 @@ impl IdentityLease {
                 self.hold(found);
                 Ok(())
             }
-            Some(_) => self.lost("its lease is held by another process").await,
+            Some(_) => self.lost("another process holds the lease").await,
             None => self.lost("its lease was deleted").await,
         }
     }

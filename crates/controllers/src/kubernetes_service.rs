@@ -78,11 +78,11 @@ impl KubernetesService {
             }
             for done in [self.ensure_range().await, self.ensure_service().await] {
                 if let Err(error) = done {
-                    warn_repeated!(""; %error, "the service of the API servers could not be kept; trying again");
+                    warn_repeated!(""; %error, "updating the service of the API servers failed; retrying");
                 }
             }
         }
-        clean_up(self.leave(), "this server's address could not be taken away").await;
+        clean_up(self.leave(), "removing the address of this server failed").await;
     }
 
     /// Creates the ServiceCIDR of the cluster and sets its condition `Ready`.
@@ -203,7 +203,7 @@ impl KubernetesService {
         let primary = self.ranges.primary().family();
         let mut slices: BTreeMap<(bool, u16), Vec<IpAddr>> = BTreeMap::new();
         for server in servers {
-            let second = Family::of(server.ip()) != primary;
+            let second = Family::from_address(server.ip()) != primary;
             slices.entry((second, server.port())).or_default().push(server.ip());
         }
         if slices.is_empty() {
@@ -293,7 +293,7 @@ fn stated(endpoints: &Object) -> BTreeSet<SocketAddr> {
 
 /// The slice for a port and address family. The first slice has the service's name, as in kube-apiserver.
 fn slice(place: usize, primary: Family, port: u16, addresses: &[IpAddr]) -> Value {
-    let family = addresses.first().map_or(primary, |address| Family::of(*address)).name();
+    let family = addresses.first().map_or(primary, |address| Family::from_address(*address)).name();
     let (name, labels) = match place {
         0 => (NAME.to_owned(), json!({ SLICE_SERVICE: NAME })),
         _ => {

@@ -69,7 +69,7 @@ impl Leadership {
             match self.try_acquire(&mut observed).await {
                 Ok(Some(lease)) => return lease,
                 Ok(None) | Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => {}
-                Err(error) => warn_repeated!(""; %error, "reading the leader's lease failed; it is tried again"),
+                Err(error) => warn_repeated!(""; %error, "reading the lease of the leader failed; retrying"),
             }
             tokio::time::sleep(INTERVAL).await;
         }
@@ -120,7 +120,7 @@ impl Leadership {
                 Ok(Ok(Some(next))) => (lease, renewed) = (next, attempt),
                 Ok(Ok(None)) => break,
                 Ok(Err(error)) if renewed.elapsed() < RENEW_DEADLINE => {
-                    warn_repeated!(""; %error, "the lead was not renewed");
+                    warn_repeated!(""; %error, "renewing the lease of the leader failed");
                 }
                 Ok(Err(_)) | Err(_) => break,
             }
@@ -141,7 +141,7 @@ impl Leadership {
             leases::set(lease, [("holderIdentity", json!("")), ("leaseDurationSeconds", json!(1))]);
         };
         let released = async { self.rewrite(&lease, free).await.map(|_| ()) };
-        clean_up(released, "the lead was not given up; it ends by itself").await;
+        clean_up(released, "releasing the lease of the leader failed; it expires").await;
     }
 
     /// Changes the lease while this process holds it, even if another client has written it. Returns `None` once

@@ -101,7 +101,7 @@ impl NamespaceDeletion {
             // Another writer changed the namespace. The new state is processed again.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&namespace; namespace, %error, "emptying a namespace failed and is tried again");
+                warn_repeated!(&namespace; namespace, %error, "deleting the content of a namespace failed; retrying");
                 Outcome::Again
             }
         }

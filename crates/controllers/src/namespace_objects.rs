@@ -129,7 +129,7 @@ impl NamespaceObjects {
             Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => Outcome::Again,
             Err(error) => {
                 let resource = self.plural;
-                warn_repeated!(format_args!("{namespace}/{resource}"); namespace, resource, %error, "an object of every namespace could not be created; trying again");
+                warn_repeated!(format_args!("{namespace}/{resource}"); namespace, resource, %error, "creating an object of every namespace failed; retrying");
                 Outcome::Again
             }
         }

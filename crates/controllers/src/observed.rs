@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_looked_at_has_not_aged() {
+    async fn unobserved_leases_do_not_age() {
         let mut seen = observations();
         check(&mut seen, &[("a", 1), ("b", 2)], &[(false, 0), (false, 0)]);
         seconds(10).await;

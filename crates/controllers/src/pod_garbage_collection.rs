@@ -71,7 +71,7 @@ impl PodGarbageCollection {
                 // Half the quarantine, so that a node's pods outlast it by half at the most.
                 sleep(self.quarantine / 2).await;
                 if let Err(error) = self.pass(&mut missing).await {
-                    warn_repeated!(""; %error, "the collection of pods failed and is tried again");
+                    warn_repeated!(""; %error, "garbage collection of pods failed; retrying");
                 }
             }
         };

@@ -96,7 +96,7 @@ enum ReadyTime {
 impl<K: Clone + Debug + Eq + Hash> Queue<K> {
     /// Creates an empty queue with a name for metrics and a backoff for failures.
     pub fn new(name: &'static str, backoff: Backoff) -> Self {
-        let meter = QueueMeter::of(name);
+        let meter = QueueMeter::for_queue(name);
         let state = State {
             known: HashMap::new(),
             ready: VecDeque::new(),

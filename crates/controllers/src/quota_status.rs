@@ -138,7 +138,7 @@ impl QuotaStatus {
             // quota or of the objects that it counts.
             error if is_too_large(&error) => {
                 let key = format!("{namespace}/{name}");
-                warn_repeated!(&key; key, %error, "the status of a quota is too large to be stored, so it does not hold");
+                warn_repeated!(&key; key, %error, "the status of a quota is too large for the store, so the quota is not enforced");
             }
             error => {
                 let key = format!("{namespace}/{name}");

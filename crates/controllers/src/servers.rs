@@ -77,7 +77,7 @@ pub enum ServerState {
 
 impl ServerState {
     /// The state of a server from its lease's observations.
-    fn of(moved: bool, unchanged: Duration, interval: Duration) -> Self {
+    fn new(moved: bool, unchanged: Duration, interval: Duration) -> Self {
         match moved {
             _ if unchanged >= interval * MISSED_RENEWALS => Self::Dead,
             false => Self::Unknown,
@@ -154,7 +154,7 @@ impl RegisteredServers {
         let address = |name: &str| annotations.get(name).and_then(|address| address.parse().ok());
         let peer_address = address(PEER_ADDRESS_ANNOTATION);
         let address = address(CLIENT_ADDRESS_ANNOTATION).or(peer_address);
-        let life = ServerState::of(seen.moved, seen.unchanged, self.interval);
+        let life = ServerState::new(seen.moved, seen.unchanged, self.interval);
         RegisteredServer {
             id: lease.object.name().to_owned(),
             holder: leases::holder(&lease.object).to_owned(),
@@ -199,7 +199,7 @@ impl IdentityCollection {
                 _ = ticks.tick() => {}
             }
             if let Err(error) = self.collect().await {
-                warn_repeated!(""; %error, "leases of dead servers were not collected; it is tried again");
+                warn_repeated!(""; %error, "deleting the leases of stopped servers failed; retrying");
             }
         }
     }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     fn check(moved: bool, unchanged: u64, expect: ServerState) {
-        let life = ServerState::of(moved, Duration::from_secs(unchanged), Duration::from_secs(10));
+        let life = ServerState::new(moved, Duration::from_secs(unchanged), Duration::from_secs(10));
         assert_eq!(life, expect, "moved: {moved}, unchanged for {unchanged} seconds");
     }
 

@@ -50,7 +50,7 @@ fn median(mut work: impl FnMut()) -> Duration {
     taken[RUNS / 2]
 }
 
-#[expect(clippy::print_stdout, reason = "this is what whoever runs the example reads")]
+#[expect(clippy::print_stdout, reason = "the example prints its results")]
 fn main() {
     let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
     let render = median(|| drop(fragment(1, &all)));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     /// The published versions of a server with these fragments.
-    fn told(fragments: &[Arc<Fragment>]) -> Vec<ServedVersion> {
+    fn published(fragments: &[Arc<Fragment>]) -> Vec<ServedVersion> {
         let documents = Documents::assemble(fragments);
         let both = [documents.aggregated_core(AggregatedForm::V2), documents.aggregated_groups(AggregatedForm::V2)];
         let read = |json: &[u8]| {
@@ -175,19 +175,19 @@ mod tests {
     #[test]
     fn servers_make_the_same_of_what_they_serve() {
         let (a, b, whole) = (without("batch"), without("apps"), without("none"));
-        let on_a = beside("a", &a, &[("b", told(&b))]).unwrap();
-        let on_b = beside("b", &b, &[("a", told(&a))]).unwrap();
+        let on_a = beside("a", &a, &[("b", published(&b))]).unwrap();
+        let on_b = beside("b", &b, &[("a", published(&a))]).unwrap();
         assert_eq!(tags(&on_a), tags(&on_b));
         // Priorities equal those of one server with all groups.
         assert_eq!(tags(&on_a), tags(&Documents::assemble(&whole)));
         assert!(on_a.group("batch").is_some() && Documents::assemble(&a).group("batch").is_none());
-        assert!(beside("a", &whole, &[("b", told(&whole))]).is_none(), "nothing is added");
+        assert!(beside("a", &whole, &[("b", published(&whole))]).is_none(), "nothing is added");
     }
 
     #[test]
-    fn what_servers_can_do_with_a_resource_is_put_together() {
+    fn verbs_of_a_resource_are_merged_over_servers() {
         let whole = without("none");
-        let mut less = told(&whole);
+        let mut less = published(&whole);
         let jobs = less.iter_mut().find(|it| it.group == "batch").unwrap();
         jobs.resources.retain(|resource| resource.plural == "jobs");
         jobs.resources[0].verbs.retain(|verb| verb != "delete");
@@ -197,10 +197,10 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_otherwise_is_shown_as_the_first_server_by_name_has_it() {
+    fn other_differences_take_the_first_server_by_name() {
         let whole = without("none");
         let renamed = |name: &str| {
-            let mut versions = told(&whole);
+            let mut versions = published(&whole);
             let batch = versions.iter_mut().find(|it| it.group == "batch").unwrap();
             batch.resources[0].singular = Text::Owned(name.to_owned());
             versions

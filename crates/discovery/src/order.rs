@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_sources_of_a_version_an_aggregated_server_prevails_over_custom_resources() {
+    fn an_aggregated_version_replaces_the_custom_resources_of_that_version() {
         let sources = [
             source("g", "v1", (1, 1), SourceOrder::Custom),
             source("g", "v1", (2, 2), SourceOrder::Aggregated),

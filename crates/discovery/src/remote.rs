@@ -150,7 +150,7 @@ fn kind(stated: &Value) -> Result<DiscoveredKind, String> {
 fn text(of: &Value, field: &str) -> Result<String, String> {
     match of.get(field) {
         None | Some(Value::Null) => Ok(String::new()),
-        Some(value) => value.as_str().map(str::to_owned).ok_or_else(|| format!("{field} is no text")),
+        Some(value) => value.as_str().map(str::to_owned).ok_or_else(|| format!("{field} is not a string")),
     }
 }
 
@@ -181,7 +181,7 @@ fn objects<'v>(of: &'v Value, field: &str) -> Result<&'v [Value], String> {
 fn list<'v>(of: &'v Value, field: &str) -> Result<&'v [Value], String> {
     match of.get(field) {
         None | Some(Value::Null) => Ok(&[]),
-        Some(value) => value.as_array().map(Vec::as_slice).ok_or_else(|| format!("{field} is no list")),
+        Some(value) => value.as_array().map(Vec::as_slice).ok_or_else(|| format!("{field} is not a list")),
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_document_is_refused() {
+    fn other_documents_are_refused() {
         for wrong in [json!({"kind": "PodList"}), json!([]), json!("x"), json!({"kind": 1}), Value::Null] {
             assert!(aggregated_versions(&wrong).is_err() && legacy_resources(&wrong).is_err(), "{wrong:?}");
         }

@@ -1,6 +1,6 @@
 //! The input of discovery: the source and resources of each group version.
 //!
-//! Values are owned, so that built-in, custom and aggregated resources have one form. [`DiscoveredResource::of`]
+//! Values are owned, so that built-in, custom and aggregated resources have one form. [`DiscoveredResource::new`]
 //! converts resources of this server.
 
 use std::borrow::Cow;
@@ -135,7 +135,7 @@ impl DiscoveredResource {
     }
 
     /// A resource of this server in one of its versions. `stored_as` overrides the resource's storage version.
-    pub fn of(resource: &Resource, version: &ServedVersion, stored_as: Option<&str>) -> Self {
+    pub fn new(resource: &Resource, version: &ServedVersion, stored_as: Option<&str>) -> Self {
         let Resource { group, plural, singular, kind, .. } = resource;
         let ServedVersion { verbs, subresources, .. } = version;
         let told = stored_as.map(|version| storage_version_hash(group, version, kind));
@@ -163,7 +163,7 @@ impl DiscoveredResource {
             }
             foreign => foreign,
         };
-        let plain = Self::of(resource, version, None);
+        let plain = Self::new(resource, version, None);
         let shown = |verb: &&&str| {
             plain.verbs.iter().any(|known| *known == ***verb) && (takes_new || !CHANGING_VERBS.contains(verb))
         };
@@ -199,7 +199,7 @@ pub fn fragments(catalogue: &Catalogue, wanted: impl Fn(&str, &str) -> bool) -> 
                 version_priority: version.priority,
                 order: SourceOrder::BuiltIn,
                 freshness: Freshness::Current,
-                resources: served.map(|(resource, served)| DiscoveredResource::of(resource, served, None)).collect(),
+                resources: served.map(|(resource, served)| DiscoveredResource::new(resource, served, None)).collect(),
             }));
         }
     }

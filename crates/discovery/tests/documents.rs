@@ -95,7 +95,7 @@ fn any_change_alters_the_tag_and_equal_sources_give_it_back() {
 }
 
 #[test]
-fn custom_resources_stand_after_the_built_in_groups_and_name_their_kinds_in_full() {
+fn custom_groups_follow_builtin_ones_and_have_full_kinds() {
     let documents = with(&[custom("example.org", "v1")]);
     let list = parsed(&documents.aggregated_groups(AggregatedForm::V2).json);
     let last = list["items"].as_array().and_then(|items| items.last()).expect("groups");
@@ -138,7 +138,7 @@ fn the_older_form_names_the_preferred_version_of_a_group() {
 }
 
 #[test]
-fn the_older_form_has_subresources_as_entries_and_hashes_on_stored_parents() {
+fn the_legacy_form_lists_subresources_and_hashes_of_stored_resources() {
     let documents = builtin();
     let list = parsed(&documents.resources("apps", "v1").expect("apps/v1"));
     assert_eq!(list["apiVersion"], "v1");
@@ -171,7 +171,7 @@ fn events_of_both_groups_have_the_hash_of_the_form_they_are_stored_in() {
 }
 
 #[test]
-fn what_is_not_served_has_no_document() {
+fn unserved_groups_have_no_document() {
     let documents = builtin();
     assert!(documents.group("nope.example.org").is_none());
     assert!(documents.group("").is_none(), "the core group has no document of this form");

@@ -1,4 +1,4 @@
-//! Archives that are the same bytes whenever they are made of the same files: tar, gzip, and the `ar` of Debian packages.
+//! Reproducible archives: tar, gzip, and the `ar` of Debian packages. Equal files give equal bytes.
 //!
 //! Entries have the time of the release, no owner's name, and an order of their own.
 

@@ -60,7 +60,7 @@ impl Texts {
     ///
     /// # Errors
     /// When the program does not run.
-    pub(crate) fn of(program: &Path, stage: &Path, licences: Vec<u8>) -> Result<Self> {
+    pub(crate) fn new(program: &Path, stage: &Path, licences: Vec<u8>) -> Result<Self> {
         let directory = stage.join("man");
         let _absent = std::fs::remove_dir_all(&directory);
         std::fs::create_dir_all(&directory)?;

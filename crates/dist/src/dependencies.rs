@@ -34,7 +34,7 @@ struct Crate {
 /// All crates in the program, by name and version.
 pub(crate) struct Dependencies(Vec<Crate>);
 
-/// Files of a crate by which its licence is given.
+/// The file names of licences in a crate.
 const LICENCE_FILES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"];
 
 impl Dependencies {
@@ -42,7 +42,7 @@ impl Dependencies {
     ///
     /// # Errors
     /// When cargo can't say what they are.
-    pub(crate) fn of(root: &Path) -> Result<Self> {
+    pub(crate) fn load(root: &Path) -> Result<Self> {
         let cargo = || {
             let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
             command.current_dir(root);
@@ -215,7 +215,7 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     found
 }
 
-/// A number for the bill of a release, which is the same whenever it is made.
+/// The serial number of a bill of materials. It depends only on the release.
 fn serial(release: &Release) -> String {
     let hash = HEXLOWER.encode(&Sha256::digest(format!("keelson {} {}", release.version, release.commit)));
     // Version 8 of UUIDs is for what is derived in ways of one's own.

@@ -17,7 +17,7 @@ use crate::programs::Programs;
 use crate::release::{Release, debian_machine};
 use crate::run;
 
-/// The directory in the archive, as that of the programs which it stands for.
+/// The directory in the archive, named as in upstream's archives.
 const DIRECTORY: &str = "controller-tools/envtest/";
 pub(crate) const INDEX: &str = "envtest-releases.yaml";
 

@@ -1,7 +1,8 @@
 //! `keelson-dist`, started by `cargo xtask dist`: makes the packages of a release, each from the same programs.
 //!
-//! Every package is the same bytes whenever it is made of the same commit with the same tools. Formats that are simple are written here;
-//! sources of the packaging are in `packaging/`. `--check` installs what was made in clean roots, starts it there and sends requests.
+//! Packages are reproducible: the same commit and tools give the same bytes. Simple formats are written here; sources
+//! of the packaging are in `packaging/`. `--check` installs what was made in clean roots, starts it there and sends
+//! requests.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its streams")]
 
 mod archive;
@@ -113,10 +114,10 @@ fn make(cli: &Cli) -> Result<bool> {
     std::fs::create_dir_all(&out)?;
     let library = if cli.own_libc { Library::Own } else { Library::Oldest };
     let programs = match &cli.programs {
-        Some(built) => Programs::of(built, root, library, &stage)?,
+        Some(built) => Programs::new(built, root, library, &stage)?,
         None => Programs::build(root, &cli.target, library, &stage)?,
     };
-    let release = Release::of(&programs.keelson, root)?;
+    let release = Release::read(&programs.keelson, root)?;
     let maker = Maker { cli, root, release, programs, stage, out };
     for package in Package::value_variants() {
         let is_wanted = match (cli.envtest, &*cli.only) {
@@ -176,7 +177,7 @@ impl Maker<'_> {
                 Ok(())
             }
             Package::Sbom => {
-                let bill = Dependencies::of(root)?.bill(release);
+                let bill = Dependencies::load(root)?.bill(release);
                 let name = format!("{}.cdx.json", release.stem());
                 self.write(&name, serde_json::to_string_pretty(&bill)?.as_bytes())
             }
@@ -203,11 +204,11 @@ impl Maker<'_> {
     }
 
     fn texts(&self) -> Result<Texts> {
-        Texts::of(&self.programs.keelson, &self.stage, self.licences()?)
+        Texts::new(&self.programs.keelson, &self.stage, self.licences()?)
     }
 
     fn licences(&self) -> Result<Vec<u8>> {
-        Ok(Dependencies::of(self.root)?.licences()?.into_bytes())
+        Ok(Dependencies::load(self.root)?.licences()?.into_bytes())
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {

@@ -21,7 +21,7 @@ use crate::symbols::libraries;
 pub(crate) const USER: u32 = 65532;
 
 const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
-/// Libraries that the C library loads by itself, to find hosts by name.
+/// Libraries that the C library loads at run time to resolve host names.
 const RESOLVERS: [&str; 3] = ["libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"];
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

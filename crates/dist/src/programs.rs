@@ -22,7 +22,7 @@ const BUILT: [&str; 5] = ["-p", "keelson", "-p", "keelson-etcd-double", "--bins"
 pub(crate) struct Programs {
     pub(crate) keelson: PathBuf,
     pub(crate) plugin: PathBuf,
-    /// The stand-in for etcd as a small program of its own. Programs that were built elsewhere may lack it.
+    /// The stand-in for etcd as a separate small program. Programs that were built elsewhere may lack it.
     pub(crate) etcd: Option<PathBuf>,
     /// Debug information of the server, for debuggers and `addr2line`.
     pub(crate) debug: PathBuf,
@@ -55,19 +55,19 @@ impl Programs {
                 target.join(PROFILE)
             }
         };
-        Self::of(&built, root, library, stage)
+        Self::new(&built, root, library, stage)
     }
 
     /// Takes programs that were built before from a directory.
     ///
     /// # Errors
     /// When they are not there, or need a newer C library than they should.
-    pub(crate) fn of(built: &Path, root: &Path, library: Library, stage: &Path) -> Result<Self> {
+    pub(crate) fn new(built: &Path, root: &Path, library: Library, stage: &Path) -> Result<Self> {
         std::fs::create_dir_all(stage)?;
         let (keelson, plugin) = (stage.join("keelson"), stage.join("kubectl-keelson"));
         let debug = stage.join("keelson.debug");
         let list = stage.join("audit");
-        std::fs::write(&list, Dependencies::of(root)?.audit_section()?)?;
+        std::fs::write(&list, Dependencies::load(root)?.audit_section()?)?;
         objcopy(&["--only-keep-debug", "--compress-debug-sections"], &built.join("keelson"), &debug)?;
         let audited = format!(".dep-v0={}", list.display());
         let strip = ["--strip-all", "--add-section", &audited];

@@ -28,7 +28,7 @@ impl Release {
     ///
     /// # Errors
     /// When the program does not run.
-    pub(crate) fn of(program: &Path, root: &Path) -> Result<Self> {
+    pub(crate) fn read(program: &Path, root: &Path) -> Result<Self> {
         let said = run::output(Command::new(program).arg("--version"))?;
         let (version, kubernetes) = parse(&said).with_context(|| format!("reading the version out of {said:?}"))?;
         let git = |format: &str| {

@@ -195,7 +195,7 @@ fn lead(release: &Release) -> Vec<u8> {
     let mut name = format!("keelson-{}-{RELEASE}", release.version).into_bytes();
     name.resize(NAME_BYTES, 0);
     lead.extend(name);
-    // Linux, and a header of digests behind it.
+    // Linux, followed by a header of digests.
     lead.extend([0, 1, 0, 5]);
     lead.resize(BYTES, 0);
     lead

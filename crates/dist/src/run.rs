@@ -1,4 +1,4 @@
-//! Other programs: started with their standard input closed, and their output shown where they fail.
+//! Runs other programs with closed standard input, and shows their output if they fail.
 //!
 //! No step waits for input: packages are made on machines without a terminal.
 

@@ -14,7 +14,7 @@ use crate::run;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Glibc(pub(crate) u32, pub(crate) u32);
 
-/// The oldest version that packages are made for.
+/// The oldest supported version.
 pub(crate) const OLDEST: Glibc = Glibc(2, 28);
 
 impl fmt::Display for Glibc {

@@ -22,7 +22,7 @@ const GCM_NONCE: usize = 12;
 const BLOCK: usize = 16;
 /// The length of the nonce of secretbox in bytes.
 const BOX_NONCE: usize = 24;
-/// The length of the tag of secretbox, which stands before the text, in bytes.
+/// The length in bytes of the secretbox tag, which precedes the text.
 const BOX_TAG: usize = 16;
 /// The length of seeds and derived keys, and of the random bytes that a key is derived by, in bytes.
 pub(crate) const SEED: usize = 32;
@@ -215,7 +215,7 @@ impl SecretBox {
     }
 }
 
-/// AES-GCM under a key of its own for each value, derived from a seed and random bytes that stand before the value.
+/// AES-GCM with one key per value. The key is derived from a seed and from random bytes that precede the value.
 pub(crate) struct DerivedKeyGcm(Prk);
 
 /// The length of a derived key.

@@ -106,7 +106,7 @@ impl ConfigurationFile {
     /// # Errors
     /// In upstream's words, without secrets.
     pub fn read(file: &Path, reloads: bool) -> Result<Self, ConfigError> {
-        Self::of(&load(file)?, file, reloads)
+        Self::parse(&load(file)?, file, reloads)
     }
 
     /// Reads and validates a file that is read again. Returns `None` if its hash is the known one.
@@ -115,10 +115,10 @@ impl ConfigurationFile {
     /// As [`read`](Self::read).
     pub(crate) fn read_changed(file: &Path, known: &str) -> Result<Option<Self>, ConfigError> {
         let bytes = load(file)?;
-        if sha256_of(&bytes) == known { Ok(None) } else { Self::of(&bytes, file, true).map(Some) }
+        if sha256_of(&bytes) == known { Ok(None) } else { Self::parse(&bytes, file, true).map(Some) }
     }
 
-    fn of(bytes: &[u8], file: &Path, reloads: bool) -> Result<Self, ConfigError> {
+    fn parse(bytes: &[u8], file: &Path, reloads: bool) -> Result<Self, ConfigError> {
         let configuration = EncryptionConfiguration::parse(bytes, file, reloads)?;
         Ok(Self { configuration, hash: sha256_of(bytes) })
     }

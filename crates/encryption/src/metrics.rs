@@ -1,7 +1,7 @@
 //! Numbers of encryption: transformations, calls to key services, key IDs, and reloads of the file.
 //!
-//! Names, help texts and formats are given where metrics are written out. Labels are names of keys and providers and hashes of key IDs,
-//! never keys. The number of key IDs that a service can add is bounded.
+//! The metrics endpoint sets names, help texts and formats. Labels are names of keys and providers and hashes of key
+//! IDs, never keys. The number of key IDs that a service can add is bounded.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -123,12 +123,12 @@ impl EncryptionMetrics {
         status: Option<&'static str>,
     ) {
         let labels = (resource.to_owned(), used, prefix.to_owned(), status.unwrap_or("OK"));
-        if let Some(count) = self.operations.of(&labels, || labels.clone()) {
+        if let Some(count) = self.operations.get_or_create(&labels, || labels.clone()) {
             count.increment();
         }
         if status.is_none() {
             let labels = (used, labels.2);
-            if let Some(times) = self.durations.of(&labels, || labels.clone()) {
+            if let Some(times) = self.durations.get_or_create(&labels, || labels.clone()) {
                 times.observe_duration(took);
             }
         }
@@ -136,7 +136,7 @@ impl EncryptionMetrics {
 
     pub(crate) fn note_call(&self, provider: &str, method: &'static str, code: &'static str, took: Duration) {
         let labels = (provider.to_owned(), method, code);
-        if let Some(times) = self.calls.of(&labels, || labels.clone()) {
+        if let Some(times) = self.calls.get_or_create(&labels, || labels.clone()) {
             times.observe_duration(took);
         }
     }
@@ -147,13 +147,13 @@ impl EncryptionMetrics {
 
     pub(crate) fn note_invalid_key_id(&self, provider: &str, fault: &'static str) {
         let labels = (provider.to_owned(), fault);
-        if let Some(count) = self.invalid_key_ids.of(&labels, || labels.clone()) {
+        if let Some(count) = self.invalid_key_ids.get_or_create(&labels, || labels.clone()) {
             count.increment();
         }
     }
 
     pub(crate) fn note_data_keys(&self, provider: &str, count: usize) {
-        if let Some(size) = self.data_keys.of(provider, || provider.to_owned()) {
+        if let Some(size) = self.data_keys.get_or_create(provider, || provider.to_owned()) {
             size.store(count as u64, Ordering::Relaxed);
         }
     }

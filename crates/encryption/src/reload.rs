@@ -14,7 +14,7 @@ use crate::config::ConfigurationFile;
 use crate::store::{EncryptedStore, Sealing};
 use crate::transformers::{Environment, Transformers};
 
-/// The pause between looks at the file. Upstream takes a minute.
+/// The interval between checks of the file. Upstream's is a minute.
 const LOOK: Duration = Duration::from_secs(5);
 /// The least time that new providers have to show that they are well.
 const LEAST_GRACE: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    /// Follows the configuration of a store that was made of `loaded`. `file` is read again when it changes, if it is given.
+    /// Reloads the configuration of a store that was created from `loaded`, if there is a `file` and it changes.
     pub fn new(
         store: &EncryptedStore,
         environment: Environment,
@@ -117,7 +117,7 @@ impl Reloader {
                 }
                 Err(error) => {
                     now(false);
-                    warn_repeated!(""; file = %shown, %error, "the encryption configuration of before is kept");
+                    warn_repeated!(""; file = %shown, %error, "the encryption configuration is invalid; the previous one stays in use");
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The resource of a key of the store.
 //!
-//! Built-in resources have the prefixes of their collections, which are given. Custom ones have their group and their plural name as the
+//! The caller supplies the prefixes of built-in resources. Custom ones have their group and their plural name as the
 //! first parts of their keys. All other keys hold no objects, and are never encrypted.
 
 use std::collections::BTreeMap;
@@ -16,13 +16,13 @@ const ROOT: &str = "/registry/";
 pub struct Resources(BTreeMap<String, GroupResource>);
 
 impl Resources {
-    /// Resources by the prefix of their keys. No prefix lies below another.
+    /// Resources by key prefix. No prefix starts with another.
     pub fn new(prefixes: impl IntoIterator<Item = (String, GroupResource)>) -> Self {
         Self(prefixes.into_iter().collect())
     }
 
     /// The group and the plural name of the resource of a key.
-    pub(crate) fn of<'a>(&'a self, key: &'a str) -> Option<(&'a str, &'a str)> {
+    pub(crate) fn resource<'a>(&'a self, key: &'a str) -> Option<(&'a str, &'a str)> {
         let before = self.0.range::<str, _>((Bound::Unbounded, Bound::Included(key))).next_back();
         if let Some((_, found)) = before.filter(|(prefix, _)| key.starts_with(&***prefix)) {
             return Some((&found.group, &found.resource));
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_tell_their_resources() {
+    fn keys_have_their_resources() {
         let resource = |group: &str, resource: &str| GroupResource { group: group.into(), resource: resource.into() };
         let resources = Resources::new([
             ("/registry/secrets/".to_owned(), resource("", "secrets")),
@@ -61,7 +61,7 @@ mod tests {
             ("/registry/secrets", None),
             ("/identities/one", None),
         ] {
-            assert_eq!(resources.of(key), expected, "{key}");
+            assert_eq!(resources.resource(key), expected, "{key}");
         }
     }
 }

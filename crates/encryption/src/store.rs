@@ -1,8 +1,8 @@
 //! A store that encrypts what it writes to an engine, and decrypts what it reads of it.
 //!
-//! It stands between an engine and all that reads and writes objects, so caches, history and watches hold plain values, and the engine
-//! never sees one. A value is encrypted once for each commit: the engine finds its own bytes again when an answer was lost. A value that
-//! can't be decrypted is handed on as the reason, under [`Seal::UNREADABLE`], and spoils no other.
+//! It wraps an engine, so caches, history and watches hold plain values, and the engine never sees one. A value is
+//! encrypted once for each commit: the engine finds its own bytes again when an answer was lost. A value that can't be
+//! decrypted is handed on as the reason, under [`Seal::UNREADABLE`], and spoils no other.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Sealing {
 
 /// The providers of a key, and the resource of its objects.
 fn chain_of<'t>(transformers: &'t Transformers, resources: &Resources, key: &str) -> Option<(&'t Arc<Chain>, String)> {
-    let (group, resource) = resources.of(key)?;
+    let (group, resource) = resources.resource(key)?;
     let chain = transformers.chain(group, resource)?;
     let named = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
     Some((chain, named))
@@ -167,7 +167,7 @@ impl Store for EncryptedStore {
 
     fn seal(&self, key: &str) -> Seal {
         let transformers = self.sealing.transformers.load();
-        let resource = self.sealing.resources.of(key);
+        let resource = self.sealing.resources.resource(key);
         let chain = resource.and_then(|(group, resource)| transformers.chain(group, resource));
         chain.map_or(Seal::PLAIN, |chain| chain.seal_now())
     }

@@ -86,7 +86,7 @@ struct Keys {
 struct NamedKey {
     /// Its name and a colon.
     prefix: String,
-    /// All that stands before a value.
+    /// The prefix of a value.
     head: Vec<u8>,
     cipher: Cipher,
     seal: Seal,
@@ -121,7 +121,7 @@ impl Transformers {
             for text in resources {
                 let resource = parse_resource(text);
                 if let Some(earlier) = chains.iter().map(|(known, _)| known).find(|known| masks(known, &resource)) {
-                    let (resource, earlier) = (shown(&resource), shown(earlier));
+                    let (resource, earlier) = (resource_name(&resource), resource_name(earlier));
                     let fault = format!("resource {resource:?} is masked by earlier rule {earlier:?}");
                     return Err(ConfigError::Transformers(fault));
                 }
@@ -269,7 +269,7 @@ fn masks(earlier: &GroupResource, later: &GroupResource) -> bool {
 }
 
 /// A resource as configurations name it.
-fn shown(resource: &GroupResource) -> String {
+fn resource_name(resource: &GroupResource) -> String {
     if resource.group.is_empty() && resource.resource == "*" { "*.".to_owned() } else { resource.to_string() }
 }
 

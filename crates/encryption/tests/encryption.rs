@@ -211,7 +211,7 @@ async fn a_seed_serves_all_values_and_a_dead_service_what_is_known() {
 
 /// An operator who changed the key of a service relies on it.
 #[tokio::test]
-async fn a_seed_is_not_written_with_for_longer_than_three_minutes_without_a_status() {
+async fn a_seed_encrypts_for_at_most_three_minutes_without_a_status() {
     let (memory, kms) = (MemoryStore::new(), KmsDouble::start("kek-1"));
     let clock = Arc::new(ManualClock::new(std::time::SystemTime::UNIX_EPOCH));
     let providers = format!("{{kms: {{apiVersion: v2, name: one, endpoint: '{}'}}}}", kms.endpoint());

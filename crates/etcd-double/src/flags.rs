@@ -97,18 +97,18 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// The addresses for clients.
     pub client_urls: Vec<Endpoint>,
-    /// The ports of peers, which are bound and answer nothing.
+    /// The ports for peers. They are bound and never respond.
     pub peer_urls: Vec<Endpoint>,
-    /// True to end with the parent process; by the name of the data directory unless given.
+    /// True to end with the parent process. By default the name of the data directory decides.
     pub exit_with_parent: Option<bool>,
 }
 
 /// The reason for which a command line starts no server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UsageError {
-    /// It asks for help.
+    /// It requests help.
     Help,
-    /// It asks for the version.
+    /// It requests the version.
     Version,
     /// It has a flag that etcd does not have.
     Unknown(String),
@@ -119,7 +119,7 @@ pub enum UsageError {
         /// The fault of the value.
         fault: String,
     },
-    /// It has an argument that is no flag.
+    /// It has an argument that is not a flag.
     Argument(String),
 }
 
@@ -136,10 +136,9 @@ impl fmt::Display for UsageError {
 }
 
 impl Settings {
-    /// Reads a command line without the name of the program.
+    /// Parses a command line without the program name.
     ///
-    /// # Errors
-    /// When it asks for help or the version, or can't be read.
+    /// # Errors The command line requests help or the version, or is invalid.
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, UsageError> {
         let mut values = [const { None::<String> }; FLAGS.len()];
         let mut arguments = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned());
@@ -162,7 +161,7 @@ impl Settings {
             };
             values[at] = Some(value);
         }
-        Self::of(&values)
+        Self::from_values(&values)
     }
 
     /// Returns true where the process ends with its parent.
@@ -170,7 +169,7 @@ impl Settings {
         self.exit_with_parent.unwrap_or_else(|| crate::ends_with_parent(&self.data_dir))
     }
 
-    fn of(values: &[Option<String>]) -> Result<Self, UsageError> {
+    fn from_values(values: &[Option<String>]) -> Result<Self, UsageError> {
         let given = |kind: Kind| {
             let (flag, value) = FLAGS.iter().zip(values).find(|(flag, _)| flag.kind == kind)?;
             value.as_deref().map(|value| (flag.name, value))

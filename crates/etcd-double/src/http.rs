@@ -35,7 +35,7 @@ impl Answers {
     }
 
     /// The code, the type and the body for a path.
-    fn of(&self, path: &str) -> (&'static str, &'static str, &str) {
+    fn route(&self, path: &str) -> (&'static str, &'static str, &str) {
         const JSON: &str = "application/json";
         const TEXT: &str = "text/plain; charset=utf-8";
         match path {
@@ -54,7 +54,7 @@ impl Answers {
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let path = target.split('?').next().unwrap_or_default();
         let (status, kind, body) = match method {
-            "GET" | "HEAD" => self.of(path),
+            "GET" | "HEAD" => self.route(path),
             _ => ("405 Method Not Allowed", "text/plain; charset=utf-8", "Method Not Allowed\n"),
         };
         let head = format!(
@@ -95,7 +95,7 @@ pub(crate) fn refuse(listener: &TcpListener) {
     }
 }
 
-/// A text as it stands between quotes in JSON.
+/// Escapes a string for JSON.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -74,8 +74,7 @@ pub struct Double {
 impl Double {
     /// Makes the data directory and binds the ports.
     ///
-    /// # Errors
-    /// When either fails, with the address or the path.
+    /// # Errors The directory can't be created or a port can't be bound. The error names the path or the address.
     pub fn open(settings: &Settings) -> Result<Self, String> {
         let data = std::path::absolute(&settings.data_dir)
             .map_err(|error| format!("cannot resolve data directory: {error}"))?;
@@ -130,7 +129,7 @@ fn architecture() -> String {
     format!("{}/{architecture}", std::env::consts::OS)
 }
 
-/// A reader that went away is no failure of the command.
+/// A reader that went away is not a failure of the command.
 fn print(text: &str, code: ExitCode) -> ExitCode {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     code

@@ -7,13 +7,13 @@ use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::time::Duration;
 
-/// The pause between two looks at the parent's process id.
+/// The interval between reads of the parent's process ID.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// The beginning of the names of directories that envtest makes for its servers.
+/// The name prefix of the directories that envtest creates for its servers.
 const ENVTEST_PREFIX: &str = "k8s_test_framework_";
 
-/// Returns true for a directory that envtest made, whose servers must not survive the test process.
+/// Returns true for a directory of envtest. Its servers must end with the test process.
 pub fn ends_with_parent(directory: &Path) -> bool {
     directory.file_name().is_some_and(|name| name.to_string_lossy().starts_with(ENVTEST_PREFIX))
 }

@@ -28,7 +28,7 @@ const TERMINATING: &str = "create not allowed while custom resource definition i
 /// belong to built-in resources.
 ///
 /// Cost: compiling its schemas. Expressions are compiled at the first validation.
-pub(crate) fn of(
+pub(crate) fn contribution(
     known: &KnownDefinition,
     surface: &ServedApis,
     definitions: &Arc<Collection>,
@@ -63,7 +63,7 @@ pub(crate) fn of(
         contribution = contribution.refusing_new(TERMINATING);
     }
     let conversion = object.get(&["spec", "conversion"]).unwrap_or(&Value::Null);
-    match &ConversionWebhook::of(outbound, &definition.name, conversion) {
+    match &ConversionWebhook::from_conversion(outbound, &definition.name, conversion) {
         Some(converter) => contribution.converted_by(converter),
         None => contribution,
     }
@@ -93,7 +93,7 @@ pub fn of_program(object: &Object, verbs: Option<&'static [Verb]>) -> Result<Res
     let mut contribution = ResourceRegistration::new(resource);
     for version in stated {
         let kind = contribution.resource().gvk(&text(version.get("name")));
-        let schema = schema::compiled(&kind, version)?.map(|schema| (schema, UnstoredSchema::of(version)));
+        let schema = schema::compiled(&kind, version)?.map(|schema| (schema, UnstoredSchema::document(version)));
         contribution = with_version(contribution, &definition, version, stated, schema.as_ref());
     }
     Ok(contribution)

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_named_when_a_name_becomes_free() {
+    fn a_freed_name_goes_to_the_waiting_definition() {
         let mut index = apples();
         let second = definition(names("apples2", "apple", &[], "Apple", "AppleList"));
         assert!(!index.judge(&second).condition.holds);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_written_is_taken_until_the_write_has_failed() {
+    fn names_of_a_running_write_are_reserved_until_it_fails() {
         let mut index = NameIndex::default();
         let first = definition(names("apples", "apple", &[], "Apple", "AppleList"));
         let second = definition(names("apples2", "apple2", &[], "Apple", "Apple2List"));

@@ -41,7 +41,7 @@ pub struct RegeneratedVersion {
     pub reason: Regeneration,
 }
 
-/// The counts.
+/// The numbers of regenerated OpenAPI documents of custom resources.
 #[derive(Debug)]
 pub struct Regenerations {
     definitions: Series<(String, Regeneration), Count>,
@@ -62,13 +62,13 @@ impl Regenerations {
         reason: Regeneration,
     ) {
         let key = (definition.to_owned(), reason);
-        if let Some(count) = self.definitions.of(&key, || key.clone()) {
+        if let Some(count) = self.definitions.get_or_create(&key, || key.clone()) {
             count.increment();
         }
         for version in versions {
             let (definition, group, version) = (definition.to_owned(), group.to_owned(), version.to_owned());
             let key = RegeneratedVersion { definition, group, version, reason };
-            if let Some(count) = self.versions.of(&key, || key.clone()) {
+            if let Some(count) = self.versions.get_or_create(&key, || key.clone()) {
                 count.increment();
             }
         }

@@ -68,7 +68,7 @@ impl SchemaDocument for StatedSchema {
 pub(crate) struct UnstoredSchema(Option<Value>);
 
 impl UnstoredSchema {
-    pub(crate) fn of(version: &Value) -> Arc<dyn SchemaDocument> {
+    pub(crate) fn document(version: &Value) -> Arc<dyn SchemaDocument> {
         Arc::new(Self(stated(version).cloned()))
     }
 }

@@ -210,7 +210,7 @@ async fn compiled(
     let bytes: usize = wanted.iter().map(|known| known.entry.object.bytes().len()).sum();
     let wanted = wanted.to_vec();
     let compile = move || {
-        let contributed = |known| contribution::of(known, &surface, &definitions, &outbound, &programs);
+        let contributed = |known| contribution::contribution(known, &surface, &definitions, &outbound, &programs);
         wanted.iter().map(contributed).collect()
     };
     if bytes <= SMALL_BYTES { compile() } else { outcome(tokio::task::spawn_blocking(compile)).await }

@@ -29,7 +29,7 @@ pub struct Attributes<'a> {
     pub verb: &'a str,
     /// The path.
     pub path: &'a str,
-    /// The resource. Absent for a path that is no resource.
+    /// The resource. Absent for a path that is not a resource.
     pub resource: Option<ResourceAttributes<'a>>,
 }
 

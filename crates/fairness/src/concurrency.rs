@@ -79,7 +79,7 @@ pub fn allocate(levels: &[(LevelKind, LevelSeats, LevelDemand)]) -> (Vec<usize>,
             let part = (left - least) as f64 / (wanted - least) as f64;
             seats.lower + ((least_used - seats.lower) as f64 * part).round() as usize
         } else {
-            bounds(level).of(fraction).round() as usize
+            bounds(level).seats(fraction).round() as usize
         }
     };
     (levels.iter().map(of).collect(), fraction)
@@ -94,7 +94,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn of(self, fraction: f64) -> f64 {
+    fn seats(self, fraction: f64) -> f64 {
         (self.target * fraction).clamp(self.lower, self.upper.max(self.lower))
     }
 }
@@ -112,7 +112,7 @@ fn bounds((_, seats, demand): &(LevelKind, LevelSeats, LevelDemand)) -> Bounds {
 /// The fraction of their targets at which the levels together have `left` seats, as close as possible.
 fn fair_fraction(left: usize, levels: impl Iterator<Item = Bounds>) -> f64 {
     let levels: Vec<_> = levels.collect();
-    let sum = |fraction: f64| levels.iter().map(|level| level.of(fraction)).sum::<f64>();
+    let sum = |fraction: f64| levels.iter().map(|level| level.seats(fraction)).sum::<f64>();
     let (mut low, mut high) = (0.0, 1.0);
     while sum(high) < left as f64 && high < 1e9 {
         low = high;

@@ -135,7 +135,7 @@ pub struct Queuing {
 
 impl FlowSchema {
     /// Parses a FlowSchema object.
-    pub fn of(object: &Object) -> Self {
+    pub fn from_object(object: &Object) -> Self {
         let none = Value::Null;
         let spec = object.get(&["spec"]).unwrap_or(&none);
         Self {
@@ -148,13 +148,13 @@ impl FlowSchema {
                 Some("ByNamespace") => Some(Distinguisher::ByNamespace),
                 Some(_) | None => None,
             },
-            rules: items(&spec["rules"]).map(Rule::of).collect(),
+            rules: items(&spec["rules"]).map(Rule::from_value).collect(),
         }
     }
 }
 
 impl Rule {
-    fn of(rule: &Value) -> Self {
+    fn from_value(rule: &Value) -> Self {
         let resources = items(&rule["resourceRules"]).map(|rule| ResourceRule {
             verbs: texts(&rule["verbs"]),
             groups: texts(&rule["apiGroups"]),
@@ -165,7 +165,7 @@ impl Rule {
         let pages = items(&rule["nonResourceRules"])
             .map(|rule| PageRule { verbs: texts(&rule["verbs"]), paths: texts(&rule["nonResourceURLs"]) });
         Self {
-            subjects: items(&rule["subjects"]).filter_map(Subject::of).collect(),
+            subjects: items(&rule["subjects"]).filter_map(Subject::from_value).collect(),
             resources: resources.collect(),
             pages: pages.collect(),
         }
@@ -173,7 +173,7 @@ impl Rule {
 }
 
 impl Subject {
-    fn of(subject: &Value) -> Option<Self> {
+    fn from_value(subject: &Value) -> Option<Self> {
         let name = |part: &str| subject[part]["name"].as_str().map(ToOwned::to_owned);
         match subject["kind"].as_str()? {
             "User" => name("user").map(Self::User),
@@ -189,7 +189,7 @@ impl Subject {
 
 impl PriorityLevel {
     /// Parses a PriorityLevelConfiguration object. Only the level `exempt` is exempt, whatever the object contains.
-    pub fn of(object: &Object) -> Self {
+    pub fn from_object(object: &Object) -> Self {
         let none = Value::Null;
         let spec = object.get(&["spec"]).unwrap_or(&none);
         let is_exempt = object.name() == EXEMPT;

@@ -51,14 +51,14 @@ pub fn is_mandatory(name: &str) -> bool {
 /// The priority levels.
 pub fn priority_levels() -> Vec<PriorityLevel> {
     static PARSED: LazyLock<Vec<PriorityLevel>> =
-        LazyLock::new(|| objects(priority_level_objects()).map(|object| PriorityLevel::of(&object)).collect());
+        LazyLock::new(|| objects(priority_level_objects()).map(|object| PriorityLevel::from_object(&object)).collect());
     PARSED.clone()
 }
 
 /// The flow schemas.
 pub fn flow_schemas() -> Vec<FlowSchema> {
     static PARSED: LazyLock<Vec<FlowSchema>> =
-        LazyLock::new(|| objects(flow_schema_objects()).map(|object| FlowSchema::of(&object)).collect());
+        LazyLock::new(|| objects(flow_schema_objects()).map(|object| FlowSchema::from_object(&object)).collect());
     PARSED.clone()
 }
 

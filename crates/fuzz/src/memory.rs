@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_and_what_is_asked_for_are_told_apart() {
+    fn held_and_requested_memory_are_distinguished() {
         let (kept, cost) = measure(|| {
             (0..10).for_each(|_| drop(vec![0_u8; 1000]));
             vec![0_u8; 100]

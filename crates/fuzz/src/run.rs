@@ -43,7 +43,7 @@ pub struct Finding {
 pub struct Summary {
     /// The number of inputs.
     pub inputs: usize,
-    /// The number of distinct kinds.
+    /// The number of different outcomes of the target.
     pub kinds: usize,
     /// The duration of the slowest input, which also depends on the machine.
     pub slowest: Duration,

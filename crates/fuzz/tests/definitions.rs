@@ -38,7 +38,7 @@ fn a_small_schema_is_small() {
 }
 
 #[test]
-fn what_expressions_take_when_they_are_compiled_is_not_underestimated() {
+fn the_memory_of_compiled_expressions_is_not_underestimated() {
     let fields = |count: usize| -> Map {
         (0..count).map(|number| (format!("field{number}"), json!({ "type": "string", "maxLength": 10 }))).collect()
     };

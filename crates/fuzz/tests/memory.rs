@@ -101,7 +101,7 @@ fn yaml_in_block_style_is_read() {
 fn deep_objects_are_indented_piece_by_piece() {
     for (what, body) in bodies(YAML_BYTES) {
         let compact = Bytes::from(body);
-        let (mut length, mut pieces) = (0, pretty::Pieces::of(compact.clone()));
+        let (mut length, mut pieces) = (0, pretty::Pieces::new(compact.clone()));
         check(what, compact.len(), || {
             while let Some(piece) = pieces.next(64 * 1024) {
                 length += piece.len();

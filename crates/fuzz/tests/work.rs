@@ -252,7 +252,7 @@ fn values_that_are_compared_with_many() {
 
 /// A path is as long as its keys, so many faults below a long one would have quadratic size.
 #[test]
-fn what_is_said_of_faults_is_bounded() {
+fn the_text_of_faults_is_limited() {
     let long = "k".repeat(500_000);
     let env: Vec<Value> = (0..2_000).map(|number| json!({"name": format!("e{number}"), "value": {}})).collect();
     let faulty = json!({"spec": {"containers": [{"name": long, "env": env}]}});

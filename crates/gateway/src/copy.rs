@@ -214,7 +214,7 @@ impl Writer {
                 return;
             }
             if let Err(error) = self.apply(command).await {
-                tracing::warn!(%error, copy = self.root, "the copy of a mirror fails and stays as it is; the next start lists the resource");
+                tracing::warn!(%error, copy = self.root, "writing the copy of a mirror failed; the next start lists the resource again");
                 return;
             }
         }

@@ -56,7 +56,7 @@ struct Attempts {
 impl Serving {
     fn of(mirrors: HashMap<(String, String), Arc<Mirror>>) -> Self {
         let contributions: Vec<_> = mirrors.values().map(|mirror| mirror.contribution.clone()).collect();
-        Self { surface: ServedApis::of(&contributions), mirrors }
+        Self { surface: ServedApis::new(&contributions), mirrors }
     }
 }
 

@@ -179,7 +179,7 @@ fn front(sites: Vec<(String, Site)>, mirrors: &[Arc<Mirrors>], common: &Common) 
     let pages = Pages::new(health(mirrors.to_vec(), background), metrics.clone(), addr.to_string());
     let (documentation, nothing) = (no_documentation(), Arc::new(ServedApis::default()));
     let surface = nothing.clone();
-    let documents = move |_| Box::pin(documentation.clone().of(nothing.clone())) as _;
+    let documents = move |_| Box::pin(documentation.clone().documents(nothing.clone())) as _;
     let router = Router::new(move || surface.clone(), documents, pages, Arc::new(Nothing));
     let pipelines: HashMap<String, Arc<Pipeline>> =
         sites.into_iter().map(|(name, site)| (name, Arc::new(site.pipeline))).collect();

@@ -129,7 +129,7 @@ fn pipeline(
     metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
     let (surfaces, reads) = (mirrors.clone(), Arc::new(MirroredReads::new(mirrors.clone())));
     let (documentation, nothing) = (no_documentation(), Arc::new(ServedApis::default()));
-    let documents = move |_| Box::pin(documentation.clone().of(nothing.clone())) as _;
+    let documents = move |_| Box::pin(documentation.clone().documents(nothing.clone())) as _;
     let router = Router::new(move || surfaces.surface(), documents, pages, reads);
     Pipeline::new(router, metrics, clock, random, background.stopping().clone(), FlowLimits::default())
 }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_in_any_form_is_json_on_one_line() {
+    fn audited_bodies_become_json_on_one_line() {
         check("application/json", b"{\"a\":1}\n", false, Some(r#"{"a":1}"#));
         check("application/json;stream=watch", b"{\n  \"a\": 1\n}", false, Some(r#"{"a":1}"#));
         check("application/merge-patch+json", b"{\"a\":1}", false, Some(r#"{"a":1}"#));

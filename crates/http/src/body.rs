@@ -26,7 +26,7 @@ pub const MAX_REQUEST_BYTES: usize = 3 * 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// The producer of the body failed.
-    #[error("the response was given up: {0}")]
+    #[error("the response was aborted: {0}")]
     Aborted(String),
     /// The body produced no frame for this time although the connection had room for one.
     #[error("the response made no progress for {0:?}")]

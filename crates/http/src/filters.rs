@@ -566,7 +566,7 @@ impl Pipeline {
                 holds.initial = Some(seats);
             }
             if is_watch(&info) && query.is_extended() {
-                parts.extensions.insert(self.query_watches.of(holder.flow));
+                parts.extensions.insert(self.query_watches.turns(holder.flow));
             }
             if let (Some(share), Some(held)) = (&holds.share, parts.extensions.remove::<HeldValue>()) {
                 parts.extensions.insert(HeldValue::new(Arc::new((held, share.clone()))));

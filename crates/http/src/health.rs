@@ -130,7 +130,7 @@ impl HealthChecks {
         self
     }
 
-    fn noted(&self, name: &str) -> Option<String> {
+    fn note_of(&self, name: &str) -> Option<String> {
         self.notes.iter().filter(|(check, _)| check == name).find_map(|(_, note)| note())
     }
 
@@ -187,7 +187,7 @@ impl HealthChecks {
             None => HealthAnswer { code: StatusCode::NOT_FOUND, text: "404 page not found\n".to_owned() },
             Some(result) => match result {
                 Ok(()) => {
-                    let note = self.noted(name).map(|note| format!("\nwarning: {note}\n"));
+                    let note = self.note_of(name).map(|note| format!("\nwarning: {note}\n"));
                     HealthAnswer { code: StatusCode::OK, text: format!("ok{}", note.unwrap_or_default()) }
                 }
                 Err(reason) => {
@@ -233,7 +233,7 @@ impl HealthChecks {
             let unknown = unknown.join(", ");
             let _ = writeln!(text, "warn: some health checks cannot be excluded: no matches for {unknown}");
         }
-        let has_warning = |name: &&String| verbose && !is_excluded(name) && self.noted(name).is_some();
+        let has_warning = |name: &&String| verbose && !is_excluded(name) && self.note_of(name).is_some();
         for name in asked.iter().map(|(name, _)| name).filter(has_warning) {
             let _ = writeln!(text, "warn: {name} has a warning: ask /{endpoint}/{name}");
         }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_the_same_is_excluded_together() {
+    fn related_checks_are_excluded_together() {
         let away = || Err("away".to_owned());
         let ready = HealthChecks::new().add("store", away).add("etcd", away).including("store", "etcd");
         let health = health(ready);
@@ -308,14 +308,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_without_its_reason() {
+    fn a_failure_is_reported_without_its_reason() {
         let text = "[+]ping ok\n[+]log ok\n[-]storage failed: reason withheld\nreadyz check failed\n";
         check("/readyz", "", Some((500, text)));
         check("/readyz/storage", "", Some((500, "internal server error: no disk\n")));
     }
 
     #[test]
-    fn what_cannot_be_excluded_is_told() {
+    fn unknown_exclusions_are_reported() {
         let text = "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"x\", \"y\"\n\
                     livez check passed\n";
         check("/livez", "verbose&exclude=y&exclude=x&exclude=y", Some((200, text)));

@@ -100,11 +100,11 @@ impl Metrics {
         registry.register("aggregator_discovery_aggregation_duration", help, aggregation_times.clone());
         let [own_discovery, shared_discovery_kept, shared_discovery_made] = [
             ("nopeer_requests", "Requests for the document of discovery of this server alone"),
-            ("peer_aggregated_cache_hits", "Requests for the document of discovery of all servers that found it made"),
             (
-                "peer_aggregated_cache_misses",
-                "Requests for the document of discovery of all servers for which it was made",
+                "peer_aggregated_cache_hits",
+                "Requests for the discovery document of all servers that were served from the cache",
             ),
+            ("peer_aggregated_cache_misses", "Requests for the discovery document of all servers that built it"),
         ]
         .map(|(name, help)| {
             let counter = Counter::default();

@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_produced_is_passed_over() {
+    fn unsupported_media_types_are_skipped() {
         check("application/cbor,application/json", "Json");
         check("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", UNMET);
         check(

@@ -149,7 +149,7 @@ impl Pages {
         OTHER_PATHS.iter().copied().chain(pages).collect()
     }
 
-    /// Answers a request for a path that is no resource, from these documents.
+    /// Answers a request for a path that is not a resource, from these documents.
     pub async fn answer(
         &self,
         documents: &Arc<ServedDocuments>,
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_parameters_of_queries_are_announced_where_nobody_stumbles_upon_them() {
+    async fn query_parameters_are_announced_in_an_unlisted_group() {
         let path = "/apis/keelson.io/v1alpha1";
         let announced = text(get(path, &[]).await).await;
         let announced = keelson_codec::json::parse(announced.trim().as_bytes()).unwrap().value;
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_router_refuses_is_not_acceptable() {
+    async fn unsupported_accept_headers_are_refused() {
         let documents = ServedDocuments::builtin();
         for target in ["/api", "/api/v1", "/apis/apps", "/version"] {
             assert_eq!(ask(&documents, Method::GET, target, "application/*").await, 406, "{target}");

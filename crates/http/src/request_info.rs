@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_server_answers_is_judged_as_resources_are() {
+    fn requests_to_other_servers_are_authorized_as_resources() {
         let of = |path: &str| RequestInfo::parse_elsewhere(&Method::GET, &path.parse().unwrap());
         let odd = of("/apis/g/v1/namespaces//x/things");
         assert_eq!((odd.is_resource_request, odd.verb.as_str(), &*odd.resource), (true, "get", "x"));

@@ -121,7 +121,7 @@ fn long_form(compact: &[u8], media: MediaType) -> Option<ResponseBody> {
     }
     let mut next: Box<dyn FnMut() -> Option<Vec<u8>> + Send> = match media.kind {
         MediaKind::Json | MediaKind::Protobuf => {
-            let mut pieces = pretty::Pieces::of(Bytes::copy_from_slice(compact));
+            let mut pieces = pretty::Pieces::new(Bytes::copy_from_slice(compact));
             Box::new(move || pieces.next(PIECE_BYTES))
         }
         MediaKind::Yaml => {

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_passes() {
+    fn served_requests_pass() {
         check("GET", "/api/v1/pods", 200);
         check("GET", "/api/v1/pods?watch=1", 200);
         check("GET", "/api/v1/watch/namespaces/a/pods/p", 200);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_not_found() {
+    fn unknown_paths_are_not_found() {
         check("GET", "/api/v1/nothings", 404);
         check("GET", "/api/v9/pods", 404);
         check("GET", "/api/v1/namespaces/a/nodes", 404);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_such_verb_is_not_allowed() {
+    fn unsupported_verbs_are_not_allowed() {
         check("PUT", "/api/v1/namespaces/a/configmaps", 405);
         check("PATCH", "/api/v1/namespaces/a/configmaps", 405);
         check("POST", "/api/v1/pods", 405);

@@ -194,7 +194,7 @@ impl Shares {
         vec![
             Sample {
                 name: "keelson_shares_taken",
-                help: "Shares that users hold of what is bounded for each user",
+                help: "Units of the limits for each user that users hold",
                 kind: MetricKind::Gauge,
                 labels: labels(),
                 value: self.taken.load(Ordering::Relaxed) as f64,

@@ -85,10 +85,10 @@ impl Keelson {
     }
 
     async fn new(settings: &Builder, server: Running, kubeconfig: &str) -> Result<Self, Error> {
-        Self::of(server, kubeconfig, settings.controllers.is_none()).await
+        Self::from_running(server, kubeconfig, settings.controllers.is_none()).await
     }
 
-    async fn of(server: Running, kubeconfig: &str, has_accounts: bool) -> Result<Self, Error> {
+    async fn from_running(server: Running, kubeconfig: &str, has_accounts: bool) -> Result<Self, Error> {
         let endpoint = Endpoint::from_yaml(kubeconfig).await?;
         Ok(Self { background: Background::default(), endpoint, has_accounts, server })
     }
@@ -258,7 +258,7 @@ impl Keelson {
     #[cfg(feature = "embedded")]
     pub async fn fork_from(&self, snapshot: &Snapshot) -> Result<Self, Error> {
         let (server, kubeconfig) = self.in_process("a fork")?.fork(snapshot).await?;
-        Self::of(Running::Embedded(Box::new(server)), &kubeconfig, self.has_accounts).await
+        Self::from_running(Running::Embedded(Box::new(server)), &kubeconfig, self.has_accounts).await
     }
 
     /// Ends the server. Dropping the handle also does this, but blocks the thread meanwhile.

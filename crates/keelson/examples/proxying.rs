@@ -42,7 +42,7 @@ async fn gets(raw: &Raw, path: &str) -> (Duration, Duration) {
     (times[GETS / 2], times[GETS * 99 / 100])
 }
 
-fn held() -> usize {
+fn resident_memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
@@ -70,7 +70,7 @@ async fn main() {
         println!("| the aggregated server itself | {alone:?} | {alone_late:?} |");
         let (passed, passed_late) = gets(&raw, THING).await;
         println!("| the same passed on over {protocol} | {passed:?} | {passed_late:?} |");
-        let (mut most, before) = (0, held());
+        let (mut most, before) = (0, resident_memory());
         let begun = Instant::now();
         let mut body = raw.get(format!("{THING}/stream")).stream().await;
         let (mut bytes, mut looked) = (0, 0);
@@ -78,7 +78,7 @@ async fn main() {
             bytes += chunk.len();
             if bytes - looked > 64 << 20 {
                 looked = bytes;
-                most = most.max(held());
+                most = most.max(resident_memory());
             }
         }
         let seconds = begun.elapsed().as_secs_f64();

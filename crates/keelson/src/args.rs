@@ -66,10 +66,10 @@ impl Args {
     pub(crate) fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
         let definition = Self::definition();
         let line = config_file::with_file(line.into_iter().map(Into::into).collect(), &definition)?;
-        Self::of(definition, line)
+        Self::parse_line(definition, line)
     }
 
-    fn of(
+    fn parse_line(
         mut command: clap::Command,
         line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
@@ -87,7 +87,7 @@ impl Args {
     /// # Errors
     /// When it is invalid.
     pub(crate) fn read_without_environment(line: Vec<String>) -> Result<Self, clap::Error> {
-        Self::of(kinds::without_environment(kinds::uniform(Self::command())), line)
+        Self::parse_line(kinds::without_environment(kinds::uniform(Self::command())), line)
     }
 
     /// The command `serve`, for the help of its flags.
@@ -103,10 +103,10 @@ pub(crate) enum Command {
     /// Stand in front of an existing cluster: mirror its objects, and answer lists, watches and queries from memory with each caller's own
     /// rights. All other requests are passed through.
     Gateway(Box<Gateway>),
-    /// Tools for stores, and for what servers keep there.
+    /// Tools for stores and their content.
     #[command(subcommand)]
     Storage(Storage),
-    /// People who may use the server.
+    /// Users of the server.
     #[command(subcommand)]
     User(User),
     /// New keys for a rotation, in files that a server does not read yet.
@@ -120,14 +120,14 @@ pub(crate) enum Command {
     /// Write the manual, a page for each command, into a directory.
     #[command(hide = true)]
     ManPages {
-        /// The directory, which must be there.
+        /// The directory, which must exist.
         directory: PathBuf,
     },
-    /// Look at a data directory, its store and certificates, the port and the clock, and say what is wrong and what to do about it. Exits
-    /// with 1 where something is wrong.
+    /// Check a data directory, its store and certificates, the port and the clock. Prints each problem with its remedy,
+    /// and exits with 1 if there is one.
     Doctor(Doctor),
-    /// Fill a server with a made-up cluster: nodes, namespaces, workloads with their pods and events, and custom resources. Giving the
-    /// command again completes it.
+    /// Fill a server with a made-up cluster: nodes, namespaces, workloads with their pods and events, and custom
+    /// resources. Running the command again completes an interrupted one.
     Demo(Demo),
     /// Check that a server keeps the promises of the Kubernetes API: any server, keelson or another. Exits with 1 where it breaks one.
     Verify(keelson_verify::Verify),
@@ -135,10 +135,12 @@ pub(crate) enum Command {
     Kubeconfig(PrintKubeconfig),
     /// Print a bearer token of a service account, with which a browser signs in at the console.
     Token(PrintToken),
-    /// Start a server by the flags of kube-apiserver. A copy of this program that is called kube-apiserver does the same.
+    /// Start a server with the flags of kube-apiserver. A copy of this program with the name kube-apiserver does the
+    /// same.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     KubeApiserver(RawArguments),
-    /// Start a stand-in for etcd, on which kube-apiserver starts in tests. A copy of this program that is called etcd does the same.
+    /// Start a stand-in for etcd, on which kube-apiserver starts in tests. A copy of this program with the name etcd
+    /// does the same.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Etcd(RawArguments),
 }
@@ -157,13 +159,13 @@ pub(crate) enum Keys {
     TokenSeal,
     /// Write a key that signs the tokens of service accounts, and its public half: STEM.key and STEM.pub.
     ServiceAccount {
-        /// The beginning of the names of the files, which must not exist.
+        /// The stem of the file names. The files must not exist.
         #[arg(long, value_name = "STEM")]
         out: PathBuf,
     },
-    /// Write an authority that can sign certificates in the place of the server's own: STEM.key and STEM.crt.
+    /// Write a certificate authority that can replace the server's own: STEM.key and STEM.crt.
     Authority {
-        /// The beginning of the names of the files, which must not exist.
+        /// The stem of the file names. The files must not exist.
         #[arg(long, value_name = "STEM")]
         out: PathBuf,
     },
@@ -171,10 +173,10 @@ pub(crate) enum Keys {
 
 #[derive(Subcommand)]
 pub(crate) enum User {
-    /// Make a user: have a certificate signed for it, bind a role to it if one is named, and write the kubeconfig that it works
-    /// with. Asks a running server.
+    /// Create a user: sign a certificate, bind a role if one is named, and write the kubeconfig of the user. Asks a
+    /// running server.
     Create(UserCreate),
-    /// List the users that were made with certificates, until when these hold, and what is bound to them. Asks a running server.
+    /// List the users with certificates, the end of their certificates, and their roles. Asks a running server.
     List(UserList),
 }
 
@@ -188,8 +190,7 @@ pub(crate) struct UserList {
 /// The way of a command to the server.
 #[derive(ClapArgs)]
 pub(crate) struct Administrator {
-    /// The kubeconfig that leads to the server. Unless given, it is the one in the server's data directory, or else the one that KUBECONFIG
-    /// names.
+    /// The kubeconfig of the server. By default the one in the server's data directory, or else the one in KUBECONFIG.
     #[arg(long)]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The data directory of the server.
@@ -203,16 +204,16 @@ pub(crate) struct UserCreate {
     /// The name of the user.
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// A group that it belongs to. May be repeated.
+    /// A group of the user. May be repeated.
     #[arg(long = "group", value_parser = name)]
     pub(crate) groups: Vec<String>,
-    /// The namespace that it works in: the one of its kubeconfig, and of the binding.
+    /// The namespace of the kubeconfig and of the binding.
     #[arg(long)]
     pub(crate) namespace: Option<String>,
-    /// A cluster role to bind to it, such as view, edit or admin: in the namespace, or in all namespaces if none is given.
+    /// A cluster role for the user, such as view, edit or admin: in the namespace, or in all namespaces without one.
     #[arg(long)]
     pub(crate) role: Option<String>,
-    /// Bind the role in all namespaces, whatever --namespace says; without either flag the command does so with a warning.
+    /// Bind the role in all namespaces, despite --namespace. Without either flag the command does so with a warning.
     #[arg(long, requires = "role")]
     pub(crate) all_namespaces: bool,
     /// The lifetime of the certificate (such as 720h); a year by default and at most.
@@ -253,15 +254,15 @@ pub(crate) struct Serve {
     // Parsed later: clap repeats an invalid value in its error, and this one may hold a password.
     #[arg(long, env = "KEELSON_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
-    /// A file that holds the password for PostgreSQL, where the URL holds none. Without it PGPASSWORD, PGPASSFILE and ~/.pgpass are looked
-    /// at.
+    /// A file with the password for PostgreSQL if the URL has none. Without it PGPASSWORD, PGPASSFILE and ~/.pgpass are
+    /// used.
     #[arg(long, env = "KEELSON_STORE_PASSWORD_FILE")]
     pub(crate) store_password_file: Option<PathBuf>,
-    /// Start although the data directory has lost something. The embedded store continues without it, at a revision above all that were
-    /// given out, and keys are made anew. Take the flag away once the server has started.
+    /// Start although files of the data directory are lost. The embedded store continues with the remaining objects at
+    /// a revision above all earlier ones, and lost keys are replaced. Remove the flag once the server has started.
     #[arg(long, env = "KEELSON_ACCEPT_LOSS")]
     pub(crate) accept_loss: bool,
-    /// Leave objects that can't be read out of lists (encrypted by another server, say), rather than fail such lists.
+    /// Omit unreadable objects from lists, such as ones encrypted by another server. Without the flag such lists fail.
     #[arg(long, env = "KEELSON_SKIP_UNREADABLE")]
     pub(crate) skip_unreadable: bool,
     /// The history window: the time for which lists continue and watches resume (such as 5m, 90s, 1h30m).
@@ -269,8 +270,7 @@ pub(crate) struct Serve {
     pub(crate) history: Duration,
     #[command(flatten)]
     pub(crate) store_room: store::StoreArgs,
-    /// The largest object in bytes, with what the store keeps beside it. A store on etcd takes no more than its own
-    /// --max-request-bytes, whatever this says.
+    /// The largest object in bytes, with its metadata in the store. On etcd --max-request-bytes of etcd limits it too.
     #[arg(long, env = "KEELSON_MAX_OBJECT_BYTES", default_value_t = 1_572_864, value_parser = clap::value_parser!(u32).range(65_536..))]
     pub(crate) max_object_bytes: u32,
     /// The interval of comparisons of the cache with the store, which repair differences (such as 10m); 0 for never.
@@ -279,12 +279,12 @@ pub(crate) struct Serve {
     /// The name of this server in its log and metrics; the host name and data directory decide it unless given.
     #[arg(long, env = "KEELSON_SERVER_ID", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) server_id: Option<String>,
-    /// The time after which other servers consider this one gone, with its published versions: at least five seconds. A server that
-    /// was paused for longer writes nothing until it has registered again.
+    /// The time after which other servers consider this one stopped and ignore its storage versions: at least five
+    /// seconds. A server that was paused for longer refuses writes until it has registered again.
     #[arg(long, env = "KEELSON_IDENTITY_LEASE", default_value = "1h", value_parser = identity_lease)]
     pub(crate) identity_lease: Duration,
-    /// Start although servers that run on the same store would refuse what this one signs, or the other way round: client
-    /// certificates, serving certificates, tokens of service accounts.
+    /// Start although other servers on the same store do not accept the client certificates, serving certificates or
+    /// service account tokens of this one, or this one theirs.
     #[arg(long, env = "KEELSON_ALLOW_OTHER_KEYS")]
     pub(crate) allow_other_keys: bool,
     /// A directory with the keys that all servers on a store share: ca.crt, ca.key, sa.key and sa.pub. Each start copies them into the
@@ -317,7 +317,8 @@ pub(crate) struct Serve {
     /// object.
     #[arg(long, env = "KEELSON_TOKEN_KEY_FILE")]
     pub(crate) token_key_file: Option<PathBuf>,
-    /// Take bootstrap tokens, the secrets of the type bootstrap.kubernetes.io/token in kube-system, as kubeadm join uses them.
+    /// Accept bootstrap tokens: secrets of the type bootstrap.kubernetes.io/token in kube-system, as kubeadm join uses
+    /// them.
     #[arg(long, env = "KEELSON_ENABLE_BOOTSTRAP_TOKEN_AUTH")]
     pub(crate) enable_bootstrap_token_auth: bool,
     /// Serve the console at /console/: a page for browsers, whose files need no credentials.
@@ -333,10 +334,10 @@ pub(crate) struct Serve {
     pub(crate) console: bool,
     #[command(flatten)]
     pub(crate) access: access::Access,
-    /// Plugins of admission to ask beside those that are asked by default, by upstream's names. The order does not matter.
+    /// Admission plugins to enable besides the default ones, by the names of kube-apiserver, in any order.
     #[arg(long, env = "KEELSON_ENABLE_ADMISSION_PLUGINS", value_parser = list::<String>)]
     pub(crate) enable_admission_plugins: Vec<List<String>>,
-    /// Plugins of admission not to ask, such as PodSecurity.
+    /// Admission plugins to disable, such as PodSecurity.
     #[arg(long, env = "KEELSON_DISABLE_ADMISSION_PLUGINS", value_parser = list::<String>)]
     pub(crate) disable_admission_plugins: Vec<List<String>>,
     /// A file with settings of admission plugins (an AdmissionConfiguration): PodSecurity, webhooks, ResourceQuota, PodNodeSelector,
@@ -359,15 +360,15 @@ pub(crate) struct Serve {
     /// roles.rbac.authorization.k8s.io. May be repeated.
     #[arg(long, env = "KEELSON_NO_CHUNKING", value_parser = list::<String>)]
     pub(crate) no_chunking: Vec<List<String>>,
-    /// The chunks of callers who may list only a selection. With as-others, a continue token shows the last scanned key. With
-    /// none, their lists are whole. With next-visible, a token shows the next selected key.
+    /// The chunks of lists for users who may list only a selection of objects. With as-others, a continue token shows the
+    /// last scanned key. With none, these lists have no chunks. With next-visible, a token shows the next selected key.
     #[arg(long, env = "KEELSON_CHUNKS_FOR_PARTIAL_RIGHTS", default_value = "as-others")]
     pub(crate) chunks_for_partial_rights: PartialRights,
     /// Honour limit at resourceVersion=0 also when no resourceVersionMatch is stated.
     #[arg(long, env = "KEELSON_LIMIT_AT_ANY_VERSION")]
     pub(crate) limit_at_any_version: bool,
-    /// Have queries find objects by their values at some paths without a look at all of them, from the first query on:
-    /// pods=spec.nodeName,status.phase. Other paths are indexed when queries have asked for them a few times. May be repeated.
+    /// Index objects by these paths from the start, so that the first query by one is fast:
+    /// pods=spec.nodeName,status.phase. Other paths are indexed after a few queries that use them. May be repeated.
     #[arg(long, value_name = "RESOURCE=PATHS")]
     pub(crate) index: Vec<String>,
     /// Store a resource in another version than the default, such as horizontalpodautoscalers.autoscaling=v1. This is needed as
@@ -375,20 +376,21 @@ pub(crate) struct Serve {
     /// release can read them. May be repeated; for one resource the last setting counts.
     #[arg(long, env = "KEELSON_STORAGE_VERSION", value_parser = list::<String>)]
     pub(crate) storage_version: Vec<List<String>>,
-    /// A file of such settings, one a line, which is read again at SIGHUP: the server goes over to what it says then.
+    /// A file of such settings, one per line. SIGHUP makes the server read it again and use the new settings.
     #[arg(long, env = "KEELSON_STORAGE_VERSION_FILE")]
     pub(crate) storage_version_file: Option<PathBuf>,
-    /// The address at which others reach the server; the one that it listens on, or the host's own, unless given.
+    /// The address at which clients and other servers reach the server. By default the one it listens on, or that of
+    /// the host.
     #[arg(long, env = "KEELSON_ADVERTISE_ADDRESS")]
     pub(crate) advertise_address: Option<IpAddr>,
-    /// The authority that signs the serving certificates of the other servers on the store (PEM): with it servers of different releases or
-    /// settings answer for each other.
+    /// The authority that signs the serving certificates of the other servers on the store (PEM): it lets servers of
+    /// different releases or settings forward requests to each other.
     #[arg(long, env = "KEELSON_PEER_CA_FILE")]
     pub(crate) peer_ca_file: Option<PathBuf>,
-    /// The address at which other servers reach this one, where clients reach it at another.
+    /// The address at which other servers reach this one, if it is not the one for clients.
     #[arg(long, env = "KEELSON_PEER_ADVERTISE_IP")]
     pub(crate) peer_advertise_ip: Option<IpAddr>,
-    /// The port at which other servers reach this one, where clients reach it at another.
+    /// The port at which other servers reach this one, if it is not the one for clients.
     #[arg(long, env = "KEELSON_PEER_ADVERTISE_PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) peer_advertise_port: Option<u16>,
     /// Versions of built-in groups to serve or not. Examples: resource.k8s.io/v1beta1=true for one version, /v1 for that of the core group,
@@ -401,11 +403,11 @@ pub(crate) struct Serve {
     /// The range of the addresses of services, or one of each IP family, the preferred one first.
     #[arg(long, env = "KEELSON_SERVICE_CLUSTER_IP_RANGE", value_parser = list::<AddressRange>, default_value = "10.96.0.0/12")]
     pub(crate) service_cluster_ip_range: Vec<List<AddressRange>>,
-    /// The address of a service without endpoints that this server can reach: NAMESPACE/NAME=https://HOST[:PORT]. For webhooks
-    /// behind a service where there is no cluster network. May be repeated.
+    /// The address of a service without endpoints that this server can reach: NAMESPACE/NAME=https://HOST[:PORT]. For
+    /// webhooks behind a service if there is no cluster network. May be repeated.
     #[arg(long, env = "KEELSON_SERVICE_ROUTE", value_parser = list::<ServiceRoute>)]
     pub(crate) service_route: Vec<List<ServiceRoute>>,
-    /// Call others than services by the proxy that HTTPS_PROXY names, but for those in NO_PROXY.
+    /// Call servers other than services through the proxy in HTTPS_PROXY, except those in NO_PROXY.
     #[arg(long, env = "KEELSON_PROXY_FROM_ENVIRONMENT")]
     pub(crate) proxy_from_environment: bool,
     /// The egress proxies of the networks controlplane, cluster and etcd, as for kube-apiserver (an EgressSelectorConfiguration).
@@ -420,7 +422,7 @@ pub(crate) struct Serve {
     /// The private key that signs the tokens of service accounts (PEM; RSA or ECDSA), instead of sa.key in the data directory.
     #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_SIGNING_KEY_FILE")]
     pub(crate) service_account_signing_key_file: Option<PathBuf>,
-    /// A file of keys by which tokens of service accounts are verified too (PEM: public or private keys, certificates), beside those of
+    /// A file of further keys that verify service account tokens (PEM: public or private keys, certificates), besides
     /// sa.pub in the data directory. May be repeated.
     #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_KEY_FILE", value_parser = list::<PathBuf>)]
     pub(crate) service_account_key_file: Vec<List<PathBuf>>,
@@ -448,7 +450,8 @@ pub(crate) enum LogFormat {
 
 #[derive(Subcommand)]
 pub(crate) enum Storage {
-    /// Write a consistent copy of the embedded store to a file, and its checksum to FILE.sha256. Works while a server is running on it.
+    /// Write a consistent copy of the embedded store to a file, and its checksum to FILE.sha256. Works while a server
+    /// uses the store.
     Backup {
         /// The file to write; it must not exist.
         file: PathBuf,
@@ -458,7 +461,7 @@ pub(crate) enum Storage {
         #[command(flatten)]
         output: ResultForm,
     },
-    /// Make a new embedded store out of a backup. Compares the checksum in FILE.sha256 if that file exists.
+    /// Create an embedded store from a backup. Compares the checksum in FILE.sha256 if that file exists.
     Restore {
         /// The backup to read.
         file: PathBuf,
@@ -472,8 +475,8 @@ pub(crate) enum Storage {
         #[command(flatten)]
         output: ResultForm,
     },
-    /// Verify the embedded store: its log, its pages, and every version of every object. Says what is damaged and changes nothing.
-    /// Works while a server is running on it.
+    /// Verify the embedded store: its log, its pages, and every version of every object. Reports damage and changes
+    /// nothing. Works while a server uses the store.
     Check {
         /// The data directory.
         #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
@@ -481,21 +484,21 @@ pub(crate) enum Storage {
         #[command(flatten)]
         output: ResultForm,
     },
-    /// Copy all objects from one store to another, empty one: stores are written as for serve --store. Stop the servers of the
-    /// source first. An interrupted copy continues when the command is repeated.
+    /// Copy all objects from one store to another, empty one. Both are named as for serve --store. Stop the servers of
+    /// the source first. An interrupted copy continues when the command is repeated.
     Copy(CopyStores),
-    /// Tell of each resource in which version the servers store it, whether they agree, how much lies in the store in an older one, and
-    /// what is being written anew. Asks a running server.
+    /// Show for each resource the storage version of the servers, whether they agree, the number of objects in older
+    /// versions, and running migrations. Asks a running server.
     Versions(Versions),
 }
 
 /// Settings of `storage versions`.
 #[derive(ClapArgs)]
 pub(crate) struct Versions {
-    /// Wait until all servers agree and nothing is stored in an older version, and show how far that is.
+    /// Wait until all servers agree and no object is stored in an older version, and show the progress.
     #[arg(long)]
     pub(crate) wait: bool,
-    /// The longest wait (such as 5m, 90s); without it there is no limit.
+    /// The longest wait (such as 5m, 90s). No limit by default.
     #[arg(long, requires = "wait", value_parser = some_duration)]
     pub(crate) timeout: Option<Duration>,
     /// The kubeconfig of the server; by default the one in its data directory.

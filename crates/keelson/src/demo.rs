@@ -36,14 +36,14 @@ pub(crate) fn run(settings: &Demo) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
     let output = settings.output.form;
     runtime.block_on(interrupt.or(async {
-        let client = Server::of(&settings.administrator).await?.into_client();
+        let client = Server::new(&settings.administrator).await?.into_client();
         if settings.remove { remove(&client, output).await } else { fill(&client, settings.pods, output).await }
     }))
 }
 
 async fn fill(client: &Client, pods: u32, output: Output) -> anyhow::Result<()> {
     let begun = Instant::now();
-    let cluster = cluster::Cluster::of(pods);
+    let cluster = cluster::Cluster::with_pods(pods);
     let total = cluster.stages().iter().map(Vec::len).sum::<usize>() as u64;
     let (mut made, mut existing) = (0, 0);
     let mut progress = Progress::new("demo");

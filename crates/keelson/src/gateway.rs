@@ -24,7 +24,7 @@ pub(crate) fn run(args: Gateway) -> anyhow::Result<()> {
 }
 
 async fn serve(args: Gateway) -> anyhow::Result<()> {
-    let mut signals = Signals::listen(Parent::of(None)?)?;
+    let mut signals = Signals::listen(Parent::from_watched(None)?)?;
     let not_mirrored: BTreeSet<String> = args.not_mirrored.joined().into_iter().collect();
     let source = |named: NamedSource| SourceSettings {
         not_mirrored: not_mirrored.clone(),

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_sent_neither_ends_a_line_nor_steers_a_terminal() {
+    fn foreign_text_is_escaped_in_log_lines() {
         let sent = "a\u{1b}[2J\nWARN forged\r\u{9b}31m\u{202e}\u{7f}é";
         let line = logged(false, || {
             tracing::warn!(plain = sent, shown = %sent, debugged = ?Some(sent), "{sent}");

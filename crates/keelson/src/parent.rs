@@ -29,7 +29,7 @@ impl Parent {
     ///
     /// # Errors
     /// When the kernel returns no descriptor.
-    pub(crate) fn of(watched: Option<WatchedProcess>) -> anyhow::Result<Self> {
+    pub(crate) fn from_watched(watched: Option<WatchedProcess>) -> anyhow::Result<Self> {
         let pid = match watched {
             None | Some(WatchedProcess::Nothing) => return Ok(Self::Unwatched),
             // The first process of a container has no parent.

@@ -82,7 +82,7 @@ impl Progress {
             return;
         }
         self.reported = now;
-        let pace = Pace::of(&step, now - self.begun);
+        let pace = Pace::new(&step, now - self.begun);
         if self.is_terminal {
             self.is_shown = true;
             note_over(bar(&step, &pace, waits_for));
@@ -112,7 +112,7 @@ struct Pace {
 }
 
 impl Pace {
-    fn of(step: &Step, elapsed: Duration) -> Self {
+    fn new(step: &Step, elapsed: Duration) -> Self {
         let rate = step.done as f64 / elapsed.as_secs_f64();
         if !rate.is_finite() || rate <= 0.0 {
             return Self { per_second: None, seconds_left: None };
@@ -202,23 +202,23 @@ mod tests {
 
     #[test]
     fn a_bar_shows_the_rate_and_the_time_left() {
-        let pace = Pace::of(&HALF, Duration::from_secs(2));
+        let pace = Pace::new(&HALF, Duration::from_secs(2));
         let text = bar(&HALF, &pace, None);
         assert_eq!(text, "copying [##########----------] 50.0 MB of 100.0 MB, 25.0 MB/s, 2 s left");
         let empty = Step { done: 0, total: 0, unit: Unit::Objects, ..HALF };
         assert_eq!(
-            bar(&empty, &Pace::of(&empty, Duration::ZERO), None),
+            bar(&empty, &Pace::new(&empty, Duration::ZERO), None),
             format!("copying [{}] 0 of 0", "-".repeat(20))
         );
         let long = Step { total: 4_000_000_000_000, ..HALF };
-        let text = bar(&long, &Pace::of(&long, Duration::from_secs(1)), None);
+        let text = bar(&long, &Pace::new(&long, Duration::from_secs(1)), None);
         assert!(text.ends_with("22 h left") && text.len() < 80, "{text}");
         assert!(bar(&HALF, &pace, Some("a peer is down")).ends_with("2 s left; a peer is down"));
     }
 
     #[test]
     fn a_line_is_an_object_with_the_same_numbers() {
-        let text = line("backup", &HALF, &Pace::of(&HALF, Duration::from_secs(2)), Some("a peer"));
+        let text = line("backup", &HALF, &Pace::new(&HALF, Duration::from_secs(2)), Some("a peer"));
         let expected = json!({
             "command": "backup", "stage": "copying", "unit": "bytes", "done": 50_000_000, "total": 100_000_000,
             "perSecond": 25_000_000, "secondsLeft": 2, "waitsFor": "a peer",

@@ -81,7 +81,7 @@ struct DataDirectory {
 }
 
 impl DataDirectory {
-    fn of(args: &Serve) -> anyhow::Result<Self> {
+    fn from_args(args: &Serve) -> anyhow::Result<Self> {
         if args.startup.ephemeral {
             let made = tempfile::Builder::new().prefix("keelson-").tempdir();
             let temporary = made.context("making a temporary directory")?;
@@ -94,8 +94,8 @@ impl DataDirectory {
 
 async fn serve(args: Serve, traces: Option<Traces>, verbosity: Verbosity) -> anyhow::Result<()> {
     // ORDER: before the start. The start writes entries to the store that only an orderly stop removes.
-    let mut signals = Signals::listen(Parent::of(args.startup.exit_with_parent)?)?;
-    let directory = DataDirectory::of(&args)?;
+    let mut signals = Signals::listen(Parent::from_watched(args.startup.exit_with_parent)?)?;
+    let directory = DataDirectory::from_args(&args)?;
     let data_dir = directory.path.clone();
     let mut announcement = Announcement {
         output: args.startup.output,
@@ -194,7 +194,7 @@ impl Signals {
 pub(crate) fn end_soon(why: String) {
     std::thread::spawn(move || {
         std::thread::sleep(LAST_GRACE);
-        crate::complain(&anyhow::anyhow!("{why}; it has not stopped in {LAST_GRACE:?}, and is ended"));
+        crate::complain(&anyhow::anyhow!("{why}; the server did not stop within {LAST_GRACE:?} and is killed"));
         std::process::exit(1);
     });
 }

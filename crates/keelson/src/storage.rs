@@ -82,7 +82,7 @@ fn check(data_dir: &Path, output: Output) -> anyhow::Result<()> {
     } else {
         findings.iter().try_for_each(answer)?;
         if in_use {
-            answer("a server is running on it, so its log was not looked at")?;
+            answer("a server uses the store, so its log was not checked")?;
         }
     }
     let found = findings.len();

@@ -25,7 +25,7 @@ const MANAGER: &str = "keelson-token";
 pub(crate) fn run(settings: &PrintToken) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
     runtime.block_on(async {
-        let server = Server::of(&settings.administrator).await?;
+        let server = Server::new(&settings.administrator).await?;
         let (namespace, account, role) = match &settings.account {
             Some(account) => (settings.namespace.as_str(), account.as_str(), settings.role.as_deref()),
             None => (ADMIN.0, ADMIN.1, Some(settings.role.as_deref().unwrap_or(ADMIN.2))),

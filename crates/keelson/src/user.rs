@@ -43,15 +43,15 @@ pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
     runtime.block_on(async {
         let out = settings.out.clone().unwrap_or_else(|| file_of(&settings.name));
         if out.exists() {
-            bail!("{} exists; --out says where else to write", out.display());
+            bail!("{} exists; name another file with --out", out.display());
         }
-        let server = Server::of(&settings.administrator).await?;
+        let server = Server::new(&settings.administrator).await?;
         if let Some(url) = &settings.server {
             warn_of_other_names(&server, url)?;
         }
         if let (Some(role), None, false) = (&settings.role, &settings.namespace, settings.all_namespaces) {
             note(format_args!(
-                "warning: no --namespace is given, so {role} is bound in all namespaces; --all-namespaces says that it is meant"
+                "warning: {role} is bound in all namespaces, as there is no --namespace; --all-namespaces silences this warning"
             ));
         }
         if let Some(role) = &settings.role {
@@ -77,7 +77,7 @@ pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
             namespace: settings.namespace.as_deref(),
         };
         private_file::write(&out, &kubeconfig.to_yaml()).with_context(|| format!("writing {}", out.display()))?;
-        answer(told(settings, bound.as_deref(), &out))
+        answer(summary(settings, bound.as_deref(), &out))
     })
 }
 
@@ -87,7 +87,7 @@ pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
 /// When the server can't be reached or rejects the request.
 pub(super) fn list(settings: &UserList) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
-    runtime.block_on(async { record::list(&Server::of(&settings.administrator).await?).await })
+    runtime.block_on(async { record::list(&Server::new(&settings.administrator).await?).await })
 }
 
 /// A client of a server, with the credentials of an administrator.
@@ -98,13 +98,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn of(administrator: &Administrator) -> anyhow::Result<Self> {
+    pub(crate) async fn new(administrator: &Administrator) -> anyhow::Result<Self> {
         let file = kubeconfig_of(administrator);
         let reading =
             || format!("reading {} (--kubeconfig says which; a server writes one into its --data-dir)", file.display());
         if !file.exists() {
             bail!(
-                "{} is not there: --data-dir says where the server keeps its own, --kubeconfig names another",
+                "{} does not exist: name the data directory of the server with --data-dir, or a kubeconfig with --kubeconfig",
                 file.display()
             );
         }
@@ -133,7 +133,7 @@ impl Server {
         let bytes = body.map(Value::to_string).unwrap_or_default().into_bytes();
         let request = Request::builder().method(method).uri(path).header("content-type", kind).body(bytes);
         let text = self.client.request_text(request.context("writing a request")?).await.map_err(told_of)?;
-        serde_json::from_str(&text).with_context(|| format!("{path}: the answer is no JSON"))
+        serde_json::from_str(&text).with_context(|| format!("{path}: the answer is not JSON"))
     }
 
     /// Requests and approves a certificate. Returns the name of the request and the certificate.
@@ -170,7 +170,7 @@ impl Server {
             let status = &request["status"];
             if !status["certificate"].is_null() {
                 let bytes: ByteString = serde_json::from_value(status["certificate"].clone())?;
-                return String::from_utf8(bytes.0).context("the certificate is no text");
+                return String::from_utf8(bytes.0).context("the certificate is not a string");
             }
             let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
             if let Some(failed) = conditions.iter().find(|condition| condition["type"] == "Failed") {
@@ -186,7 +186,7 @@ impl Server {
         }
     }
 
-    /// Binds a cluster role to the user; an existing binding is no error. Returns a description of the place.
+    /// Binds a cluster role to the user; an existing binding is not an error. Returns a description of the place.
     async fn bind(&self, settings: &UserCreate, role: &str) -> anyhow::Result<String> {
         let name = format!("{}:{role}", settings.name);
         let (kind, place, told) = match settings.namespace.as_ref().filter(|_| !settings.all_namespaces) {
@@ -246,7 +246,7 @@ fn cluster_of(config: &kube::config::Kubeconfig) -> anyhow::Result<&Cluster> {
 fn ca_of(cluster: &Cluster) -> anyhow::Result<String> {
     if let Some(data) = &cluster.certificate_authority_data {
         let bytes: ByteString = serde_json::from_value(json!(data))?;
-        return String::from_utf8(bytes.0).context("its certificate authority is no text");
+        return String::from_utf8(bytes.0).context("its certificate authority is not a string");
     }
     match &cluster.certificate_authority {
         Some(file) => std::fs::read_to_string(file).with_context(|| format!("reading {file}")),
@@ -280,7 +280,7 @@ pub(crate) fn escaped(name: &str) -> String {
     name.bytes().map(escape).collect()
 }
 
-fn told(settings: &UserCreate, bound: Option<&str>, out: &Path) -> String {
+fn summary(settings: &UserCreate, bound: Option<&str>, out: &Path) -> String {
     let groups = match &*settings.groups {
         [] => String::new(),
         groups => format!(" of {}", groups.join(", ")),

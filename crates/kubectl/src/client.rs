@@ -31,7 +31,7 @@ impl Server {
     ///
     /// # Errors
     /// There is none, or it can't be read.
-    pub(crate) async fn of(get: &Get) -> anyhow::Result<Self> {
+    pub(crate) async fn new(get: &Get) -> anyhow::Result<Self> {
         let options = KubeConfigOptions { context: get.context.clone(), ..KubeConfigOptions::default() };
         let kubeconfig = match &get.kubeconfig {
             Some(file) => Kubeconfig::read_from(file).with_context(|| format!("reading {}", file.display()))?,
@@ -58,7 +58,7 @@ impl Server {
                 let text = String::from_utf8_lossy(&body).trim().to_owned();
                 Ok(Answer { status: head.status, headers: head.headers, body: Value::from(text) })
             }
-            Err(error) => bail!("the answer for {path} is no JSON: {error}"),
+            Err(error) => bail!("the answer for {path} is not JSON: {error}"),
         }
     }
 }

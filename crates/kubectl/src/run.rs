@@ -25,11 +25,11 @@ const MOST_GROUPS: u64 = 1000;
 /// # Errors
 /// The server does not answer, refuses, or does not support queries.
 pub(crate) async fn get(get: &Get) -> anyhow::Result<()> {
-    let server = Server::of(get).await?;
+    let server = Server::new(get).await?;
     let announced = server.ask(ANNOUNCEMENT, JSON).await?;
     if announced.status == StatusCode::NOT_FOUND {
         // Another server would ignore the parameters, and return something else.
-        bail!("this server takes no queries: it is no keelson, or one of before there were any");
+        bail!("the server has no queries (keelson.io parameters): it is not a keelson server, or an old one");
     }
     announced.success()?;
     let resource = resources::find(&server, &get.resource).await?;

@@ -68,7 +68,7 @@ impl<'s> Walk<'s> {
             {
                 self.resumed += 1;
                 self.progress.clear();
-                note("the snapshot of this list is gone: what follows is of a newer state");
+                note("the snapshot of this list expired: the following objects are from a newer one");
                 self.token = Some(token.to_owned());
                 continue;
             }

@@ -146,7 +146,7 @@ mod tests {
     use crate::json::json;
 
     #[test]
-    fn sums_are_told_as_their_first_amount_is() {
+    fn sums_are_reported_as_their_first_amount_is() {
         let check = |amounts: &[&str], expected: &str| {
             let amounts = amounts.iter().map(|text| Amount::parse(&json!(text)).unwrap());
             assert_eq!(amounts.fold(Amount::default(), Amount::plus).to_string(), expected);

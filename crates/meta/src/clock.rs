@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn manual_clock_moves_when_told() {
+    fn the_manual_clock_moves_on_request() {
         let clock = ManualClock::new(at(10, 0));
         clock.advance(Duration::from_secs(5));
         assert_eq!(clock.now(), at(15, 0));
@@ -190,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(seconds in 0u64..253_402_300_799, micros in 0u64..1_000_000) {
+        fn written_values_read_back(seconds in 0u64..253_402_300_799, micros in 0u64..1_000_000) {
             prop_assert_eq!(parse_rfc3339(&rfc3339(at(seconds, micros))), Some(at(seconds, 0)));
             prop_assert_eq!(parse_rfc3339(&rfc3339_micro(at(seconds, micros))), Some(at(seconds, micros)));
         }

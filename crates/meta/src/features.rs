@@ -149,7 +149,7 @@ pub struct FeatureGates {
 
 impl FeatureGates {
     /// The gates of a release with their defaults.
-    pub fn of(release: Release) -> Self {
+    pub fn for_release(release: Release) -> Self {
         Self { release, set: BTreeMap::new() }
     }
 
@@ -224,7 +224,7 @@ impl FeatureGates {
 
     /// The settings that differ from the defaults of the release, by name.
     pub fn changed(&self) -> BTreeSet<(&'static str, bool)> {
-        let defaults = Self::of(self.release);
+        let defaults = Self::for_release(self.release);
         self.set.iter().map(|(name, on)| (*name, *on)).filter(|(name, on)| defaults.is_on(name) != *on).collect()
     }
 }
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     fn with(release: Release, settings: &[&str]) -> Result<FeatureGates, String> {
-        let mut gates = FeatureGates::of(release);
+        let mut gates = FeatureGates::for_release(release);
         let settings: Result<Vec<_>, _> = settings.iter().map(|text| setting(text)).collect();
         gates.set(&settings.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
         Ok(gates)
@@ -284,14 +284,14 @@ mod tests {
     #[test]
     fn the_defaults_of_each_release_hold_together() {
         for release in [Release::V1_36, Release::V1_37] {
-            assert_eq!(FeatureGates::of(release).check_needs(), Ok(()), "{release}");
+            assert_eq!(FeatureGates::for_release(release).check_needs(), Ok(()), "{release}");
         }
     }
 
     #[test]
     fn a_gate_has_the_default_of_its_release() {
         let check = |name: &str, expected: [bool; 2]| {
-            let found = [Release::V1_36, Release::V1_37].map(|release| FeatureGates::of(release).is_on(name));
+            let found = [Release::V1_36, Release::V1_37].map(|release| FeatureGates::for_release(release).is_on(name));
             assert_eq!(found, expected, "{name}");
         };
         check("ClusterTrustBundle", [false, true]);
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn deprecated_and_stable_gates_get_a_warning() {
-        let mut gates = FeatureGates::of(Release::V1_36);
+        let mut gates = FeatureGates::for_release(Release::V1_36);
         let warnings = gates.set(&[("KMSv1".to_owned(), true), ("AllAlpha".to_owned(), false)]).unwrap();
         assert_eq!(warnings, ["setting deprecated feature gate KMSv1=true. It will be removed in a future release"]);
         assert!(gates.is_on("KMSv1"));

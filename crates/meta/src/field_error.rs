@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_many_faults_is_bounded() {
+    fn the_text_of_many_faults_is_limited() {
         let many: Vec<FieldError> = (0..5000).map(|index| FieldError::forbidden(format!("a[{index}]"), "x")).collect();
         let (causes, text) = told(&many);
         assert_eq!(causes.len(), TOLD_MAX);

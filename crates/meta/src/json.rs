@@ -94,13 +94,13 @@ impl Value {
     /// The field or element at this index. `None` if it does not exist, or if the value is of another type.
     #[inline]
     pub fn get(&self, place: impl ValueIndex) -> Option<&Value> {
-        place.of(self)
+        place.get_in(self)
     }
 
     /// The mutable field or element at this index.
     #[inline]
     pub fn get_mut(&mut self, place: impl ValueIndex) -> Option<&mut Value> {
-        place.of_mut(self)
+        place.get_mut_in(self)
     }
 
     /// The value at a JSON pointer (RFC 6901). The empty pointer is the value itself.

@@ -74,11 +74,11 @@ impl LabelSelector {
 
     fn sorted(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|one, other| one.key.cmp(&other.key));
-        Self::of(requirements)
+        Self::from_requirements(requirements)
     }
 
-    fn of(requirements: Vec<Requirement>) -> Self {
-        let by_key = (requirements.len() > FEW_REQUIREMENTS).then(|| Arc::new(ByKey::of(&requirements)));
+    fn from_requirements(requirements: Vec<Requirement>) -> Self {
+        let by_key = (requirements.len() > FEW_REQUIREMENTS).then(|| Arc::new(ByKey::new(&requirements)));
         Self { requirements, by_key }
     }
 

@@ -140,7 +140,7 @@ impl<K: Eq + Hash + Ord + Clone, M> Series<K, M> {
 
     /// Returns the series with these labels. Creates it if it is new; `own` then returns the labels to store. `None` if
     /// the family has too many series.
-    pub fn of<Q: Eq + Hash + ?Sized>(&self, labels: &Q, own: impl FnOnce() -> K) -> Option<Arc<M>>
+    pub fn get_or_create<Q: Eq + Hash + ?Sized>(&self, labels: &Q, own: impl FnOnce() -> K) -> Option<Arc<M>>
     where
         K: Borrow<Q>,
     {
@@ -196,10 +196,10 @@ mod tests {
     fn a_family_has_a_bounded_number_of_series() {
         let series: Series<usize, Count> = Series::new(Count::new);
         for number in 0..2 * MOST_SERIES {
-            let counted = series.of(&number, || number).map(|series| series.increment());
+            let counted = series.get_or_create(&number, || number).map(|series| series.increment());
             assert_eq!(counted.is_some(), number < MOST_SERIES);
         }
-        series.of(&0, || 0).unwrap().increment();
+        series.get_or_create(&0, || 0).unwrap().increment();
         let all = series.all();
         assert_eq!((all.len(), all[0].1.get(), all[1].1.get()), (MOST_SERIES, 2, 1));
     }

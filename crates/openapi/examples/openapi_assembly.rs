@@ -65,7 +65,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (done, started.elapsed())
 }
 
-#[expect(clippy::print_stdout, reason = "this is what whoever runs the example reads")]
+#[expect(clippy::print_stdout, reason = "the example prints its results")]
 fn main() {
     let all = [Verb::Create, Verb::Delete, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
     let builtin = VersionDescription::all(keelson_builtin::catalogue());

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_unpacked_is_what_was_packed() {
+    fn packing_round_trips() {
         let members = |names: &[&str]| -> Vec<(String, Vec<u8>)> {
             names.iter().map(|name| ((*name).to_owned(), [name.as_bytes(), &[0, 255]].concat())).collect()
         };

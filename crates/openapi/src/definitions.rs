@@ -34,7 +34,7 @@ impl Kinds {
     }
 
     /// The kinds of a definition. Most have none.
-    pub(crate) fn of(&self, definition: &str) -> &[GroupVersionKind] {
+    pub(crate) fn kinds(&self, definition: &str) -> &[GroupVersionKind] {
         self.0.get(definition).map_or(&[], Vec::as_slice)
     }
 }
@@ -108,10 +108,10 @@ mod tests {
     #[test]
     fn a_definition_knows_its_kinds() {
         let kinds = Kinds::new(&VersionDescription::all(keelson_builtin::catalogue()), Schemas::builtin());
-        assert_eq!(kinds.of("io.k8s.api.apps.v1.Deployment"), [gvk("apps", "v1", "Deployment")]);
-        assert_eq!(kinds.of("io.k8s.api.core.v1.PodList"), [gvk("", "v1", "PodList")]);
-        assert!(kinds.of("io.k8s.api.core.v1.PodSpec").is_empty());
-        let options = kinds.of("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+        assert_eq!(kinds.kinds("io.k8s.api.apps.v1.Deployment"), [gvk("apps", "v1", "Deployment")]);
+        assert_eq!(kinds.kinds("io.k8s.api.core.v1.PodList"), [gvk("", "v1", "PodList")]);
+        assert!(kinds.kinds("io.k8s.api.core.v1.PodSpec").is_empty());
+        let options = kinds.kinds("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
         assert!(options.contains(&gvk("", "v1", "DeleteOptions")));
         assert!(options.contains(&gvk("autoscaling", "v2", "DeleteOptions")));
     }

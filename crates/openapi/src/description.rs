@@ -61,7 +61,7 @@ impl VersionDescription {
                 let GroupVersionEntry { name, .. } = version;
                 let resources = group.known_in(name);
                 let resources: Vec<_> =
-                    resources.map(|(resource, served)| ResourceDescription::of(resource, served)).collect();
+                    resources.map(|(resource, served)| ResourceDescription::new(resource, served)).collect();
                 if !resources.is_empty() {
                     let (group, version) = (group.name.to_string(), name.to_string());
                     all.push(Self { group, version, resources });
@@ -89,7 +89,7 @@ impl VersionDescription {
 impl ResourceDescription {
     /// The description of a resource of this server in one of its versions. Subresources of kubelets and pods are left
     /// out, since this server does not answer them.
-    pub fn of(resource: &Resource, served: &ServedVersion) -> Self {
+    pub fn new(resource: &Resource, served: &ServedVersion) -> Self {
         let ServedVersion { name: version, .. } = served;
         let answered = served.subresources.iter().filter(|subresource| !subresource.is_proxied());
         let subresources = answered.map(|subresource| SubresourceDescription {
@@ -124,7 +124,7 @@ impl ResourceDescription {
             selectable_fields: fields.map(|field| field.name.to_string()).collect(),
             schema: schema.cloned(),
         };
-        Self { custom: Some(custom), ..Self::of(resource, served) }
+        Self { custom: Some(custom), ..Self::new(resource, served) }
     }
 
     pub(crate) fn allows(&self, verb: Verb) -> bool {

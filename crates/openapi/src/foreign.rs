@@ -23,19 +23,18 @@ pub struct ForeignDocument {
 impl ForeignDocument {
     /// Creates the document of the part of the API with a path such as `apis/apps/v1`.
     pub fn new(path: &str, content: Vec<u8>) -> Arc<Self> {
-        Self::of(path, Arc::new(Document::new(content)))
+        Self::from_document(path, Arc::new(Document::new(content)))
     }
 
-    /// Converts the version 2 document of a server that has no version 3: one document for each of these parts of the
-    /// API.
+    /// Converts the OpenAPI 2 document of a server without OpenAPI 3 into one OpenAPI 3 document for each of the paths.
     ///
     /// Cost: proportional to the document, so this must not run in a request.
     pub fn of_v2(v2: &Value, paths: &[String]) -> Vec<Arc<Self>> {
         let document = Arc::new(Document::new(from_v2::document(v2).to_string().into_bytes()));
-        paths.iter().map(|path| Self::of(path, document.clone())).collect()
+        paths.iter().map(|path| Self::from_document(path, document.clone())).collect()
     }
 
-    fn of(path: &str, document: Arc<Document>) -> Arc<Self> {
+    fn from_document(path: &str, document: Arc<Document>) -> Arc<Self> {
         let url = format!("/openapi/v3/{path}?hash={}", document.hash);
         let line = member(path, &json!({ "serverRelativeURL": url }));
         let entry = Entry { digest: document::digest(&line), line };

@@ -85,7 +85,7 @@ enum FieldForm {
     Members(&'static FieldForm),
     /// A parameter, or a reference to one.
     Parameter,
-    /// A parameter that is no reference. Its place (`in`) determines the message.
+    /// A parameter that is not a reference. Its place (`in`) determines the message.
     StatedParameter,
     /// `SecurityDefinitionsItem` with an API key, the only kind in use.
     SecurityDefinition,

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_null_has_no_type_in_version_2_and_nobody_requires_it() {
+    fn nullable_fields_are_untyped_and_optional_in_openapi_2() {
         let stated = json!({ "type": "object", "properties": { "a": { "type": "string" } }, "nullable": true });
         check(stated.clone(), stated, json!({}));
         let stated = json!({

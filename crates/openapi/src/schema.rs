@@ -41,7 +41,7 @@ impl Dialect {
             set(&mut out, "x-kubernetes-preserve-unknown-fields", true);
         }
         set_union(&mut out, schema);
-        let kinds = kinds.of(schema.definition_name().unwrap_or_default());
+        let kinds = kinds.kinds(schema.definition_name().unwrap_or_default());
         if !kinds.is_empty() {
             set(&mut out, "x-kubernetes-group-version-kind", kinds.iter().map(kind).collect::<Vec<_>>());
         }

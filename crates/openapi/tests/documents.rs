@@ -174,7 +174,7 @@ fn the_index_names_each_document_with_its_hash() {
 }
 
 #[test]
-fn equal_servers_have_equal_documents_and_another_version_changes_the_hash() {
+fn equal_servers_have_equal_documents_and_versions_change_the_hash() {
     let (first, second) = (openapi(), openapi());
     assert_eq!(index(&first), index(&second));
     for form in [DocumentEncoding::Json, DocumentEncoding::Protobuf] {
@@ -316,7 +316,7 @@ fn custom(group: &str, plural: &str) -> VersionDescription {
 }
 
 #[test]
-fn a_group_that_is_added_is_in_every_form_and_leaves_the_others_as_they_are() {
+fn an_added_group_is_in_every_form_and_changes_no_other() {
     // The group's name begins like that of a built-in group, and its path sorts before the paths of the built-in
     // versions.
     let (before, after) = (openapi(), assembled("v1.36.2", &[custom("apps.example.org", "widgets")]));

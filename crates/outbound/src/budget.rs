@@ -70,7 +70,7 @@ mod tests {
     use super::ByteBudget;
 
     #[test]
-    fn what_is_dropped_can_be_reserved_again() {
+    fn dropped_reservations_are_freed() {
         let budget = ByteBudget::new(10);
         let (mut first, mut second) = (budget.reserve(), budget.reserve());
         first.grow(6).unwrap();

@@ -62,7 +62,7 @@ impl ClientConfig {
     ///
     /// # Errors
     /// The configuration has neither URL nor service, or is invalid.
-    pub fn of(config: &Value) -> Result<Self, String> {
+    pub fn from_value(config: &Value) -> Result<Self, String> {
         let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
         let ca_bundle = match config["caBundle"].as_str() {
             Some(bundle) => BASE64.decode(bundle).map_err(|_| "the caBundle is not base64".to_owned())?,
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn the_host_of_a_call_is_that_of_its_url_or_its_service() {
         let check = |config: Value, expected: (&str, u16)| {
-            let config = ClientConfig::of(&config).unwrap();
+            let config = ClientConfig::from_value(&config).unwrap();
             let (host, port) = config.host_and_port().unwrap();
             assert_eq!((host.as_str(), port), expected, "{config:?}");
         };
@@ -141,12 +141,12 @@ mod tests {
         check(json!({"url": "https://trusted.example.com@other.example.com/"}), ("other.example.com", 443));
         check(json!({"url": "https://[::1]:9443/a"}), ("::1", 9443));
         check(json!({"service": {"namespace": "n", "name": "s"}}), ("s.n.svc", 443));
-        assert!(ClientConfig::of(&json!({"url": "http://example.com"})).unwrap().host_and_port().is_err());
+        assert!(ClientConfig::from_value(&json!({"url": "http://example.com"})).unwrap().host_and_port().is_err());
     }
 
     #[test]
     fn a_client_config_names_a_url_or_a_service() {
-        let of = |value: Value| ClientConfig::of(&value);
+        let of = |value: Value| ClientConfig::from_value(&value);
         let url = of(json!({"url": "https://example.com/a", "caBundle": "YQ=="})).unwrap();
         assert_eq!(url.destination, Destination::Url("https://example.com/a".to_owned()));
         assert_eq!(url.ca_bundle, b"a");

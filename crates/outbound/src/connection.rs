@@ -41,7 +41,7 @@ pub(crate) struct UsedConnection {
 
 impl UsedConnection {
     /// Returns the connection chosen for one request, and counts the request.
-    pub(crate) fn of(captured: &CaptureConnection) -> Self {
+    pub(crate) fn new(captured: &CaptureConnection) -> Self {
         let mut extras = http::Extensions::new();
         if let Some(connected) = captured.connection_metadata().as_ref() {
             connected.get_extras(&mut extras);

@@ -56,14 +56,18 @@ impl ConversionWebhook {
         let webhook = conversion.webhook;
         Self {
             outbound: outbound.clone(),
-            client: ClientConfig::of(&webhook["clientConfig"]).and_then(|config| outbound.client(&config)),
-            form: ReviewVersion::of(&webhook["conversionReviewVersions"]),
+            client: ClientConfig::from_value(&webhook["clientConfig"]).and_then(|config| outbound.client(&config)),
+            form: ReviewVersion::from_value(&webhook["conversionReviewVersions"]),
             stats: outbound.stats().of_definition(conversion.definition),
         }
     }
 
     /// The converter for a definition's `spec.conversion`; `None` if versions differ only by name.
-    pub fn of(outbound: &Arc<Outbound>, definition: &str, conversion: &Value) -> Option<Arc<dyn Converter>> {
+    pub fn from_conversion(
+        outbound: &Arc<Outbound>,
+        definition: &str,
+        conversion: &Value,
+    ) -> Option<Arc<dyn Converter>> {
         let called = conversion["strategy"] == "Webhook";
         let conversion = WebhookConversion { definition, webhook: &conversion["webhook"] };
         called.then(|| Arc::new(Self::new(outbound, conversion)) as Arc<dyn Converter>)

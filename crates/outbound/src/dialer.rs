@@ -210,7 +210,7 @@ pub(crate) async fn connector(trust: Trust, protocols: &[&[u8]]) -> Result<TlsCo
 
 /// The name that the certificate of a host must have.
 pub(crate) fn certificate_name(host: &str) -> Result<ServerName<'static>, String> {
-    ServerName::try_from(host.to_owned()).map_err(|_| format!("tls: {host:?} is no name that a certificate can have"))
+    ServerName::try_from(host.to_owned()).map_err(|_| format!("tls: {host:?} can't be a name in a certificate"))
 }
 
 /// Connects to the first address that accepts a connection.

@@ -125,7 +125,7 @@ impl ExclusiveConnections {
                 let (error, was_kept) = (error.into_error(), idle_since.is_some());
                 let failure = match unsent {
                     Some(_) => Failure::NotSent { was_kept },
-                    None => Failure::of(&error, was_kept),
+                    None => Failure::from_error(&error, was_kept),
                 };
                 Err(ExclusiveError { error: fault(&error, Some(&response_start)), unsent, failure })
             }

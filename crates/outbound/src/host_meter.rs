@@ -40,7 +40,7 @@ pub struct MethodMeter {
 }
 
 impl HostMeter {
-    pub(crate) fn of(&self, method: &Method) -> Arc<MethodMeter> {
+    pub(crate) fn for_method(&self, method: &Method) -> Arc<MethodMeter> {
         let mut methods = self.0.lock();
         if let Some((_, known)) = methods.iter().find(|(known, _)| known == method) {
             return known.clone();

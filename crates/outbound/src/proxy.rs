@@ -49,14 +49,14 @@ impl Proxy {
         let variable =
             |names: [&str; 2]| names.iter().find_map(|name| std::env::var(name).ok().filter(|set| !set.is_empty()));
         let Some(proxy) = variable(["HTTPS_PROXY", "https_proxy"]) else { return Ok(None) };
-        Self::of(&proxy, &variable(["NO_PROXY", "no_proxy"]).unwrap_or_default()).map(Some)
+        Self::parse(&proxy, &variable(["NO_PROXY", "no_proxy"]).unwrap_or_default()).map(Some)
     }
 
     /// Creates a proxy from its URL and its exceptions: comma-separated names, addresses and networks.
     ///
     /// # Errors
     /// The URL is not of the form `http://[USER:PASSWORD@]HOST[:PORT]`.
-    pub fn of(url: &str, except: &str) -> Result<Self, String> {
+    pub fn parse(url: &str, except: &str) -> Result<Self, String> {
         const FORM: &str = "a proxy is http://[USER:PASSWORD@]HOST[:PORT]";
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let url: Uri = url.parse().map_err(|_| FORM)?;
@@ -65,7 +65,7 @@ impl Proxy {
         };
         let authorization =
             authority.as_str().rsplit_once('@').map(|(user, _)| format!("Basic {}", BASE64.encode(user)));
-        let except = except.split(',').map(str::trim).filter(|text| !text.is_empty()).map(NoProxy::of).collect();
+        let except = except.split(',').map(str::trim).filter(|text| !text.is_empty()).map(NoProxy::parse).collect();
         let host = host.trim_matches(['[', ']']).to_owned();
         Ok(Self { host, port: url.port_u16().unwrap_or(80), authorization, except })
     }
@@ -92,7 +92,7 @@ impl Proxy {
             // Reads byte by byte, since later bytes belong to the tunnel.
             match stream.read_u8().await {
                 Ok(byte) if answer.len() < ANSWER_BYTES => answer.push(byte),
-                Ok(_) => return Err(format!("the proxy answers more than {ANSWER_BYTES} bytes")),
+                Ok(_) => return Err(format!("the response of the proxy exceeds {ANSWER_BYTES} bytes")),
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -106,7 +106,7 @@ impl Proxy {
 }
 
 impl NoProxy {
-    fn of(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         if text == "*" {
             return Self::Everybody;
         }
@@ -163,10 +163,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_reached_by_a_proxy_is_said_as_for_go() {
-        let proxy =
-            Proxy::of("proxy.example.com:3128", "in.example.com, .sub.example.com,10.0.0.0/8,192.0.2.7:443,x.org:8443")
-                .unwrap();
+    fn proxy_rules_equal_those_of_go() {
+        let proxy = Proxy::parse(
+            "proxy.example.com:3128",
+            "in.example.com, .sub.example.com,10.0.0.0/8,192.0.2.7:443,x.org:8443",
+        )
+        .unwrap();
         assert_eq!((&*proxy.host, proxy.port), ("proxy.example.com", 3128));
         for host in ["example.com", "sub.example.com", "11.0.0.1", "a.b", "x.org"] {
             assert!(proxy.is_for(host, 443), "{host}");
@@ -184,12 +186,12 @@ mod tests {
             assert!(!proxy.is_for(host, 443), "{host}");
         }
         assert!(!proxy.is_for("x.org", 8443) && proxy.is_for("192.0.2.7", 80));
-        assert!(!Proxy::of("http://p", "*").unwrap().is_for("example.com", 443));
-        assert!(Proxy::of("http://[::1]:80", "").unwrap().is_for("2001:db8::1", 443));
-        let known = Proxy::of("http://user:word@p", "").unwrap();
+        assert!(!Proxy::parse("http://p", "*").unwrap().is_for("example.com", 443));
+        assert!(Proxy::parse("http://[::1]:80", "").unwrap().is_for("2001:db8::1", 443));
+        let known = Proxy::parse("http://user:word@p", "").unwrap();
         assert_eq!((known.port, known.authorization.as_deref()), (80, Some("Basic dXNlcjp3b3Jk")));
         for bad in ["socks5://p", "https://p", "http://", ""] {
-            assert!(Proxy::of(bad, "").is_err(), "{bad}");
+            assert!(Proxy::parse(bad, "").is_err(), "{bad}");
         }
     }
 }

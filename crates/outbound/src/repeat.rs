@@ -28,7 +28,7 @@ pub enum Effect {
 impl Effect {
     /// The effect that a method promises. DELETE and PUT are idempotent for the object but not for the client: a repeat
     /// after a success gets 404 or 409.
-    pub fn of(method: &Method) -> Self {
+    pub fn from_method(method: &Method) -> Self {
         match *method {
             Method::GET | Method::HEAD | Method::OPTIONS => Self::Idempotent,
             _ => Self::Once,
@@ -57,7 +57,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Classifies an error of a connection.
-    pub(crate) fn of(error: &(dyn StdError + 'static), was_kept: bool) -> Self {
+    pub(crate) fn from_error(error: &(dyn StdError + 'static), was_kept: bool) -> Self {
         let causes = || std::iter::successors(Some(error), |error| (*error).source());
         let is_unsent = |cause: &(dyn StdError + 'static)| {
             let http = cause.downcast_ref::<hyper::Error>();
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_request_that_was_not_processed_or_may_be_processed_twice_is_repeated() {
+    fn only_unprocessed_or_idempotent_requests_are_retried() {
         use Effect::{Idempotent, Once};
         use Failure::{Lost, NotSent, Other, Refused};
         let check = |failure: Failure, repeated: &[Effect], is_unknown: bool| {
@@ -148,6 +148,6 @@ mod tests {
         check(Other, &[], true);
         let mut repeats = Repeats::new(Idempotent);
         assert_eq!(std::iter::from_fn(|| repeats.wait(Refused)).collect::<Vec<_>>(), WAITS);
-        assert_eq!((Effect::of(&Method::GET), Effect::of(&Method::DELETE)), (Idempotent, Once));
+        assert_eq!((Effect::from_method(&Method::GET), Effect::from_method(&Method::DELETE)), (Idempotent, Once));
     }
 }

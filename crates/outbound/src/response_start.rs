@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_quoted_as_go_does() {
+    fn invalid_values_are_quoted_as_in_go() {
         let check = |bytes: &[u8], is_incomplete: bool, expected: Option<&str>| {
             let start = ResponseStart::default();
             start.note(bytes);

@@ -183,15 +183,15 @@ impl Host {
             keelson_telemetry::inject(sent.headers_mut());
             let connection = capture_connection(&mut sent);
             let sent = self.client.request(sent).await;
-            let used = UsedConnection::of(&connection);
+            let used = UsedConnection::new(&connection);
             let error = match sent {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
-            let failure = Failure::of(&error, used.was_kept);
+            let failure = Failure::from_error(&error, used.was_kept);
             match repeats.wait(failure) {
                 Some(wait) => {
-                    self.meter.of(request.method()).repeated(NO_RESPONSE);
+                    self.meter.for_method(request.method()).repeated(NO_RESPONSE);
                     tokio::time::sleep(wait).await;
                 }
                 None => return Err((failure, text(&error))),
@@ -226,7 +226,7 @@ impl RestClient {
 
     /// Counts a repeat after a response with this code.
     pub(crate) fn note_repeat(&self, method: &Method, code: u16) {
-        self.host.meter.of(method).repeated(code);
+        self.host.meter.for_method(method).repeated(code);
     }
 
     /// Makes a call within the remaining time.
@@ -305,7 +305,7 @@ impl RestClient {
         note_answer(&span, answered.as_ref().map(code));
         let sent = usize::try_from(request.body().size_hint().lower()).unwrap_or(usize::MAX);
         let response = answered.as_ref().ok().map(|answer| (answer.status, answer.body.len()));
-        self.host.meter.of(request.method()).note(sent, response, begun.elapsed());
+        self.host.meter.for_method(request.method()).note(sent, response, begun.elapsed());
         answered
     }
 

@@ -24,7 +24,7 @@ pub(crate) enum ReviewVersion {
 
 impl ReviewVersion {
     /// The first known version among those that the webhook supports.
-    pub(crate) fn of(stated: &Value) -> Option<Self> {
+    pub(crate) fn from_value(stated: &Value) -> Option<Self> {
         let stated = stated.as_array().into_iter().flatten();
         stated.filter_map(Value::as_str).find_map(|version| match version {
             "v1" => Some(Self::V1),
@@ -194,7 +194,7 @@ fn check_kind(version: ReviewVersion, review: &Value) -> Result<(), String> {
 }
 
 fn wrong(value: &Value, field: &str, kind: &str) -> String {
-    go_format::type_error(field, &ValueKind::of(value), kind)
+    go_format::type_error(field, &ValueKind::from_value(value), kind)
 }
 
 #[cfg(test)]
@@ -222,14 +222,14 @@ mod tests {
 
     #[test]
     fn the_first_known_form_is_used() {
-        let of = |stated: Value| ReviewVersion::of(&stated);
+        let of = |stated: Value| ReviewVersion::from_value(&stated);
         assert_eq!(of(json!(["v2", "v1", "v1beta1"])), Some(ReviewVersion::V1));
         assert_eq!(of(json!(["v1beta1", "v1"])), Some(ReviewVersion::V1Beta1));
         assert_eq!((of(json!(["v2"])), of(json!(null))), (None, None));
     }
 
     #[test]
-    fn what_is_no_answer_is_told_as_upstream_does() {
+    fn invalid_responses_have_upstream_errors() {
         let check = |body: &str, expected: &str| {
             assert_eq!(answer(ReviewVersion::V1, "id", body.as_bytes()).unwrap_err(), expected, "{body}");
         };

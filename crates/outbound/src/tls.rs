@@ -258,7 +258,7 @@ mod tests {
 
     /// The error text for a certificate of `s.n.svc`, valid in January 2020, when the client expects this name at this
     /// time; `None` if it is accepted.
-    fn told(name: &'static str, seconds: u64) -> Option<String> {
+    fn certificate_error(name: &'static str, seconds: u64) -> Option<String> {
         let mut stated = CertificateParams::new(vec!["s.n.svc".to_owned()]).unwrap();
         (stated.not_before, stated.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2020, 2, 1));
         let signed = stated.self_signed(&KeyPair::generate().unwrap()).unwrap();
@@ -277,13 +277,13 @@ mod tests {
     fn a_certificate_counts_in_its_time_and_for_its_names() {
         const IN_TIME: u64 = 1_579_000_000;
         let outside = "x509: certificate has expired or is not yet valid: current time";
-        assert_eq!(told("s.n.svc", IN_TIME), None);
+        assert_eq!(certificate_error("s.n.svc", IN_TIME), None);
         let late = format!("{outside} 2020-09-13T12:26:40Z is after 2020-02-01T00:00:00Z");
-        assert_eq!(told("s.n.svc", 1_600_000_000), Some(late.clone()));
-        assert_eq!(told("t.n.svc", 1_600_000_000), Some(late), "the time is looked at first");
+        assert_eq!(certificate_error("s.n.svc", 1_600_000_000), Some(late.clone()));
+        assert_eq!(certificate_error("t.n.svc", 1_600_000_000), Some(late), "the time is looked at first");
         let early = format!("{outside} 2001-09-09T01:46:40Z is before 2020-01-01T00:00:00Z");
-        assert_eq!(told("s.n.svc", 1_000_000_000), Some(early));
+        assert_eq!(certificate_error("s.n.svc", 1_000_000_000), Some(early));
         let other = "x509: certificate is valid for s.n.svc, not t.n.svc";
-        assert_eq!(told("t.n.svc", IN_TIME), Some(other.to_owned()));
+        assert_eq!(certificate_error("t.n.svc", IN_TIME), Some(other.to_owned()));
     }
 }

@@ -198,7 +198,7 @@ impl Upstream {
     ) -> Result<(Response<ForwardedBody>, ForwardPermit), ForwardError> {
         let Some(permit) = self.exclusive_permit() else { return self.forward_shared(parts, body).await };
         let has_body = body.is_some();
-        let effect = Effect::of(&parts.method);
+        let effect = Effect::from_method(&parts.method);
         let again = (!has_body && effect == Effect::Idempotent).then(|| parts.clone());
         let mut repeats = Repeats::new(effect);
         let mut request = Request::from_parts(parts, body.unwrap_or_else(nothing));
@@ -380,7 +380,7 @@ pub(crate) fn nothing() -> ForwardBody {
 
 /// Sends a request without a body. Repeats it as the rule in `repeat.rs` allows.
 async fn send(client: &ForwardClient, parts: &Parts) -> Result<Response<Incoming>, ForwardError> {
-    let mut repeats = Repeats::new(Effect::of(&parts.method));
+    let mut repeats = Repeats::new(Effect::from_method(&parts.method));
     loop {
         let mut request = Request::new(nothing());
         request.method_mut().clone_from(&parts.method);
@@ -402,8 +402,8 @@ async fn send_once(
 ) -> Result<Response<Incoming>, (Failure, ForwardError)> {
     let connection = capture_connection(&mut request);
     let sent = client.request(request).await;
-    let used = UsedConnection::of(&connection);
-    sent.map_err(|error| (Failure::of(&error, used.was_kept), fault(&error, used.response_start.as_ref())))
+    let used = UsedConnection::new(&connection);
+    sent.map_err(|error| (Failure::from_error(&error, used.was_kept), fault(&error, used.response_start.as_ref())))
 }
 
 /// The error for a failed request. The recorded start of its response may explain it.

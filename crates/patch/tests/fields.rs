@@ -127,7 +127,7 @@ fn sets_atomic_values_and_empty_objects_are_owned() {
 }
 
 #[test]
-fn differences_are_told_by_item_and_by_atom() {
+fn differences_are_reported_by_item_and_by_atom() {
     let old = json!({"containers": [{"name": "a", "image": "1"}, {"name": "b"}], "nodeSelector": {"a": "1"}});
     let new = json!({"containers": [{"name": "c"}, {"name": "a", "image": "2"}], "nodeSelector": {"a": "1", "b": "2"}});
     let changes = compare(pod_spec(), &old, &new);
@@ -158,7 +158,7 @@ fn merges(object: &Value, applied: &Value, expected: &Value) {
 }
 
 #[test]
-fn what_is_applied_is_laid_over_the_object() {
+fn applied_fields_are_merged_into_the_object() {
     merges(
         &json!({"hostname": "a", "containers": [{"name": "x", "image": "1", "tty": true}], "nodeSelector": {"a": "1"}}),
         &json!({"containers": [{"name": "x", "image": "2"}], "nodeSelector": {"b": "2"}, "subdomain": "s"}),

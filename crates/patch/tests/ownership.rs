@@ -123,7 +123,7 @@ impl Live {
 }
 
 #[test]
-fn who_applies_owns_what_it_says() {
+fn an_applier_owns_its_fields() {
     let mut live = Live::new();
     assert!(live.apply("one", &config("i:1", Some(2)), NOON, false));
     assert_eq!(live.object["spec"]["replicas"], 2);
@@ -133,7 +133,7 @@ fn who_applies_owns_what_it_says() {
 }
 
 #[test]
-fn what_others_own_changes_only_by_force() {
+fn fields_of_other_owners_change_only_by_force() {
     let mut live = Live::new();
     live.apply("one", &config("i:1", Some(2)), NOON, false);
     let conflicts = live.try_apply("two", &config("i:1", Some(5)), LATER, false).unwrap_err();
@@ -170,7 +170,7 @@ fn several_conflicts_are_listed_by_manager() {
 }
 
 #[test]
-fn what_is_given_up_goes_unless_somebody_else_owns_it() {
+fn released_fields_are_removed_unless_another_owns_them() {
     let mut live = Live::new();
     live.apply("one", &config("i:1", Some(2)), NOON, false);
     live.apply("two", &config("i:1", Some(2)), NOON, false);
@@ -268,7 +268,7 @@ fn updates_take_what_they_change() {
 }
 
 #[test]
-fn what_is_created_by_an_update_is_owned_with_the_objects_that_hold_it() {
+fn fields_created_by_an_update_are_owned_with_their_parents() {
     let mut live = Live::new();
     let mut after = nothing();
     after["metadata"]["labels"] = json!({"a": "1"});

@@ -131,7 +131,7 @@ fn scalars_are_merged_and_deleted() {
 }
 
 #[test]
-fn lists_get_the_order_that_the_patch_asks_for() {
+fn lists_get_the_order_that_the_patch_requests() {
     let target = json!({"containers": [{"name": "a"}, {"name": "sidecar"}, {"name": "b"}, {"name": "c"}]});
     let patch = json!({
         "$setElementOrder/containers": [{"name": "c"}, {"name": "d"}, {"name": "a"}],
@@ -209,7 +209,7 @@ fn lists_that_cannot_be_merged_are_refused() {
 }
 
 #[test]
-fn what_has_no_schema_is_refused_where_it_would_be_merged() {
+fn merges_without_a_schema_are_refused() {
     let text = r#"unable to find api field in struct PodSpec for the json field "bogus""#;
     refuses(pod_spec(), &json!({"bogus": {}}), &json!({"bogus": {}}), 500, text);
     let revision = schema("io.k8s.api.apps.v1.ControllerRevision");

@@ -23,8 +23,8 @@ fn main() {
             continue;
         }
         let texts: Vec<String> = (0..PODS).map(|number| pod(number, alike).to_string()).collect();
-        let form = ListForm::of("v1", "PodList", "Pod").expect("pods have a list");
-        let message = MessageType::of("v1", "Pod").expect("pods have a message");
+        let form = ListForm::new("v1", "PodList", "Pod").expect("pods have a list");
+        let message = MessageType::new("v1", "Pod").expect("pods have a message");
         let mut out = Vec::with_capacity(1 << 20);
         let written = least(|| {
             out.clear();

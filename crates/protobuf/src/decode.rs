@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_message_is_refused() {
+    fn invalid_messages_are_refused() {
         let account = ("v1", "ServiceAccount");
         let fault = |bytes: &[u8]| match read_kind(account, bytes) {
             Err(ProtobufError::Malformed { fault, .. }) => fault,

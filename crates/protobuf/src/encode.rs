@@ -93,7 +93,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
 
     /// Writes the current value as a field.
     fn field(&mut self, message: &'static Message, named: &'static FieldByName) -> Result<(), Fault> {
-        let slot = FieldSlot::of(message, &named.field);
+        let slot = FieldSlot::new(message, &named.field);
         if named.around.is_empty() {
             return self.value(slot);
         }
@@ -393,7 +393,7 @@ enum ExpectedType {
 }
 
 impl FieldSlot {
-    fn of(message: &'static Message, field: &'static Field) -> Self {
+    fn new(message: &'static Message, field: &'static Field) -> Self {
         let takes = match field.shape {
             Cardinality::List => ExpectedType::List(field.kind),
             Cardinality::Map => ExpectedType::Map(field.kind),
@@ -510,7 +510,7 @@ mod tests {
 
     #[test]
     fn a_revision_is_added_to_the_metadata() {
-        let message = MessageType::of("v1", "ConfigMap").unwrap();
+        let message = MessageType::new("v1", "ConfigMap").unwrap();
         let mut out = Vec::new();
         let text = br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"n"},"data":{"a":"b"}}"#;
         message.write_json(text, Some(Revision::new(41)), &mut out).unwrap();
@@ -523,7 +523,7 @@ mod tests {
 
     #[test]
     fn text_that_is_not_an_object_is_refused() {
-        let message = MessageType::of("v1", "ConfigMap").unwrap();
+        let message = MessageType::new("v1", "ConfigMap").unwrap();
         for text in ["", "[]", "{", "{}{}", "null", "7"] {
             let result = message.write_json(text.as_bytes(), None, &mut Vec::new());
             assert!(matches!(result, Err(ProtobufError::NotJson(_))), "{text}: {result:?}");

@@ -16,7 +16,7 @@ use crate::wire::{Count, Reader, Sink, Wire, WireType, varint_len};
 /// The prefix of every object.
 pub const PREFIX: [u8; 4] = *b"k8s\0";
 
-/// The content type that an empty one stands for.
+/// The content type that an empty string means.
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// An object read from protobuf.
@@ -55,7 +55,7 @@ impl MessageType {
     ///
     /// # Errors
     /// The kind is not built in.
-    pub fn of(api_version: &str, kind: &str) -> Result<Self, ProtobufError> {
+    pub fn new(api_version: &str, kind: &str) -> Result<Self, ProtobufError> {
         let unknown = || ProtobufError::UnknownKind { api_version: api_version.to_owned(), kind: kind.to_owned() };
         table::lookup(api_version, kind).map(Self).ok_or_else(unknown)
     }
@@ -137,7 +137,7 @@ pub(crate) const TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
 /// # Errors
 /// The kind is not built in, or the object does not have its shape.
 pub fn encode(api_version: &str, kind: &str, object: &Object) -> Result<Vec<u8>, ProtobufError> {
-    let message = MessageType::of(api_version, kind)?;
+    let message = MessageType::new(api_version, kind)?;
     enclose(api_version, kind, 1024, |out| message.write(object, out))
 }
 
@@ -151,7 +151,7 @@ pub fn encode_json(
     json: &[u8],
     revision: Option<Revision>,
 ) -> Result<Vec<u8>, ProtobufError> {
-    let message = MessageType::of(api_version, kind)?;
+    let message = MessageType::new(api_version, kind)?;
     enclose(api_version, kind, json.len(), |out| message.write_json(json, revision, out))
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn decode_within(
 ) -> Result<Decoded, ProtobufError> {
     let envelope = Envelope::read(body.strip_prefix(&PREFIX).ok_or(ProtobufError::NoPrefix)?)?;
     let (api_version, kind) = envelope.names(default)?;
-    let MessageType(id) = MessageType::of(api_version, kind)?;
+    let MessageType(id) = MessageType::new(api_version, kind)?;
     let mut object = Object::default();
     object.0.insert("kind", Value::from(kind));
     object.0.insert("apiVersion", Value::from(api_version));

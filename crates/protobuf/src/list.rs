@@ -28,12 +28,12 @@ impl ListForm {
     ///
     /// # Errors
     /// The kind is not the list of a built-in kind.
-    pub fn of(api_version: &str, list_kind: &str, item_kind: &str) -> Result<Self, ProtobufError> {
+    pub fn new(api_version: &str, list_kind: &str, item_kind: &str) -> Result<Self, ProtobufError> {
         let unknown = || ProtobufError::UnknownKind { api_version: api_version.to_owned(), kind: list_kind.to_owned() };
         let message = table::message(table::lookup(api_version, list_kind).ok_or_else(unknown)?);
         let items = message.fields.iter().find(|field| field.name == "items").ok_or_else(unknown)?;
-        let list = MessageType::of(api_version, list_kind)?;
-        Ok(Self { list, item: MessageType::of(api_version, item_kind)?, item_number: items.number })
+        let list = MessageType::new(api_version, list_kind)?;
+        Ok(Self { list, item: MessageType::new(api_version, item_kind)?, item_number: items.number })
     }
 
     /// The message of the items.
@@ -153,7 +153,7 @@ mod tests {
 
     /// Writes a list as a server does: measures the items first, then writes them one by one.
     fn written(head: ListHead<'_>, item_kind: &str, items: &[Object]) -> Vec<u8> {
-        let form = ListForm::of(head.api_version, head.kind, item_kind).unwrap();
+        let form = ListForm::new(head.api_version, head.kind, item_kind).unwrap();
         let texts: Vec<_> = items.iter().map(bytes).collect();
         let mut measure = form.measure_items();
         texts.iter().for_each(|text| measure.item(text).unwrap());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_list_has_no_form() {
-        assert!(matches!(ListForm::of("v1", "Pod", "Pod"), Err(ProtobufError::UnknownKind { .. })));
+    fn other_kinds_have_no_list_form() {
+        assert!(matches!(ListForm::new("v1", "Pod", "Pod"), Err(ProtobufError::UnknownKind { .. })));
     }
 }

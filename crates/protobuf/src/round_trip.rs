@@ -128,7 +128,7 @@ fn check(api_version: &str, kind: &str, seed: u64) {
     let decoded = decode(&body).unwrap_or_else(|error| panic!("{api_version} {kind}: {error}: {object:?}"));
     let (found, made) = (decoded.object.into_value().to_string(), object.clone().into_value().to_string());
     assert_eq!(found, made, "{api_version} {kind}");
-    let (message, mut bare) = (MessageType::of(api_version, kind).unwrap(), Vec::new());
+    let (message, mut bare) = (MessageType::new(api_version, kind).unwrap(), Vec::new());
     message.write(&object, &mut bare).unwrap();
     let (text, mut transcoded) = (serde_json::to_vec(&object).unwrap(), Vec::new());
     message.write_json(&text, None, &mut transcoded).unwrap();
@@ -157,7 +157,7 @@ fn alike(id: MessageId, seeds: &[u64]) -> Vec<Vec<u8>> {
 
 /// Checks that a list is encoded like its items one by one, whichever parts they share.
 fn check_list(api_version: &str, list_kind: &str, kind: &str, seeds: &[u64]) {
-    let form = ListForm::of(api_version, list_kind, kind).unwrap();
+    let form = ListForm::new(api_version, list_kind, kind).unwrap();
     let items = alike(lookup(api_version, kind).unwrap(), seeds);
     let (mut out, mut measure) = (b"before".to_vec(), form.measure_items());
     let mut writer = form.write_items(&mut out);
@@ -181,7 +181,7 @@ fn check_list(api_version: &str, list_kind: &str, kind: &str, seeds: &[u64]) {
 fn lists() -> Vec<(&'static str, &'static str, &'static str)> {
     let lists = kinds().into_iter().filter_map(|(api_version, list, _)| {
         let kind = list.strip_suffix("List")?;
-        ListForm::of(api_version, list, kind).ok().map(|_| (api_version, list, kind))
+        ListForm::new(api_version, list, kind).ok().map(|_| (api_version, list, kind))
     });
     lists.collect()
 }

@@ -317,7 +317,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(number in 1u32..1 << 29, value: u64, length in 0usize..300) {
+        fn written_values_read_back(number in 1u32..1 << 29, value: u64, length in 0usize..300) {
             let bytes = vec![7; length];
             let mut out = Vec::new();
             let mut count = Count::default();

@@ -67,7 +67,7 @@ impl Condition {
         let program =
             Program::compile_to(text, &Environment::kubernetes().with(OBJECT, Type::Dyn), &[Type::Bool, Type::Dyn])
                 .map_err(|error| QueryError::Expression { name: parameter, why: error.to_string() })?;
-        let part = Part::of(program.reads(OBJECT).iter().map(Vec::as_slice));
+        let part = Part::from_ways(program.reads(OBJECT).iter().map(Vec::as_slice));
         Ok(Self { program: Arc::new(program), text: text.trim().to_owned(), part })
     }
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_compiled_or_costs_too_much_is_refused() {
+    fn invalid_or_costly_expressions_are_refused() {
         let wrong = Condition::parse("keelson.io/where", "object.spec.").unwrap_err().to_string();
         assert!(wrong.starts_with("keelson.io/where: compilation failed: "), "{wrong}");
         let wrong = Condition::parse("keelson.io/where", "'a'").unwrap_err().to_string();

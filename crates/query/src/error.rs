@@ -13,7 +13,7 @@ const SHOWN: usize = 80;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
     /// An unknown parameter.
-    #[error("unknown query parameter {}: there are {}", quoted(.name), PARAMETERS.iter().map(|known| known.name).collect::<Vec<_>>().join(", "))]
+    #[error("unknown query parameter {}; known parameters are {}", quoted(.name), PARAMETERS.iter().map(|known| known.name).collect::<Vec<_>>().join(", "))]
     Unknown {
         /// Its name.
         name: String,

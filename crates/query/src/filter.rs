@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_where_it_is() {
+    fn faults_are_reported_with_their_position() {
         let check = |text: &str, expect: &str| {
             let error = Filter::parse("f", text).unwrap_err().to_string();
             assert!(error.starts_with("f: ") && error.contains(expect), "{text}: {error}");
@@ -403,11 +403,11 @@ mod tests {
         check("a in ()", "a value is expected at character 7");
         check("a < true", "only texts, numbers, quantities, times and versions are larger or smaller at character 5");
         check("a startsWith 1", "a text in quotes is expected at character 14");
-        check("a matches '('", "no regular expression");
-        check("a matches 'a{1000}{1000}'", "no regular expression");
+        check("a matches '('", "invalid regular expression");
+        check("a matches 'a{1000}{1000}'", "invalid regular expression");
         check(&["a matches 'b'"; 17].join(" or "), "at most 16 regular expressions");
-        check("a == quantity(5Q)", "this is no quantity at character 6");
-        check("a == time('soon')", "this is no time at character 6");
+        check("a == quantity(5Q)", "invalid quantity at character 6");
+        check("a == time('soon')", "invalid time at character 6");
         check(". == 1", "the name of a field is expected at character 2");
         check("any(a == 1)", "a comma is expected at character 7");
         check(&"not ".repeat(40), "nested too deeply");
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_index_finds_is_what_all_that_pass_have() {
+    fn an_index_finds_all_matching_objects() {
         let check = |text: &str, expect: &[(&str, &str)]| {
             let filter = Filter::parse("f", text).unwrap();
             let found: Vec<_> = filter.exact_texts().map(|(path, text)| (path.to_string(), text.to_owned())).collect();

@@ -64,7 +64,7 @@ impl Kept {
     }
 
     /// The parts of a member to keep.
-    fn of(&self, name: &str) -> Option<&Self> {
+    fn member(&self, name: &str) -> Option<&Self> {
         match self {
             Self::Whole => Some(&Self::Whole),
             Self::Parts { members, each } => {
@@ -158,7 +158,7 @@ fn write(cursor: &mut Cursor<'_>, kept: &Kept, omitted: &[&str], out: &mut Vec<u
                     Some((member, rest)) if *name == **member => Some(rest),
                     _ => None,
                 };
-                let Some(kept) = kept.of(&name).filter(|_| below != Some(&[])) else {
+                let Some(kept) = kept.member(&name).filter(|_| below != Some(&[])) else {
                     cursor.skip();
                     continue;
                 };
@@ -223,7 +223,7 @@ mod tests {
         r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"b","uid":"u","resourceVersion":"7""#;
 
     #[test]
-    fn what_is_asked_for_is_shown_with_what_it_is_of() {
+    fn a_request_is_shown_with_its_subject() {
         let mask = |text: &str| Mask::parse("fields", text).unwrap();
         check(&mask("status.phase"), &format!(r#"{IDENTITY}}},"status":{{"phase":"Running"}}}}"#));
         check(

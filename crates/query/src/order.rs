@@ -260,7 +260,7 @@ fn comparison(scanner: &mut Scanner<'_>) -> Result<Comparison, QueryError> {
     let known = COMPARISONS.iter().find(|(known, _)| *known == name).map(|(_, comparison)| *comparison);
     known.ok_or_else(|| {
         let known = COMPARISONS.map(|(known, _)| known).join(", ");
-        scanner.error_at(start, format!("values are compared as one of {known}"))
+        scanner.error_at(start, format!("unknown comparison: it must be one of {known}"))
     })
 }
 
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_comes_last_in_either_direction() {
+    fn missing_values_come_last_in_both_directions() {
         check_ascends("a", &["false", "true", "-1", "2", "10", "\"\"", "\"a\"", "\"b\"", "null"]);
         check_ascends("-a", &["true", "false", "10", "2", "-1", "\"b\"", "\"a\"", "\"\"", "{}"]);
         check_ascends("a:quantity", &["\"100m\"", "1", "\"2k\"", "\"lots\"", "\"many\"", "[]"]);
@@ -350,7 +350,7 @@ mod tests {
         check("a b", "s: a comma is expected before the next path at character 3 of \"a b\"");
         check(
             "a:size",
-            "s: values are compared as one of string, number, quantity, time, version at character 3 of \"a:size\"",
+            "s: unknown comparison: it must be one of string, number, quantity, time, version at character 3 of \"a:size\"",
         );
         check(
             "a,b[*]",

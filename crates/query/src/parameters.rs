@@ -156,7 +156,7 @@ describes values, responses and costs.
     }
 
     #[test]
-    fn what_is_announced_is_read() {
+    fn announced_writes_are_read() {
         for (place, parameter) in PARAMETERS.iter().enumerate() {
             assert!(parameter.name.starts_with(PREFIX), "{}", parameter.name);
             assert!(PARAMETERS[..place].iter().all(|other| other.name != parameter.name), "{}", parameter.name);

@@ -23,7 +23,7 @@ pub(crate) enum Part {
 
 impl Part {
     /// The parts at these paths.
-    pub(crate) fn of<'w>(ways: impl Iterator<Item = &'w [&'w str]>) -> Self {
+    pub(crate) fn from_ways<'w>(ways: impl Iterator<Item = &'w [&'w str]>) -> Self {
         let mut part = Self::Members(Vec::new());
         ways.for_each(|way| part.add(way));
         part

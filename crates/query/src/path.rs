@@ -59,7 +59,7 @@ impl Path {
         }
         let leading = scanner.take(".");
         if leading && scanner.peek() == Some('[') {
-            return Err(scanner.error("a name is expected behind a point"));
+            return Err(scanner.error("a name is expected after a dot"));
         }
         if scanner.peek() != Some('[') {
             segments.push(member(scanner)?);
@@ -202,7 +202,7 @@ fn begins_plain(character: char) -> bool {
 fn member(scanner: &mut Scanner<'_>) -> Result<Segment, QueryError> {
     let start = scanner.position();
     if let Some(first @ ('-' | '$')) = scanner.peek() {
-        return Err(scanner.error(format!("a name that begins with {first} stands in brackets and quotes")));
+        return Err(scanner.error(format!("a name that begins with {first} must be in brackets and quotes")));
     }
     let mut name = String::new();
     loop {
@@ -210,7 +210,7 @@ fn member(scanner: &mut Scanner<'_>) -> Result<Segment, QueryError> {
         if !scanner.take("\\") {
             break;
         }
-        name.push(scanner.next().ok_or_else(|| scanner.error("a character is expected behind a backslash"))?);
+        name.push(scanner.next().ok_or_else(|| scanner.error("a character is expected after a backslash"))?);
     }
     if name.is_empty() {
         return Err(scanner.error("the name of a field is expected"));
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_where_it_is() {
+    fn faults_are_reported_with_their_position() {
         let check = |text: &str, expect: &str| {
             assert_eq!(Path::parse("p", text).unwrap_err().to_string(), expect, "{text}");
         };
@@ -358,9 +358,9 @@ mod tests {
         check(".ä['b", "p: this quote is never closed at character 4 of \".ä['b\"");
         check(".a b", "p: the path should end at character 4 of \".a b\"");
         check("{.a", "p: the brace before the path should be closed at character 4 of \"{.a\"");
-        check("-a", "p: a name that begins with - stands in brackets and quotes at character 1 of \"-a\"");
-        check(".a.$b", "p: a name that begins with $ stands in brackets and quotes at character 4 of \".a.$b\"");
-        check("$", "p: a name that begins with $ stands in brackets and quotes at character 1 of \"$\"");
+        check("-a", "p: a name that begins with - must be in brackets and quotes at character 1 of \"-a\"");
+        check(".a.$b", "p: a name that begins with $ must be in brackets and quotes at character 4 of \".a.$b\"");
+        check("$", "p: a name that begins with $ must be in brackets and quotes at character 1 of \"$\"");
         assert!(Path::parse("p", &".a".repeat(17)).unwrap_err().to_string().contains("at most 16 steps"));
     }
 

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_named() {
+    fn unreadable_values_are_named() {
         let check = |pairs: &[(&str, &str)], expect: &str| assert_eq!(parse(pairs).unwrap_err(), expect);
         check(
             &[("keelson.io/sort", "a")],

@@ -304,7 +304,7 @@ fn member_with(subject: &Subject<'_>, segments: &[Segment], text: &str) -> Optio
     cursor.step();
     while let Some(key) = cursor.key() {
         let name = key.decode();
-        if Value::of(cursor.raw()).is_some_and(|value| value.text() == text) {
+        if Value::from_json(cursor.raw()).is_some_and(|value| value.text() == text) {
             let member = Segment::Member((&*name).into());
             return Some(Path::of_segments(segments.iter().cloned().chain([member])).to_string());
         }
@@ -422,7 +422,7 @@ mod tests {
     );
 
     #[test]
-    fn what_answers_better_comes_first() {
+    fn better_matches_come_first() {
         let order = [
             score("checkout-web-0", POD),
             score("web", POD),
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matched_is_told_for_each_word() {
+    fn the_matches_of_each_word_are_returned() {
         let subject = Subject::new(POD.as_bytes(), Revision::new(1));
         let matches = |search: &str| {
             let fields = [("spec.nodeName", "node-seven")].into_iter();

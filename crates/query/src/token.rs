@@ -40,10 +40,10 @@ pub struct QueryToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TokenError {
     /// The token does not belong to a query.
-    #[error("it is not one of a query with keelson.io parameters")]
+    #[error("it does not belong to a query with keelson.io parameters")]
     Form,
     /// The token belongs to another query or URL.
-    #[error("it is one of another query")]
+    #[error("it belongs to another query")]
     OtherQuery,
 }
 

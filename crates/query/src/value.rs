@@ -36,7 +36,7 @@ pub enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// The scalar of a JSON text. `None` for null, lists and objects.
-    pub fn of(json: &'a [u8]) -> Option<Self> {
+    pub fn from_json(json: &'a [u8]) -> Option<Self> {
         match json.first()? {
             b't' => Some(Self::Bool(true)),
             b'f' => Some(Self::Bool(false)),
@@ -99,7 +99,7 @@ impl<'a> Subject<'a> {
             found(Value::Number(self.revision.to_string().into()));
             return;
         }
-        self.visit_json(path, |json| Value::of(json).is_none_or(&mut found));
+        self.visit_json(path, |json| Value::from_json(json).is_none_or(&mut found));
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_before_the_part_of_an_object_that_is_meant_is_not_looked_at() {
+    fn a_path_skips_the_parts_before_it() {
         let text = concat!(
             r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","labels":{"spec":"x"}},"#,
             r#""spec":{"status":{"phase":"no"},"nodeName":"n"},"data":[1],"status":{"phase":"Running"}}"#

@@ -103,7 +103,7 @@ impl Debug for AdmissionAttributes<'_> {
 }
 
 impl<'a> AdmissionAttributes<'a> {
-    pub(crate) fn of(
+    pub(crate) fn new(
         registry: &'a Registry,
         request: &WriteRequest<'a>,
         operation: Operation,

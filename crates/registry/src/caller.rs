@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_manager_is_who_it_says_or_else_its_program() {
+    fn the_field_manager_defaults_to_the_user_agent() {
         let check = |field_manager: Option<&str>, user_agent: &str, expected: &str| {
             let caller = Caller::server().writing(field_manager, user_agent, false);
             assert_eq!(caller.field_manager(), expected);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_past_the_deadline() {
+    async fn requests_end_at_their_deadline() {
         let deadline = Instant::now() + std::time::Duration::from_secs(3);
         let caller = Caller::server().until(Some(deadline));
         let error = caller.in_time(std::future::pending::<Result<(), _>>()).await.unwrap_err();

@@ -27,7 +27,7 @@ pub struct ClosedFields {
 
 impl ClosedFields {
     /// The fields at these paths relative to `below`, which the gate guards.
-    pub const fn of(gate: &'static str, below: FieldPath, fields: &'static [FieldPath]) -> Self {
+    pub const fn new(gate: &'static str, below: FieldPath, fields: &'static [FieldPath]) -> Self {
         Self { gate, below, fields }
     }
 
@@ -40,11 +40,11 @@ impl ClosedFields {
 /// Drops these fields from an object, except those that its stored state, `current`, has too.
 pub(crate) fn drop_closed(target: &Target, current: Option<&Object>, object: &mut Object) {
     let closed = target.version.closed_fields();
-    let found = found(closed, object);
+    let found = present_fields(closed, object);
     if found.is_empty() {
         return;
     }
-    let kept = current.map(|current| self::found(closed, &mut current.clone())).unwrap_or_default();
+    let kept = current.map(|current| present_fields(closed, &mut current.clone())).unwrap_or_default();
     look_at_all(closed, object, &mut |map, field| {
         if !kept.contains(&field) {
             map.remove(field.1);
@@ -56,7 +56,7 @@ pub(crate) fn drop_closed(target: &Target, current: Option<&Object>, object: &mu
 type Guarded = (&'static str, &'static str);
 
 /// The fields that an object has.
-fn found(closed: &[ClosedFields], object: &mut Object) -> BTreeSet<Guarded> {
+fn present_fields(closed: &[ClosedFields], object: &mut Object) -> BTreeSet<Guarded> {
     let mut found = BTreeSet::new();
     look_at_all(closed, object, &mut |map, field| {
         if map.contains_key(field.1) {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::surface::tests::target_of;
 
-    const CLOSED: &[ClosedFields] = &[ClosedFields::of(
+    const CLOSED: &[ClosedFields] = &[ClosedFields::new(
         "",
         &["spec"],
         &[
@@ -121,7 +121,7 @@ mod tests {
     )];
 
     #[test]
-    fn what_an_object_had_it_keeps_and_the_rest_is_dropped() {
+    fn stored_gated_fields_stay_and_new_ones_are_dropped() {
         let check = |current: Option<Value>, sent: Value, expected: Value| {
             let target = target_of("pods", |version| version.with_closed_fields(CLOSED.to_vec()));
             let pod = |spec: Value| Object::from_value(json!({ "spec": spec })).unwrap();

@@ -30,7 +30,7 @@ struct Form {
 
 impl Completion {
     /// A completion for objects stored as one of these kinds. `None` if no kind has a structural schema.
-    pub(crate) fn of<'k>(
+    pub(crate) fn new<'k>(
         kinds: impl Iterator<Item = (&'k GroupVersionKind, Option<&'k Schema>)>,
     ) -> Option<Arc<dyn Complete>> {
         let form = |(kind, schema): (&GroupVersionKind, Option<&Schema>)| {

@@ -150,7 +150,7 @@ impl RegistryConfig {
 
     /// Sets the release, with its feature gates at their defaults.
     pub fn emulate(&mut self, release: Release) {
-        self.gates = FeatureGates::of(release);
+        self.gates = FeatureGates::for_release(release);
     }
 
     /// Adds the indexes of a setting such as `pods=spec.nodeName,status.phase`.
@@ -194,7 +194,7 @@ impl RegistryConfig {
         }
         let Some(version) = resource.version(version) else {
             let known: Vec<&str> = resource.versions.iter().map(|version| &*version.name).collect();
-            return Err(format!("{name} have no version {version:?}; there is: {}", known.join(", ")));
+            return Err(format!("{name} have no version {version:?}; known versions are {}", known.join(", ")));
         };
         self.storage_versions.push((resource.group_resource(), version.name.clone()));
         Ok(())

@@ -116,7 +116,7 @@ pub(crate) async fn ask(
             .and_then(|()| {
                 restore_metadata(before, after).map_err(|why| ResponseFault { what: "metadata", at: None, why })
             })
-            .map_err(|lie| failed(lie.told(place, objects)))?;
+            .map_err(|lie| failed(lie.message(place, objects)))?;
     }
     check_size(objects, &converted).map_err(failed)?;
     Ok(converted)
@@ -163,7 +163,7 @@ struct ResponseFault {
 
 impl ResponseFault {
     /// The message for the object at this index. It has the index only if there are several objects.
-    fn told(self, place: usize, objects: &[Object]) -> String {
+    fn message(self, place: usize, objects: &[Object]) -> String {
         let Self { what, at, why } = self;
         match (objects, at) {
             ([_], Some(at)) => format!("returned invalid {what} at index {at}: {why}"),
@@ -313,7 +313,10 @@ mod tests {
         Object::from_value(host("v1", metadata)).unwrap()
     }
 
-    async fn asked(objects: &[&str], answer: Result<Vec<Value>, ConverterError>) -> Result<Vec<Object>, String> {
+    async fn convert_answers(
+        objects: &[&str],
+        answer: Result<Vec<Value>, ConverterError>,
+    ) -> Result<Vec<Object>, String> {
         let objects: Vec<Object> = objects.iter().map(|name| stored(name)).collect();
         let asked = ask(&Answers(answer), &kind("v1"), &kind("v2"), &objects).await;
         asked.map_err(|error| {
@@ -323,10 +326,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_answered_has_to_be_the_same_objects_in_the_version_asked_for() {
+    async fn converters_must_return_the_same_objects_in_the_requested_version() {
         let same = |name: &str| json!({"name": name, "namespace": "team", "uid": "u"});
         let check = async |objects: &[&str], answer: Vec<Value>, expected: &str| {
-            let error = asked(objects, Ok(answer)).await.unwrap_err();
+            let error = convert_answers(objects, Ok(answer)).await.unwrap_err();
             assert_eq!(error, format!("conversion webhook for hook.example.com/v1, Kind=Host {expected}"));
         };
         check(&["a"], vec![], "returned 0 objects, expected 1").await;
@@ -356,7 +359,7 @@ mod tests {
         let no_text =
             "returned invalid metadata: metadata.annotations[a] must be a string, but is int64 in converted object";
         check(&["a"], with("annotations", json!({"a": 1})), no_text).await;
-        let bad = asked(&["a"], Ok(with("labels", json!({"x": "a b"})))).await.unwrap_err();
+        let bad = convert_answers(&["a"], Ok(with("labels", json!({"x": "a b"})))).await.unwrap_err();
         let start = "conversion webhook for hook.example.com/v1, Kind=Host returned invalid metadata: metadata.labels: \
             Invalid value: \"a b\": ";
         assert!(bad.starts_with(start), "{bad}");
@@ -366,40 +369,40 @@ mod tests {
     async fn of_the_metadata_only_labels_and_annotations_change() {
         let metadata = json!({"name": "a", "namespace": "team", "uid": "u", "generation": 7, "finalizers": ["x/y"],
             "labels": {"by": "hook"}, "annotations": {"by": "hook"}});
-        let converted = asked(&["a"], Ok(vec![host("v2", metadata)])).await.unwrap();
+        let converted = convert_answers(&["a"], Ok(vec![host("v2", metadata)])).await.unwrap();
         let object = &converted[0];
         assert_eq!((object.generation(), object.finalizers()), (Some(3), Vec::new()));
         assert_eq!(object.labels().collect::<Vec<_>>(), [("by", "hook")]);
         assert_eq!(object.annotations().collect::<Vec<_>>(), [("by", "hook")]);
         let bare = json!({"name": "a", "namespace": "team", "uid": "u"});
-        let converted = asked(&["a"], Ok(vec![host("v2", bare)])).await.unwrap();
+        let converted = convert_answers(&["a"], Ok(vec![host("v2", bare)])).await.unwrap();
         assert_eq!(converted[0].labels().count(), 0);
     }
 
     #[tokio::test]
-    async fn what_is_answered_and_told_is_bounded() {
+    async fn responses_and_errors_of_converters_are_limited() {
         let with = |name: &str, length: usize| {
             let mut object = host("v2", json!({"name": name, "namespace": "team", "uid": "u"}));
             object["spec"] = json!({"text": "x".repeat(length)});
             object
         };
-        let error = asked(&["a"], Ok(vec![with("a", ANSWERED_OBJECT_BYTES)])).await.unwrap_err();
+        let error = convert_answers(&["a"], Ok(vec![with("a", ANSWERED_OBJECT_BYTES)])).await.unwrap_err();
         assert!(error.contains(r#"returned invalid object: "team/a" has 15"#), "{error}");
-        assert!(asked(&["a"], Ok(vec![with("a", ANSWERED_OBJECT_BYTES - 1000)])).await.is_ok());
+        assert!(convert_answers(&["a"], Ok(vec![with("a", ANSWERED_OBJECT_BYTES - 1000)])).await.is_ok());
         let names = ["a", "b", "c", "d", "e", "f"];
         let many = names.map(|name| with(name, ANSWERED_OBJECT_BYTES - 1000)).into();
-        let error = asked(&names, Ok(many)).await.unwrap_err();
+        let error = convert_answers(&names, Ok(many)).await.unwrap_err();
         assert!(error.ends_with("bytes, expected 8388608 at most"), "{error}");
-        let error = asked(&["a"], Err(ConverterError::Call("é".repeat(1 << 20)))).await.unwrap_err();
+        let error = convert_answers(&["a"], Err(ConverterError::Call("é".repeat(1 << 20)))).await.unwrap_err();
         assert!(error.len() < TOLD_BYTES + 100 && error.ends_with("é..."), "{}", error.len());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_fails_or_does_not_answer_is_told_of() {
-        let failed = asked(&["a"], Err(ConverterError::Call("cannot convert: too odd".to_owned()))).await;
+    async fn failing_converters_are_reported() {
+        let failed = convert_answers(&["a"], Err(ConverterError::Call("cannot convert: too odd".to_owned()))).await;
         let expected = "conversion webhook for hook.example.com/v1, Kind=Host failed: cannot convert: too odd";
         assert_eq!(failed.unwrap_err(), expected);
-        let failed = asked(&["a", "b"], Err(ConverterError::Object(1, "too odd".to_owned()))).await;
+        let failed = convert_answers(&["a", "b"], Err(ConverterError::Object(1, "too odd".to_owned()))).await;
         let expected = "conversion webhook for hook.example.com/v1, Kind=Host failed: \"team/b\": too odd";
         assert_eq!(failed.unwrap_err(), expected);
         let begun = tokio::time::Instant::now();

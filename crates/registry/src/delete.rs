@@ -84,7 +84,7 @@ impl Registry {
         check_preconditions(target, object, options)?;
         target.strategy().delete.check_delete(self, target, object.name())?;
         object.remove_meta("resourceVersion");
-        match grace::of(target, object, options) {
+        match grace::next_step(target, object, options) {
             Grace::Pending => Ok(Change::Put(next)),
             Grace::Within(period) => {
                 let held_by = finalizers(target, object, options);
@@ -153,7 +153,7 @@ pub(crate) fn warn_of(target: &Target, caller: &Caller, options: &DeleteOptions)
 /// `None` if a deletion is under way and this one changes nothing: then admission is skipped.
 pub(crate) fn judged_options(target: &Target, stored: &Object, stated: &DeleteOptions) -> Option<DeleteOptions> {
     let mut options = stated.clone();
-    match grace::of(target, stored, stated) {
+    match grace::next_step(target, stored, stated) {
         Grace::Pending => return None,
         Grace::Within(seconds) => options.grace_period_seconds = Some(seconds),
         Grace::None => {}

@@ -132,7 +132,7 @@ impl EncodingGates {
     }
 
     /// The gate of the collection under a prefix.
-    pub(crate) fn of(&self, prefix: &Text) -> Arc<EncodingGate> {
+    pub(crate) fn gate(&self, prefix: &Text) -> Arc<EncodingGate> {
         let standing = if self.are_published { GateState::Closed(None) } else { GateState::Unpublished };
         let new = || Arc::new(EncodingGate { state: watch::Sender::new(State { standing, ..State::default() }) });
         self.gates.lock().entry(prefix.clone()).or_insert_with(new).clone()
@@ -310,12 +310,12 @@ mod tests {
 
     fn gates() -> (EncodingGates, Arc<EncodingGate>) {
         let gates = EncodingGates::published();
-        let gate = gates.of(&Text::from("/registry/deployments/"));
+        let gate = gates.gate(&Text::from("/registry/deployments/"));
         (gates, gate)
     }
 
     #[tokio::test]
-    async fn a_gate_that_all_were_closed_with_is_not_opened_by_who_prepared_before() {
+    async fn a_gate_closed_with_all_others_ignores_earlier_preparations() {
         let (gates, gate) = gates();
         let opening = gate.prepare(&kind("v1")).await;
         gates.close_all().await;
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_publishes_what_is_published_does_not_open_what_is_closed_meanwhile() {
+    async fn repeated_publications_do_not_reopen_a_closed_gate() {
         let (gates, gate) = gates();
         let opening = gate.prepare(&kind("v1")).await;
         gate.open(&kind("v1"), opening);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_version_waits_for_who_is_inside() {
+    async fn another_version_waits_for_running_writes() {
         let (_gates, gate) = gates();
         let opening = gate.prepare(&kind("v1")).await;
         gate.open(&kind("v1"), opening);

@@ -28,7 +28,7 @@ pub(crate) enum Grace {
 }
 
 /// The next step of the deletion that these options request.
-pub(crate) fn of(target: &Target, object: &Object, options: &DeleteOptions) -> Grace {
+pub(crate) fn next_step(target: &Target, object: &Object, options: &DeleteOptions) -> Grace {
     if !is_graceful(target) {
         return Grace::None;
     }
@@ -122,12 +122,12 @@ mod tests {
     fn check(pod: Value, asked: Option<i64>, expected: Grace) {
         let object = Object::from_value(pod.clone()).unwrap();
         let options = DeleteOptions { grace_period_seconds: asked, ..DeleteOptions::default() };
-        assert_eq!(of(&target("pods"), &object, &options), expected, "{pod} {asked:?}");
-        assert_eq!(of(&target("configmaps"), &object, &options), Grace::None, "only pods have time");
+        assert_eq!(next_step(&target("pods"), &object, &options), expected, "{pod} {asked:?}");
+        assert_eq!(next_step(&target("configmaps"), &object, &options), Grace::None, "only pods have time");
     }
 
     #[test]
-    fn a_pod_on_a_node_has_its_own_time_unless_another_is_asked_for() {
+    fn a_pod_on_a_node_has_its_own_time_unless_another_is_requested() {
         let bound = json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}});
         check(bound.clone(), None, Grace::Within(30));
         check(bound.clone(), Some(5), Grace::Within(5));

@@ -104,7 +104,7 @@ pub(crate) fn conform(
 /// The text of upstream's decoder.
 fn check_embedded(rules: &Structural, object: &mut Object) -> Result<(), String> {
     if let Some(other) = object.0.get("metadata").filter(|metadata| !metadata.is_object() && !metadata.is_null()) {
-        let found = go_format::found(&ValueKind::of(other), "");
+        let found = go_format::found(&ValueKind::from_value(other), "");
         return Err(format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"));
     }
     let value = Value::Object(std::mem::take(&mut object.0));

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_told_is_kept_with_the_very_bytes_and_the_version() {
+    async fn a_conversion_is_cached_by_bytes_and_version() {
         let kept = kept_of();
         let (stored, converted) = (object("a", 1), object("a", 2));
         let claim = kept.look(0, &[&stored], Reuse::Kept).claim.expect("nobody has asked");
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_wants_what_somebody_asks_for_waits_for_the_answer() {
+    async fn concurrent_requests_share_one_conversion() {
         let kept = kept_of();
         let (a, b, converted) = (object("a", 1), object("b", 1), object("c", 1));
         let claim = kept.look(0, &[&a], Reuse::Kept).claim.unwrap();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_other_than_the_kept_one_ends_all_that_is_kept_of_the_resource() {
+    async fn a_different_conversion_evicts_all_conversions_of_the_resource() {
         let kept = kept_of();
         let (a, b, converted) = (object("a", 1), object("b", 1), object("c", 1));
         let claim = kept.look(0, &[&a, &b], Reuse::Kept).claim.unwrap();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_is_bounded_and_a_part_of_a_long_list_is_found_again() {
+    async fn the_conversion_cache_is_limited_and_serves_parts_of_lists() {
         let kept = kept_of();
         const LARGE: usize = 1 << 20;
         let objects: Vec<StoredObject> = (0..200).map(|number| object(&number.to_string(), LARGE)).collect();

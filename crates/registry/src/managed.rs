@@ -44,7 +44,7 @@ pub(crate) async fn track_new(
 ) -> Result<Option<String>, ApiError> {
     let sent = take_managed(object);
     let owners = sent.as_ref().and_then(|sent| Owners::read(sent).ok()).unwrap_or_default();
-    let mut versions = KindVersions::of(target);
+    let mut versions = KindVersions::new(target);
     loop {
         let after = updated(&versions, &owners, caller, now, target.version.empty(), object);
         if versions.convert_wanted().await? {
@@ -69,7 +69,7 @@ pub(crate) async fn track(
     now: SystemTime,
 ) -> Result<Option<String>, ApiError> {
     let Some(stated) = Stated::take(target, next, known) else { return Ok(None) };
-    let mut versions = KindVersions::of(target);
+    let mut versions = KindVersions::new(target);
     loop {
         let before = lend(current);
         let after = updated(&versions, &stated.owners, caller, now, &before, next);

@@ -50,8 +50,8 @@ impl Registry {
         }
     }
 
-    /// The condition under which an object may be created in the target's namespace: the namespace is as it is now.
-    /// `None` for cluster-scoped resources, and in servers without namespaces, where admission checks them.
+    /// The condition for creating an object in the target's namespace: the namespace is unchanged. `None` for
+    /// cluster-scoped resources, and in servers without namespaces, where admission checks them.
     ///
     /// # Errors
     /// 404 for a namespace that does not exist, 403 for one that is being deleted.

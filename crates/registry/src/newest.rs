@@ -104,7 +104,7 @@ async fn put(inner: Weak<Inner>, store: Arc<dyn Store>, patience: Duration, last
     if let Some(inner) = inner.upgrade() {
         inner.close();
     }
-    let silent = |_| StoreError::Unavailable(format!("it has not answered in {patience:?}"));
+    let silent = |_| StoreError::Unavailable(format!("no response within {patience:?}"));
     let answer = tokio::time::timeout(patience, store.current_revision()).await.map_err(silent);
     answer.and_then(|answer| answer).map_err(store_error)
 }
@@ -185,7 +185,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
-        fn inv15_no_reader_is_told_less_than_was_acknowledged_when_it_came(
+        fn inv15_readers_see_all_writes_acknowledged_before(
             seed in 0..u64::MAX / 2,
             travel in 1..60u64,
             readers in 1..24u64,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_comes_while_a_question_is_under_way_waits_for_the_next() {
+    async fn readers_during_a_request_share_the_next_one() {
         let (store, newest) = over(Fault::Slow(Duration::from_millis(100)));
         let first = async {
             let told = newest.ask().await.unwrap();

@@ -127,7 +127,7 @@ impl Registry {
         caller: &Caller,
     ) -> Result<QueryPage, ApiError> {
         let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?
-            .of(caller);
+            .for_caller(caller);
         let selection = Selection::new(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(QueryPage::empty(self.newest_revision().await?));
@@ -153,7 +153,7 @@ impl Registry {
     ) -> Result<Matches, ApiError> {
         let mut plan =
             QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?
-                .of(caller);
+                .for_caller(caller);
         let limit = *plan.limit.get_or_insert(matches::DEFAULT_LIMIT);
         if limit > matches::MAX_LIMIT {
             let most = matches::MAX_LIMIT;
@@ -161,7 +161,7 @@ impl Registry {
         }
         let selection = Selection::new(target, options)?;
         if target.is_empty_by_nature() {
-            return Ok(Matches::of(QueryPage::empty(self.newest_revision().await?), Vec::new()));
+            return Ok(Matches::new(QueryPage::empty(self.newest_revision().await?), Vec::new()));
         }
         let asked = self.ask(target, options, query, plan, selection).await?;
         let page = self.page_of(&asked).await?;
@@ -180,7 +180,7 @@ impl Registry {
         caller: &Caller,
     ) -> Result<Groups, ApiError> {
         let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?
-            .of(caller);
+            .for_caller(caller);
         let selection = Selection::new(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(Groups::empty(self.newest_revision().await?));

@@ -64,7 +64,7 @@ pub(crate) struct ChargedWrite<'c> {
 }
 
 impl<'c> ChargedWrite<'c> {
-    pub(crate) fn of(target: &'c Target, old: Option<&'c Object>, new: &'c Object) -> Self {
+    pub(crate) fn new(target: &'c Target, old: Option<&'c Object>, new: &'c Object) -> Self {
         Self { target, old, new }
     }
 
@@ -84,7 +84,7 @@ impl Registry {
         let Some(namespace) = target.namespace.as_deref().filter(|_| target.is_namespaced()) else {
             return Ok(Charges::default());
         };
-        let usage = Usage::of(&target.resource.group, &target.resource.plural);
+        let usage = Usage::new(&target.resource.group, &target.resource.plural);
         let below = target.subresource_name();
         if !self.config.quotas || !usage.is_counted_at(below, old, new) {
             return Ok(Charges::default());
@@ -105,7 +105,7 @@ impl Registry {
 
     fn charges_now(&self, charged: &ChargedWrite<'_>, namespace: &str, usage: Usage<'_>) -> Result<Charges, ApiError> {
         let mut charges = Charges::default();
-        let mut coverage = Coverage::of(&self.config.limited_resources, usage, charged.old, charged.new);
+        let mut coverage = Coverage::new(&self.config.limited_resources, usage, charged.old, charged.new);
         let quotas = self.desks.quotas(self, namespace)?;
         quotas.check_number().map_err(|message| charged.refused(message))?;
         for quota in quotas.parsed {
@@ -117,7 +117,7 @@ impl Registry {
             limits.check_stated(usage, charged.new).map_err(|message| charged.refused(message))?;
             limits.check_known(usage).map_err(|message| charged.refused(message))?;
             coverage.add_names(limits);
-            let amounts = limits.taken(usage, charged.old, charged.new);
+            let amounts = limits.charge(usage, charged.old, charged.new);
             if !amounts.0.is_empty() {
                 charges.charges.push(Charge { quota, amounts });
             }
@@ -214,7 +214,7 @@ impl Limits {
     }
 
     /// The charge of the quota for an object that becomes `new`.
-    fn taken(&self, usage: Usage<'_>, old: Option<&Object>, new: &Object) -> Amounts {
+    fn charge(&self, usage: Usage<'_>, old: Option<&Object>, new: &Object) -> Amounts {
         let before = old.filter(|old| scopes::match_all(&self.scopes, usage, old));
         let before = before.map(|old| usage.amounts(old)).unwrap_or_default();
         let after = usage.amounts(new).0.into_iter();

@@ -387,7 +387,7 @@ pub(crate) fn refuse_unreadable(collection: &Collection, target: &Target, key: &
 /// 503: nothing was done, and the client may retry.
 fn being_replaced(target: &Target) -> ApiError {
     ApiError::ServiceUnavailable {
-        message: format!("{} are being loaded anew, please try again", target.group_resource()),
+        message: format!("{} are being reloaded, please try again", target.group_resource()),
         retry_after_seconds: Some(1),
     }
 }
@@ -445,7 +445,7 @@ pub fn store_error(error: StoreError) -> ApiError {
             ApiError::Unclassified(ETCD_TOO_LARGE.to_owned())
         }
         StoreError::Unsealed(cause) => {
-            error_repeated!(""; %cause, "a value could not be encrypted");
+            error_repeated!(""; %cause, "encrypting a value failed");
             ApiError::Internal(cause)
         }
         StoreError::Corrupt(cause) => {

@@ -88,7 +88,7 @@ struct Selector {
 impl Selector {
     /// The selector in a field of the resource attributes: requirements, each `written` as a text if it can be, or else
     /// a raw text that must be valid.
-    fn of(
+    fn read(
         review: &Object,
         field: &str,
         written: impl Fn(&Value) -> Option<String>,
@@ -106,11 +106,11 @@ impl Selector {
     }
 
     fn of_labels(review: &Object) -> Self {
-        Self::of(review, "labelSelector", label_requirement, |text| LabelSelector::parse(text).is_ok())
+        Self::read(review, "labelSelector", label_requirement, |text| LabelSelector::parse(text).is_ok())
     }
 
     fn of_fields(review: &Object) -> Self {
-        Self::of(review, "fieldSelector", field_requirement, |text| FieldSelector::parse(text).is_ok())
+        Self::read(review, "fieldSelector", field_requirement, |text| FieldSelector::parse(text).is_ok())
     }
 
     /// The error about the parts that were left out.
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_authorizer_is_told_all_that_a_review_says_of_the_user() {
+    async fn an_authorizer_gets_all_user_fields_of_a_review() {
         let extra = json!({"scopes": ["a", "b"], "none": []});
         let spec =
             json!({"user": "u", "uid": "7", "groups": ["g"], "extra": extra, "resourceAttributes": {"verb": "get"}});
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_authorizer_is_told_what_is_selected_however_it_is_said() {
+    async fn an_authorizer_gets_selectors_in_every_form() {
         let requirements = |list: Value| json!({ "requirements": list });
         let one =
             |key: &str, operator: &str, values: &[&str]| json!({"key": key, "operator": operator, "values": values});

@@ -79,7 +79,7 @@ pub(crate) fn accept(
     if !(stated.0.is_empty() || stated.0 == version || older) || !(stated.1.is_empty() || stated.1 == kind.kind) {
         let why = match stated.1 != kind.kind && is_known(target, stated.0, stated.1) {
             true => unknown_conversion(stated.0, stated.1, &kind),
-            false => format!("it has to be of apiVersion {version}"),
+            false => format!("its apiVersion must be {version}"),
         };
         return Err(ApiError::BadRequest(format!(
             "{} in version \"{}\" cannot be handled as a {}: {why}",

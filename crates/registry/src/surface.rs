@@ -47,7 +47,7 @@ struct ServedGroup {
 
 impl ServedApis {
     /// A surface of these resources without their objects, for tests of layers above the verbs.
-    pub fn of(contributions: &[ResourceRegistration]) -> Arc<Self> {
+    pub fn new(contributions: &[ResourceRegistration]) -> Arc<Self> {
         let mut surface = Self::default();
         contributions.iter().for_each(|contribution| surface.insert(Arc::new(contribution.served())));
         Arc::new(surface)
@@ -194,7 +194,8 @@ pub(crate) mod tests {
     /// A resource of the core group for tests.
     pub(crate) fn target_of(plural: &'static str, complete: impl Fn(KindVersion) -> KindVersion) -> Target {
         let resource = Arc::new(declare::namespaced("", plural, plural, "Thing").resource());
-        let contribution = ResourceRegistration::of(resource).built_in().each_version(|_, version| complete(version));
-        ServedApis::of(&[contribution]).target("", plural).expect("it is served")
+        let contribution =
+            ResourceRegistration::from_shared(resource).built_in().each_version(|_, version| complete(version));
+        ServedApis::new(&[contribution]).target("", plural).expect("it is served")
     }
 }

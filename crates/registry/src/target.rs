@@ -168,7 +168,7 @@ impl Target {
 
     /// The view of stored objects in the version of this request.
     pub fn view(&self) -> VersionedView {
-        VersionedView::of(self)
+        VersionedView::new(self)
     }
 
     /// The kind in which this server stores objects.

@@ -94,7 +94,7 @@ impl Registry {
         let WriteRequest { target, name, caller, .. } = *request;
         permit(target, name, caller).await?;
         let reinvocation = Reinvocation::default();
-        let attributes = AdmissionAttributes::of(self, request, Operation::Delete, &reinvocation);
+        let attributes = AdmissionAttributes::new(self, request, Operation::Delete, &reinvocation);
         self.admission().mutate(&attributes, None, |_| Ok(()), none_inherent).await?;
         self.catch_up().await?;
         let (key, collection) = (target.relative_key(name), self.settled_collection(target).await?);

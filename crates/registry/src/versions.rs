@@ -79,7 +79,7 @@ pub(crate) async fn convert_both(
 pub(crate) fn convert_now(target: &Target, object: &mut Object, to: &GroupVersionKind) -> Result<bool, ApiError> {
     let from = object.api_version().unwrap_or_default();
     let Some(change) = target.resource.change_to(from, to) else {
-        let why = "it is in a version that is not served";
+        let why = "its version is not served";
         return Err(unconvertible(&target.resource, Some(object), from, to, why));
     };
     match change {

@@ -43,7 +43,7 @@ impl std::fmt::Debug for VersionedView {
 
 impl VersionedView {
     /// The view of a target.
-    pub fn of(target: &Target) -> Self {
+    pub fn new(target: &Target) -> Self {
         let sole = !target.resource.is_persisted() || target.version.is_sole();
         Self { resource: target.resource.clone(), version: target.version.clone(), sole }
     }
@@ -250,7 +250,7 @@ impl VersionedView {
             }
             Some(VersionChange::None | VersionChange::Name) => Ok(object.clone()),
             Some(VersionChange::Asked(_)) => Err(failed("a conversion webhook is needed")),
-            None => Err(failed("it is stored in a version that is not known")),
+            None => Err(failed("its stored version is unknown")),
         }
     }
 
@@ -283,7 +283,7 @@ impl VersionedView {
         if self.fits(object) {
             return Ok(());
         }
-        Err(self.unshowable(object.api_version(), &name_in(object), "it was not converted before it is shown"))
+        Err(self.unshowable(object.api_version(), &name_in(object), "it was not converted to the requested version"))
     }
 
     fn unshowable(&self, from: &str, name: &str, why: &str) -> ApiError {

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_is_noted_once_and_only_where_somebody_reads_it() {
+    fn a_warning_is_kept_once_and_only_for_a_client() {
         let nobody = Warnings::default();
         nobody.add("a");
         assert!(nobody.take().is_empty() && !nobody.are_read());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_told_is_not_kept() {
+    fn unreportable_warnings_are_dropped() {
         let long = Warnings::noted();
         long.add("é".repeat(2 * Warnings::CHARACTERS_OF_ALL));
         assert_eq!(long.take()[0].chars().count(), Warnings::CHARACTERS_OF_ALL + 1);

@@ -42,12 +42,12 @@ impl Collection {
             }
             stored[place].push(resource.clone());
         }
-        stored.into_iter().filter_map(Self::of).collect()
+        stored.into_iter().filter_map(Self::new).collect()
     }
 
     /// The collection of resources with one prefix, the first of them in the storage group. `None` without resources,
     /// or if the first is not stored.
-    fn of(resources: Vec<Arc<Resource>>) -> Option<Self> {
+    fn new(resources: Vec<Arc<Resource>>) -> Option<Self> {
         let first = resources.first()?;
         let (prefix, namespaced) = (first.storage_prefix()?.clone(), first.is_namespaced());
         let mut paths: Vec<Text> = Vec::new();

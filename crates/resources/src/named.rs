@@ -27,7 +27,7 @@ impl fmt::Display for UnknownResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "there is no resource {:?}", self.name)?;
         match self.near.as_slice() {
-            [] => f.write_str("; a name is a plural, with its group behind a dot, such as secrets or deployments.apps"),
+            [] => f.write_str("; a name is the plural with its group after a dot, such as secrets or deployments.apps"),
             near => write!(f, "; did you mean {}?", near.join(" or ")),
         }
     }

@@ -164,8 +164,11 @@ impl<'r> Walker<'r> {
         fault: scalar::Fault,
     ) -> Result<(), Stop> {
         let expected = schema.of();
-        let of_type =
-            |go_type: &str| FaultKind::Type { expected, go_type: go_type.to_owned(), found: ValueKind::of(value) };
+        let of_type = |go_type: &str| FaultKind::Type {
+            expected,
+            go_type: go_type.to_owned(),
+            found: ValueKind::from_value(value),
+        };
         let (kind, fatal) = match fault {
             scalar::Fault::Type => (of_type(schema.go_type()), self.quiet),
             scalar::Fault::TypeOf(go_type) => (of_type(go_type), true),

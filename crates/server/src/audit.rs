@@ -152,7 +152,7 @@ async fn follow_policy(file: PathBuf, auditor: Arc<Auditor>, reads: FileReads) {
             }
             Err(why) => {
                 reads.note(false);
-                tracing::error!(why, "the audit policy of before is kept");
+                tracing::error!(why, "the audit policy is invalid; the previous one stays in use");
             }
         }
     }
@@ -162,7 +162,7 @@ fn read_policy(file: &Path) -> Result<Policy, String> {
     let text = std::fs::read(file)
         .map_err(|error| format!("failed to read file path {:?}: {error}", file.display().to_string()))?;
     let document = yaml::parse(&text).map_err(|error| format!("failed decoding: {error}"));
-    let policy = document.and_then(|document| Policy::of(&document.value));
+    let policy = document.and_then(|document| Policy::parse(&document.value));
     policy.map_err(|why| format!("{why}: from file {}", file.display()))
 }
 

@@ -91,15 +91,15 @@ impl CertificateEnds {
     async fn look(self: Arc<Self>) {
         let runtime = tokio::runtime::Handle::current();
         let looked = tokio::task::spawn_blocking(move || {
-            let found = runtime.block_on(self.found());
+            let found = runtime.block_on(self.read_all());
             found.map(|found| self.of_objects.store(Arc::new(found)))
         });
         if let Ok(Err(error)) = looked.await {
-            tracing::debug!(%error, "the certificates in objects could not be looked at");
+            tracing::debug!(%error, "reading the certificates in objects failed");
         }
     }
 
-    async fn found(&self) -> Result<Vec<CertificateEnd>, ApiError> {
+    async fn read_all(&self) -> Result<Vec<CertificateEnd>, ApiError> {
         let mut ends = Vec::new();
         let current = self.aggregator.current();
         for (service, remote) in current.remotes() {

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_resource_is_refused() {
+    fn unknown_resources_are_refused() {
         let mut config = Config::default();
         for name in ["secretz", "Secret", "secrets.v1", " secrets", ""] {
             assert!(config.never_chunk(keelson_builtin::catalogue(), name).is_err(), "{name}");

@@ -308,14 +308,14 @@ pub(crate) fn check_advertised(config: &Config) {
     if config.bind.ip().is_loopback() && !given && reachable(config.bind.ip()).is_some() {
         tracing::info!(
             bind = %config.bind,
-            "the server listens on the loopback address alone, and the service default/kubernetes leads to another address of the \
-             host: give --bind or --advertise-address where pods are to reach it"
+            "the server listens only on a loopback address, so pods can't reach it by the service default/kubernetes; \
+             if they have to, set --bind or --advertise-address"
         );
     }
     if let Some(given) = config.advertise_address.filter(|given| !given.is_unspecified() && !is_elsewhere(*given)) {
         tracing::warn!(
             address = %given,
-            "--advertise-address is one that others can't reach, so the service default/kubernetes does not lead to this server"
+            "other hosts can't reach --advertise-address, so the service default/kubernetes has no endpoint for this server"
         );
     }
 }

@@ -41,10 +41,7 @@ pub async fn copy_store(
 ) -> anyhow::Result<CopyProgress> {
     for store in [from, to] {
         let in_memory = matches!(store, StoreConfig::Memory);
-        ensure!(
-            !in_memory,
-            "memory: names a store that ends with this command, so there is nothing to copy from it or into it"
-        );
+        ensure!(!in_memory, "the store memory: lasts as long as the command, so it can't be copied");
     }
     // No watchdog is needed: if a writer task dies, the call that waits for it fails, and so does the copy.
     let unwatched = Supervisor::default();

@@ -39,7 +39,7 @@ pub(crate) enum RecordedStore {
 
 impl RecordedStore {
     /// The note for a store. `None` for a store that was opened elsewhere.
-    pub(crate) fn of(store: &StoreConfig, data_dir: &Path) -> Option<Self> {
+    pub(crate) fn for_config(store: &StoreConfig, data_dir: &Path) -> Option<Self> {
         match store {
             StoreConfig::Memory | StoreConfig::InMemory(_) => Some(Self::Memory),
             StoreConfig::Sqlite(directory) if is_same(directory, data_dir) => Some(Self::Here),
@@ -133,7 +133,8 @@ pub(crate) fn check_embedded(data_dir: &Path) -> anyhow::Result<()> {
 /// Logs a warning if the store of this server differs from that of earlier servers on its data directory.
 pub(crate) fn warn_of_other_store(config: &Config) {
     let Some(data_dir) = &config.data_dir else { return };
-    if let (Some(before), Some(now)) = (RecordedStore::read(data_dir), RecordedStore::of(&config.store, data_dir))
+    if let (Some(before), Some(now)) =
+        (RecordedStore::read(data_dir), RecordedStore::for_config(&config.store, data_dir))
         && before != now
     {
         tracing::warn!(%before, %now, "the server that ran on this data directory before kept its objects in another store");
@@ -149,7 +150,7 @@ pub(crate) fn warn_of_other_store(config: &Config) {
 pub(crate) async fn open_store(config: &Config, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
     let (store, room, accept) = (&config.store, &config.store_room, config.accept_loss);
     let both = config.data_dir.as_deref().and_then(|data_dir| {
-        let (noted, now) = (RecordedStore::read(data_dir)?, RecordedStore::of(store, data_dir)?);
+        let (noted, now) = (RecordedStore::read(data_dir)?, RecordedStore::for_config(store, data_dir)?);
         // A store in memory is new at each start.
         (noted != RecordedStore::Memory && now != RecordedStore::Memory).then_some((noted, now))
     });
@@ -255,7 +256,7 @@ mod tests {
             ),
             ("etcd://me:secret@a:2379,b:2379", "etcd at a:2379,b:2379/registry"),
         ] {
-            let noted = RecordedStore::of(&StoreConfig::parse(url).unwrap(), Path::new("/srv/data")).unwrap();
+            let noted = RecordedStore::for_config(&StoreConfig::parse(url).unwrap(), Path::new("/srv/data")).unwrap();
             assert_eq!(noted.to_string(), expected);
             assert!(!noted.to_line().contains("secret"), "{url}");
             std::fs::write(directory.path().join(NOTE), noted.to_line()).unwrap();

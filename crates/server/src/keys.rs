@@ -66,12 +66,12 @@ impl LiveKeys {
     /// # Errors
     /// They are unusable, or would let any client impersonate other users.
     pub(crate) fn new(config: &Config, pki: &Pki, issuer: &Arc<TokenIssuer>) -> anyhow::Result<Self> {
-        let info = AuthenticationInfo::of(pki).context("reading the certificate authorities")?;
+        let info = AuthenticationInfo::new(pki).context("reading the certificate authorities")?;
         let believes_proxies = peer_access::believes_proxies(config);
         let certificates = Arc::new(PublishedAuthorities::default());
         certificates.publish(believed(&info, believes_proxies)?);
         let tls = certificates.server_config(&pki.serving).context("preparing TLS")?;
-        let mut unchanging = Settings::of(config).to_annotations();
+        let mut unchanging = Settings::from_config(config).to_annotations();
         if !config.registry.storage_version_api {
             unchanging.insert(UNPUBLISHED_ANNOTATION.to_owned(), "true".to_owned());
         }
@@ -168,7 +168,7 @@ impl LiveKeys {
                     let (keys, calls, kubeconfig) = (self.clone(), outbound.clone(), kubeconfig.clone());
                     let renewed = tokio::task::spawn_blocking(move || keys.renew(&calls, kubeconfig.as_ref())).await;
                     if let Err(error) = renewed.map_err(anyhow::Error::from).flatten() {
-                        tracing::error!("certificates could not be renewed, trying again in {RENEWAL_RETRY:?}: {error:#}");
+                        tracing::error!("renewing certificates failed, retrying in {RENEWAL_RETRY:?}: {error:#}");
                         not_before = now + RENEWAL_RETRY;
                     }
                 }
@@ -186,11 +186,11 @@ impl LiveKeys {
             Ok(Ok(false)) => {}
             Ok(Err(error)) => {
                 self.reads.note(false);
-                tracing::error!("the certificates and keys of before are kept: {error:#}");
+                tracing::error!("certificates or keys are invalid; the previous ones stay in use: {error:#}");
             }
             Err(error) => {
                 self.reads.note(false);
-                tracing::error!(%error, "reading certificates and keys failed; those of before are kept");
+                tracing::error!(%error, "reading certificates and keys failed; the previous ones stay in use");
             }
         }
     }
@@ -227,7 +227,7 @@ impl LiveKeys {
 
     /// Applies new keys and certificates. Returns true if something changed.
     fn adopt(&self, known: &Pki, next: Pki, outbound: &Outbound) -> anyhow::Result<bool> {
-        let info = AuthenticationInfo::of(&next).context("reading the certificate authorities")?;
+        let info = AuthenticationInfo::new(&next).context("reading the certificate authorities")?;
         let believed = believed(&info, self.believes_proxies)?;
         // ORDER: all steps that can fail come before the first change.
         let has_other_signer = next.has_other_signer(known);
@@ -269,7 +269,7 @@ fn published(
     issuer: &TokenIssuer,
     unchanging: &BTreeMap<String, String>,
 ) -> anyhow::Result<BTreeMap<String, String>> {
-    let trust = Trust::of(pki, issuer).context("reading the certificate authorities")?;
+    let trust = Trust::new(pki, issuer).context("reading the certificate authorities")?;
     Ok(trust.to_annotations().into_iter().chain(unchanging.clone()).collect())
 }
 

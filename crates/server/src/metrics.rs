@@ -80,7 +80,7 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
         ),
         counter(
             "keelson_write_retries_total",
-            "Changes applied anew because the object had changed",
+            "Writes that were applied again because the object had changed",
             counters.write_retries(),
         ),
         counter("keelson_cache_events_total", "Changes applied to the cache", stats.events),
@@ -93,18 +93,14 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
             "Collections that differed from the store and were loaded again (report a value above 0)",
             stats.repairs,
         ),
-        gauge(
-            "keelson_cache_lag_revisions",
-            "Revisions that the store is known to have and the cache does not show yet",
-            stats.lag,
-        ),
+        gauge("keelson_cache_lag_revisions", "Revisions of the store that the cache does not have yet", stats.lag),
         counter("keelson_store_revision_requests_total", "Reads of the newest revision of the store", newest.asked),
         counter(
             "keelson_store_revision_requests_shared_total",
-            "Reads that used the answer to a question of another read that waited with them",
+            "Reads that shared the request for the newest revision with another read",
             newest.shared,
         ),
-        gauge("keelson_cache_history_bytes", "Bytes of the past that the cache holds", stats.history_bytes),
+        gauge("keelson_cache_history_bytes", "Bytes of the history in the cache", stats.history_bytes),
         gauge(
             "keelson_cache_revision",
             "The newest revision whose writes are all in the cache",
@@ -122,8 +118,12 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
 fn views(registry: &Registry) -> [Sample; 2] {
     let stats = registry.cache().stats();
     [
-        gauge("keelson_cache_views", "Orders and selections of queries that the cache holds", stats.views as u64),
-        gauge("keelson_cache_view_bytes", "Bytes of these, beside the objects", stats.view_bytes),
+        gauge("keelson_cache_views", "Sorted and filtered lists of queries in the cache", stats.views as u64),
+        gauge(
+            "keelson_cache_view_bytes",
+            "Bytes of the sorted and filtered lists, without the objects",
+            stats.view_bytes,
+        ),
     ]
 }
 
@@ -132,12 +132,12 @@ fn migrations(registry: &Registry) -> [Sample; 2] {
     let counters = registry.counters();
     let (pages, objects) = (counters.stale_pages(), counters.rewrites());
     [
+        counter("keelson_migration_pages_total", "Pages of collections that migrations read", pages),
         counter(
-            "keelson_migration_pages_total",
-            "Parts of collections looked through for objects to be written anew",
-            pages,
+            "keelson_migration_objects_total",
+            "Objects that migrations wrote in the agreed storage version",
+            objects,
         ),
-        counter("keelson_migration_objects_total", "Objects written anew because they were stored otherwise", objects),
     ]
 }
 
@@ -184,15 +184,11 @@ fn conversions_kept(kept: ConversionCacheStats) -> [Sample; 4] {
     [
         gauge(
             "keelson_converted_bytes",
-            "Bytes of objects that are kept with what a converter made of them",
+            "Bytes of objects and their conversions in the cache of conversions",
             kept.bytes as u64,
         ),
-        gauge(
-            "keelson_converted_objects",
-            "Objects that are kept with what a converter made of them",
-            kept.objects as u64,
-        ),
-        counter("keelson_conversions_asked_total", "Objects for which a converter was asked to show them", kept.asked),
+        gauge("keelson_converted_objects", "Objects in the cache of conversions", kept.objects as u64),
+        counter("keelson_conversions_asked_total", "Objects that were sent to conversion webhooks", kept.asked),
         counter(
             "keelson_conversions_spared_total",
             "Objects whose conversion was cached or shared with another request",
@@ -277,7 +273,7 @@ pub(crate) fn postgres_samples(stats: PostgresStats) -> Vec<Sample> {
         room::full(stats.refusing),
         counter(
             "keelson_postgres_refused_total",
-            "Groups of transactions that PostgreSQL refused since it has no room or takes no writes",
+            "Groups of transactions that PostgreSQL refused because it is full or read-only",
             stats.refused,
         ),
         counter(
@@ -298,7 +294,7 @@ pub(crate) fn postgres_samples(stats: PostgresStats) -> Vec<Sample> {
         ),
         counter(
             "keelson_postgres_commits_unknown_total",
-            "Groups whose outcome is unknown, since the connection to PostgreSQL broke while they were committed",
+            "Groups with an unknown outcome because the connection to PostgreSQL broke during the commit",
             stats.unknown,
         ),
         counter(
@@ -318,7 +314,7 @@ pub(crate) fn postgres_samples(stats: PostgresStats) -> Vec<Sample> {
 pub(crate) fn etcd_samples(stats: EtcdStats) -> Vec<Sample> {
     vec![
         room::full(stats.full),
-        counter("keelson_etcd_retries_total", "Calls to etcd that were tried again", stats.retries),
+        counter("keelson_etcd_retries_total", "Retries of calls to etcd", stats.retries),
         counter("keelson_etcd_failovers_total", "Switches to another member of etcd", stats.failovers),
         counter(
             "keelson_etcd_logins_total",
@@ -338,7 +334,7 @@ pub(crate) fn etcd_samples(stats: EtcdStats) -> Vec<Sample> {
         ),
         counter(
             "keelson_etcd_ticks_total",
-            "Keys that were written only to make an event, for an etcd whose reports of progress can't be believed",
+            "Writes of a key to get an event from an etcd whose progress notifications are unreliable",
             stats.ticks,
         ),
     ]

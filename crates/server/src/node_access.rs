@@ -110,7 +110,9 @@ impl NodeOptions {
             let (read, changed) = (options.clone(), client.clone());
             match tokio::task::spawn_blocking(move || read.change(&changed)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!("the certificates for kubelets of before are kept: {error:#}"),
+                Ok(Err(error)) => tracing::error!(
+                    "the certificates for kubelets are invalid; the previous ones stay in use: {error:#}"
+                ),
                 Err(error) => tracing::error!(%error, "reading certificates for kubelets failed"),
             }
             changes.changed().await;

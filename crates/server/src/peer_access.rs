@@ -32,7 +32,7 @@ impl PeerAccess {
     ///
     /// # Errors
     /// When the file contains no valid authorities.
-    pub(crate) fn of(config: &Config, pki: &Pki) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn new(config: &Config, pki: &Pki) -> anyhow::Result<Option<Self>> {
         let Some(path) = &config.peer_ca_file else { return Ok(None) };
         let ca_bundle = authorities(config, pki, path).context("reading --peer-ca-file")?.into_bytes();
         Ok(Some(Self { ca_bundle, file: path.clone(), reads: FileReads::default() }))
@@ -78,7 +78,10 @@ async fn follow_authorities(file: PathBuf, peers: Arc<PeerServers>, reads: FileR
             }
             Err(why) => {
                 reads.note(false);
-                tracing::error!(why, "the authorities of peers of before are kept");
+                tracing::error!(
+                    why,
+                    "reading the certificate authorities of peers failed; the previous ones stay in use"
+                );
             }
         }
     }
@@ -95,7 +98,7 @@ pub(crate) fn believes_proxies(config: &Config) -> bool {
 /// They cannot.
 pub(crate) fn check_front_proxies(info: &AuthenticationInfo) -> anyhow::Result<()> {
     if info.proxies().is_empty() {
-        bail!("peers that answer for each other need --requestheader-client-ca-file beside --proxy-client-cert-file");
+        bail!("peers need --requestheader-client-ca-file with --proxy-client-cert-file");
     }
     let is_shared = info.proxies().iter().any(|authority| info.clients().contains(authority));
     if is_shared && info.headers().allowed_names.is_empty() {

@@ -60,7 +60,7 @@ impl Peers {
         issuer: &TokenIssuer,
         servers: Arc<RegisteredServers>,
     ) -> anyhow::Result<Self> {
-        let own = Trust::of(pki, issuer).context("reading the certificate authorities")?;
+        let own = Trust::new(pki, issuer).context("reading the certificate authorities")?;
         let strict = config.store.is_shared() && !config.allow_other_keys;
         let keys = config.data_dir.as_ref().map(|directory| directory.join("pki"));
         Ok(Self { servers, own, server_id: config.server_id.clone(), keys, strict, first_seen: BTreeMap::new() })
@@ -144,7 +144,7 @@ impl Peers {
         Ok(all.into_iter().filter_map(other).collect())
     }
 
-    /// Logs a warning about servers with other client certificate authorities. This is no error, since none of the
+    /// Logs a warning about servers with other client certificate authorities. This is not an error, since none of the
     /// servers signs with these authorities.
     fn warn_of_clients(&self, others: &[OtherServer]) {
         let differ =
@@ -173,7 +173,7 @@ impl Peers {
             ways.push("give both the same --service-account-issuer".to_owned());
         }
         format!(
-            "this server ({}) and the server {}{address}, which runs on the same store, do not agree on {}: {}, or go on \
+            "this server ({}) and the server {}{address}, which runs on the same store, do not agree on {}: {}, or start \
              with --allow-other-keys",
             self.server_id,
             other.id,
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_has_to_go_itself_keeps_nobody_out() {
+    fn a_stopping_server_blocks_no_others() {
         check(&[other("first", 10, "a", false), other("earlier", 12, "b", false)], "wait for earlier");
         check(&[other("renewed", 20, "a", true), other("earlier", 12, "b", false)], "wait for earlier");
         // The earlier server disagrees with both others.

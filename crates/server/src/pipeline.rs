@@ -122,7 +122,7 @@ impl PipelineParts {
         let handlers = Arc::new(ResourceHandlers::new(registry).with_tokens(tokens.clone()).with_nodes(nodes));
         let router = Router::new(
             move || surfaces.surface(),
-            move |surface| Box::pin(documentation.clone().of(surface)),
+            move |surface| Box::pin(documentation.clone().documents(surface)),
             pages,
             handlers,
         )

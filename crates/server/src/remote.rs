@@ -100,7 +100,7 @@ impl RemoteServers for AggregatedServers {
     fn find(&self, group: &str, version: &str) -> Option<Remote> {
         let current = self.aggregator.current();
         let is_settled = |service: &Arc<ApiService>| service.remote().is_none() || service.is_available();
-        match current.of(group, version) {
+        match current.get(group, version) {
             Some(service) if is_settled(service) => self.remote(&current, group, version),
             // The table's follower receives changes of APIServices slightly later than readers of the cache.
             Some(_) | None => self.remote(&self.aggregator.current_about(group, version), group, version),
@@ -111,7 +111,7 @@ impl RemoteServers for AggregatedServers {
         Box::pin(async move {
             let known = self.aggregator.current();
             // A local version usually stays local. It changes only when an APIService with a server is created for it.
-            if known.of(group, version).is_some_and(|service| service.remote().is_none()) {
+            if known.get(group, version).is_some_and(|service| service.remote().is_none()) {
                 return None;
             }
             let newest = self.aggregator.newest_about(group, version).await;

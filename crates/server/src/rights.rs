@@ -31,8 +31,8 @@ impl OperatorFiles {
     /// # Errors
     /// A file cannot be read, or a setting of audit is invalid.
     pub(crate) fn read(config: &Config) -> anyhow::Result<Self> {
-        config.authorization.kinds().context("reading who decides what users may do")?;
-        config.authentication.check(config).context("reading whose tokens are believed")?;
+        config.authorization.kinds().context("reading the settings of authorization")?;
+        config.authentication.check(config).context("reading the settings of authentication")?;
         let listed = config.token_file.as_deref().map(StaticTokens::read).transpose();
         let listed = listed.context("reading --token-auth-file")?.map(Arc::new);
         let seal = config.token_key_file.as_deref().map(|file| TokenSeal::read(file, config.random.clone()));

@@ -137,12 +137,12 @@ impl PreparedServer {
         // other step can fail. A failed start leaves nothing behind.
         let (pki, unsaved) = prepare_pki(&config).context("preparing certificates")?;
         let issuer = token_issuer(&config, &pki)?;
-        let peer_access = PeerAccess::of(&config, &pki)?;
+        let peer_access = PeerAccess::new(&config, &pki)?;
         let keys = LiveKeys::new(&config, &pki, &issuer)?;
         let files = OperatorFiles::read(&config)?;
         let encryption = LoadedConfiguration::read(&config)?;
         let port = TcpListener::bind(config.bind).await.with_context(|| {
-            format!("listening on {}; choose another address with --bind if it is taken", config.bind)
+            format!("listening on {}; choose another address with --bind if it is in use", config.bind)
         })?;
         let addr = port.local_addr().context("asking for the address")?;
         let supervisor = Supervisor::default();
@@ -171,8 +171,7 @@ impl PreparedServer {
         let publication = controllers::publication(&config, &registry)?;
         let extensions =
             controllers::extensions(&config, &registry, &outbound).await.context("serving custom resources")?;
-        let aggregator =
-            Aggregator::start(registry.clone(), outbound.clone()).context("reading who serves which API")?;
+        let aggregator = Aggregator::start(registry.clone(), outbound.clone()).context("reading API services")?;
         let flow = flow_control::objects(&registry).context("reading flow schemas")?;
         Ok(Self {
             config,
@@ -244,7 +243,7 @@ impl PreparedServer {
             self.pki.keep_kubeconfig(path, &url(self.addr), &mut unsaved).context("writing the kubeconfig")?;
         }
         if let Some(directory) = &self.config.data_dir
-            && let Some(noted) = RecordedStore::of(&self.config.store, directory)
+            && let Some(noted) = RecordedStore::for_config(&self.config.store, directory)
         {
             unsaved.keep_note(directory.join(data_directory::NOTE), &noted.to_line()).context("noting the store")?;
         }

@@ -55,7 +55,7 @@ struct Difference {
 
 impl Settings {
     /// The settings of a server.
-    pub(crate) fn of(config: &Config) -> Self {
+    pub(crate) fn from_config(config: &Config) -> Self {
         let registry = &config.registry;
         let given = |is_given: bool| if is_given { "given" } else { "not given" }.to_owned();
         let authorization = match &config.authorization {
@@ -185,7 +185,7 @@ pub(crate) struct SettingsComparison {
 
 impl SettingsComparison {
     pub(crate) fn new(config: &Config, servers: Arc<RegisteredServers>) -> Arc<Self> {
-        let (own, server_id) = (Settings::of(config), config.server_id.clone());
+        let (own, server_id) = (Settings::from_config(config), config.server_id.clone());
         Arc::new(Self { own, server_id, servers, found: ArcSwap::default() })
     }
 
@@ -206,7 +206,7 @@ impl SettingsComparison {
         let servers = match self.servers.all().await {
             Ok(servers) => servers,
             Err(error) => {
-                tracing::debug!(%error, "the settings of other servers could not be compared");
+                tracing::debug!(%error, "comparing the settings of other servers failed");
                 return;
             }
         };
@@ -217,11 +217,11 @@ impl SettingsComparison {
         for (server_id, differences) in &found {
             let known = known.get(server_id).map_or(&[][..], Vec::as_slice);
             if differences.is_empty() && !known.is_empty() {
-                tracing::info!(server_id, "the settings of another server on the store are alike again");
+                tracing::info!(server_id, "the settings of another server on the store agree again");
             } else if differences != known {
                 tracing::warn!(
                     server_id,
-                    settings = shown(differences),
+                    settings = describe(differences),
                     "another server on the store has other settings; clients are served differently by the two"
                 );
             }
@@ -235,7 +235,7 @@ impl SettingsComparison {
         let each = found.iter().flat_map(|(id, differences)| differences.iter().map(move |one| (id, &one.setting)));
         let sample = |(server_id, setting): (&String, &String)| Sample {
             name: "keelson_settings_differ",
-            help: "Settings that another server on the store has otherwise, by the name of that server",
+            help: "Settings of another server on the store that differ, by its name",
             kind: MetricKind::Gauge,
             labels: vec![("server_id", server_id.clone()), ("setting", setting.clone())],
             value: 1.0,
@@ -245,7 +245,7 @@ impl SettingsComparison {
 }
 
 /// The differences as a text for operators, such as `history is 300s here and 60s there`.
-fn shown(differences: &[Difference]) -> String {
+fn describe(differences: &[Difference]) -> String {
     let value = |text: &str| {
         let is_plain = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
         if is_plain { text.to_owned() } else { format!("{text:?}") }
@@ -295,7 +295,7 @@ mod tests {
     fn check(change: impl FnOnce(&mut Config), expect: &[&str]) {
         let (one, mut config) = (Config::default(), Config::default());
         change(&mut config);
-        let (one, other) = (Settings::of(&one), Settings::of(&config));
+        let (one, other) = (Settings::from_config(&one), Settings::from_config(&config));
         let read = Settings::read(&other.to_annotations());
         assert_eq!(read, other);
         let names: Vec<_> = one.differences(&read).into_iter().map(|difference| difference.setting).collect();
@@ -324,8 +324,8 @@ mod tests {
         };
         config.registry.partial_rights = keelson_registry::PartialRights::NextVisible;
         config.registry.unchunked = ["secrets".to_owned()].into();
-        let (own, other) = (Settings::of(&Config::default()), Settings::of(&config));
-        let told = shown(&own.differences(&other));
+        let (own, other) = (Settings::from_config(&Config::default()), Settings::from_config(&config));
+        let told = describe(&own.differences(&other));
         assert_eq!(
             told,
             "chunks-for-partial-rights is as-others here and next-visible there; \
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn settings_of_the_first_release_are_read_in_their_form_of_then() {
-        let own = Settings::of(&Config::default());
+        let own = Settings::from_config(&Config::default());
         let before = |partial: &str, controllers: &str| {
             let published = serde_json::json!({"chunks-for-partial-rights": partial, "controllers": controllers});
             own.differences(&Settings::read(&BTreeMap::from([(ANNOTATION.to_owned(), published.to_string())])))
@@ -352,8 +352,8 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_another_release_is_compared_by_what_both_know() {
-        let own = Settings::of(&Config::default());
+    fn servers_of_other_releases_are_compared_by_common_settings() {
+        let own = Settings::from_config(&Config::default());
         let other = |value: &str| Settings::read(&BTreeMap::from([(ANNOTATION.to_owned(), value.to_owned())]));
         for unknown in ["", "{", r#"{"coming":"1"}"#, r#"{"history":5}"#] {
             assert_eq!(own.differences(&other(unknown)), [], "{unknown}");

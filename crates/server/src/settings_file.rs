@@ -25,7 +25,9 @@ pub fn read_settings(file: &Path) -> anyhow::Result<Vec<(String, Vec<String>)>> 
     let fields = match &parsed.value {
         Value::Object(fields) => fields,
         Value::Null => return Ok(Vec::new()),
-        other => bail!("reading {}: a {} is no object of flags", file.display(), ValueKind::of(other).name()),
+        other => {
+            bail!("reading {}: a {} is not an object of flags", file.display(), ValueKind::from_value(other).name())
+        }
     };
     let values = |value: &Value| match value {
         Value::Array(items) => items.iter().map(scalar).collect(),
@@ -34,7 +36,7 @@ pub fn read_settings(file: &Path) -> anyhow::Result<Vec<(String, Vec<String>)>> 
     let read = fields.iter().map(|(name, value)| {
         let all: Option<Vec<String>> = values(value);
         let all = all.with_context(|| {
-            format!("reading {}: {name} is no text, number, boolean or list of these", file.display())
+            format!("reading {}: {name} is not a string, number, boolean or list of these", file.display())
         })?;
         Ok((name.to_string(), all))
     });

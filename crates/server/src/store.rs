@@ -103,9 +103,7 @@ impl StoreConfig {
             Some(("sqlite", directory)) => Ok(Self::Sqlite(directory.into())),
             Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(Box::new(PostgresConfig::from_url(url)?))),
             Some(("etcd", _)) => Ok(Self::Etcd(Box::new(EtcdConfig::from_url(url)?))),
-            _ => bail!(
-                "there is no such kind of store; there are memory:, sqlite:DIRECTORY, postgres://... and etcd://..."
-            ),
+            _ => bail!("unknown store; known are memory:, sqlite:DIRECTORY, postgres://... and etcd://..."),
         }
     }
 
@@ -300,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_store_is_refused_without_repeating_a_password() {
+    fn invalid_store_urls_are_refused_without_their_password() {
         for bad in
             ["", "memory", "memory:x", "sqlite:", "mysql://a:secret@b", "etcd://a:secret@", "postgres://a:secret@[b"]
         {

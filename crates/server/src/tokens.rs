@@ -47,8 +47,8 @@ impl Tokens {
         outbound: &Arc<Outbound>,
     ) -> anyhow::Result<Self> {
         let authorizers = rights.configured().clone();
-        authorizers.connect(outbound).context("reading who decides what users may do")?;
-        let foreign = ForeignIssuers::new(config, outbound).context("reading whose tokens are believed")?;
+        authorizers.connect(outbound).context("reading the settings of authorization")?;
+        let foreign = ForeignIssuers::new(config, outbound).context("reading the settings of authentication")?;
         let all = ServiceAccountTokens::new(registry.clone(), issuer)
             .with_listed(rights.listed_tokens())
             .with_bootstrap_tokens(config.bootstrap_tokens)

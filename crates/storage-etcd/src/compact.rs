@@ -55,7 +55,7 @@ pub(crate) async fn compact(shared: &Shared, oldest: Revision) -> Result<(), Sto
             return do_it(shared, requested).await.map_err(Failure::into_store_error);
         }
     }
-    tracing::debug!(%oldest, "other servers compact faster than this one; it is left to them");
+    tracing::debug!(%oldest, "other servers compact more often than this one; this one skips the compaction");
     Ok(())
 }
 

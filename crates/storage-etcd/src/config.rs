@@ -146,7 +146,7 @@ pub enum ConfigError {
 }
 
 const KNOWN: &str =
-    "known are ca, cert, key, tls, server-name, user, password, password-file, timeout, order, compression";
+    "known parameters are ca, cert, key, tls, server-name, user, password, password-file, timeout, order, compression";
 
 impl EtcdConfig {
     /// A configuration with these endpoints, without TLS and users, under `/registry`.
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn faults_are_reported() {
         refused("http://h", "is written etcd://");
         refused("etcd://", "is not an etcd endpoint");
         refused("etcd://h,:1", "\":1\" is not an etcd endpoint");

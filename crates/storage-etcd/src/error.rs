@@ -45,7 +45,7 @@ pub(crate) enum Failure {
 impl Failure {
     /// The failure after a timeout.
     pub(crate) fn timed_out(what: &str) -> Self {
-        Self::Unavailable { cause: format!("{what} has not answered in time"), sent: true }
+        Self::Unavailable { cause: format!("{what} did not respond in time"), sent: true }
     }
 
     /// Converts the failure to a store error. Revisions are unknown here, and the caller adds them.
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn etcds_answers_are_told_apart() {
+    fn etcds_answers_are_distinguished() {
         let cases = [
             (Status::out_of_range("etcdserver: mvcc: required revision has been compacted"), Failure::Compacted),
             (Status::out_of_range("etcdserver: mvcc: required revision is a future revision"), Failure::Future),

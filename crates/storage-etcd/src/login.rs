@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_login_that_fails_fails_for_all_who_waited_and_is_tried_again_later() {
+    async fn a_failed_login_fails_all_waiters_and_is_retried_later() {
         let (session, logins) = (session(), AtomicUsize::new(0));
         let log_in = |_| async {
             logins.fetch_add(1, Ordering::Relaxed);

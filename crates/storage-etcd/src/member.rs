@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_who_wait_look_once_and_learn_together_that_a_member_is_gone() {
+    async fn concurrent_callers_share_one_check_of_a_lost_member() {
         let waited = wait(|_| Health::Gone).await;
         assert_eq!(waited, (Some(Lost::Member), SUSPECT + Duration::from_millis(100), 1));
     }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_asked_of_a_leader_that_is_gone_is_not_waited_for() {
+    async fn requests_to_a_lost_leader_are_not_awaited() {
         for changed in [
             |looked: usize| Health::Well { term: if looked < 2 { 5 } else { 6 } },
             |looked: usize| if looked < 2 { Health::Leaderless } else { Health::Well { term: 6 } },

@@ -52,7 +52,7 @@ pub(crate) async fn find(
 async fn look(shared: &Shared, transaction: &Transaction, before: i64, cause: &str) -> Result<Committed, CommitError> {
     let unknown = |why: &str| CommitError::from(StoreError::Unknown(format!("{cause}; {why}")));
     let Ok(now) = read(shared, transaction).await else {
-        return Err(unknown("and etcd could not be asked afterwards"));
+        return Err(unknown("and the read of the outcome from etcd failed"));
     };
     // One write shows if the transaction took effect. The next write is read only if the key of this one was written
     // too often since.

@@ -143,7 +143,7 @@ impl<'a> Walk<'a> {
         let newest = revisions.settle(client, keys, seen).await?;
         match answer.responses.first_mut().and_then(|part| part.response.take()) {
             Some(Response::Range(page)) => Ok((page, newest, at)),
-            _ => Err(Failure::Nonsense("etcd gave another answer than was asked for".to_owned())),
+            _ => Err(Failure::Nonsense("etcd sent a response of another kind".to_owned())),
         }
     }
 

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_older_than_what_was_known_when_it_was_asked_for_shows_it() {
+    fn a_response_older_than_the_known_revision_is_detected() {
         let seen = RememberedState::new(7, 5);
         let header = |revision| ResponseHeader { cluster_id: 7, revision };
         seen.saw(5, header(9)).unwrap();

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_is_refused() {
+    fn invalid_versions_are_refused() {
         for text in ["", "3", "3.5", "3.x.1", "etcd 3.5.1"] {
             assert_eq!(EtcdVersion::parse(text), None, "{text}");
         }

@@ -75,7 +75,7 @@ async fn a_long_range_is_read_in_pages_at_one_revision() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_etcd_does_not_take_is_refused_whole_and_in_words() {
+async fn writes_refused_by_etcd_fail_with_its_reason() {
     let Some(server) = EtcdServer::start() else { return };
     let store = open(&server, "/registry").await;
     // The first put also writes the name of the store.

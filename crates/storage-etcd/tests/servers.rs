@@ -36,7 +36,7 @@ async fn stored(store: &EtcdStore) -> BTreeMap<String, Revision> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_servers_with_many_writers_tell_one_history() {
+async fn two_servers_with_many_writers_report_one_history() {
     let Some(server) = EtcdServer::start() else { return };
     let stores = [open(&server, "/registry").await, open(&server, "/registry").await];
     let start = stores[0].current_revision().await.unwrap();
@@ -67,7 +67,7 @@ async fn write_rounds(store: EtcdStore, writer: usize) -> Vec<Revision> {
 
 /// etcd gets kill -9 twice while four writers continue. The tail continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv18_nothing_acknowledged_is_lost_and_nothing_repeated_when_etcd_is_killed() {
+async fn inv18_killing_etcd_loses_and_repeats_no_write() {
     let Some(mut server) = EtcdServer::start() else { return };
     let store = open(&server, "/registry").await;
     let start = store.current_revision().await.unwrap();
@@ -122,7 +122,7 @@ async fn write_until(store: EtcdStore, writer: usize, done: Arc<AtomicBool>) -> 
 
 /// An open tail loses and repeats nothing, whether it continues or ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tail_goes_on_over_a_short_absence_of_etcd() {
+async fn a_tail_continues_over_a_short_absence_of_etcd() {
     let Some(mut server) = EtcdServer::start() else { return };
     let store = open(&server, "/registry").await;
     let start = commit(&store, put("a", "1")).await;
@@ -272,7 +272,7 @@ async fn a_delete_that_compaction_took_is_not_passed_over() {
 /// Two servers charge one quota: each creates a different object, and both write the same new state of the quota. One
 /// server's write does not prove the other's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_another_server_wrote_with_the_same_bytes_is_not_taken_for_a_lost_write() {
+async fn an_equal_write_of_another_server_is_not_taken_for_a_lost_one() {
     let Some(server) = EtcdServer::start() else { return };
     let other = open(&server, "/registry").await;
     let way = LossyWay::to(server.port());

@@ -70,7 +70,7 @@ async fn check_gone(store: &EtcdStore, at: Revision) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_an_etcd_that_was_set_back_goes_on_above_what_was_shown() {
+async fn inv17_an_etcd_that_was_set_back_continues_above_what_was_shown() {
     let Some(mut server) = EtcdServer::start() else { return };
     let store = open(&server, "/registry").await;
     let kept = commit(&store, put("kept", "1")).await;

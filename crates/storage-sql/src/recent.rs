@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_not_served() {
+    fn removed_entries_are_not_served() {
         let mut recent = Recent::new(Revision::new(1), 3 * cost(&event(1)));
         recent.push((2..=6).map(event).collect());
         let between = |after, max| recent.between(Revision::new(after), Revision::new(6), max);

@@ -27,7 +27,7 @@ struct VisibleContent {
     events: Vec<StoreEvent>,
 }
 
-async fn shown(store: &SqliteStore, after: Revision, until: Revision) -> Result<VisibleContent, String> {
+async fn visible_content(store: &SqliteStore, after: Revision, until: Revision) -> Result<VisibleContent, String> {
     let range = RangeRequest { from: StoreKey::new("/"), to: StoreKey::prefix_end("/"), revision: None, limit: None };
     let ranges = vec![(range.from.clone(), range.to.clone())];
     let page = store.range(range).await.map_err(|error| error.to_string())?;
@@ -63,7 +63,7 @@ async fn store(directory: &Path) -> (Revision, Revision, VisibleContent) {
         }
     }
     let oldest = store.oldest_revision().await.unwrap();
-    let shown = shown(&store, oldest, newest).await.unwrap();
+    let shown = visible_content(&store, oldest, newest).await.unwrap();
     (oldest, newest, shown)
 }
 
@@ -80,7 +80,7 @@ async fn check_damage(
     fs::write(directory.path().join("keelson.db"), &damaged).unwrap();
     let (oldest, newest, expected) = truth;
     let Ok(store) = SqliteStore::open(SqliteConfig::directory(directory.path())) else { return true };
-    let Ok(given) = shown(&store, *oldest, *newest).await else {
+    let Ok(given) = visible_content(&store, *oldest, *newest).await else {
         drop(store);
         let found = check(directory.path(), &mut unobserved);
         assert!(found.as_ref().map_or(true, |found| !found.findings.is_empty()), "{found:?}");
@@ -179,7 +179,7 @@ async fn killed() -> (TempDir, PathBuf) {
 }
 
 #[tokio::test]
-async fn a_log_that_is_damaged_in_the_middle_is_refused_unless_the_loss_is_accepted() {
+async fn a_damaged_log_needs_accept_loss() {
     let (directory, log) = killed().await;
     let mut bytes = fs::read(&log).unwrap();
     let middle = bytes.len() / 2;
@@ -204,7 +204,7 @@ async fn a_log_whose_database_is_gone_is_not_started_over() {
     let (directory, log) = killed().await;
     fs::remove_file(directory.path().join("keelson.db")).unwrap();
     let refused = SqliteStore::open(SqliteConfig::directory(directory.path())).err().unwrap();
-    assert!(refused.to_string().contains("its database is gone"), "{refused}");
+    assert!(refused.to_string().contains("its database is missing"), "{refused}");
     assert!(fs::metadata(log).unwrap().len() > 0, "it is left alone");
 }
 
@@ -226,7 +226,7 @@ type Loss<'a> = (&'a str, &'a dyn Fn(&Path));
 /// After a kill, acknowledged writes exist or the store refuses to open. After an accepted loss, it continues at a
 /// higher revision.
 #[tokio::test]
-async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
+async fn losses_of_a_killed_store_need_accept_loss() {
     // SIZE: one table of losses.
     let (foreign, _) = killed().await;
     let (foreign, file) = (foreign.path(), |directory: &Path, name: &str| directory.join(name));
@@ -331,7 +331,7 @@ fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn a_store_that_was_closed_in_order_needs_its_database_alone_and_never_an_older_one() {
+async fn a_closed_store_needs_only_its_newest_database() {
     let (directory, elsewhere, copies) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
     let (database, older) = (directory.path().join("keelson.db"), copies.path().join("older"));
     let open = |directory: &Path| SqliteStore::open(SqliteConfig::directory(directory));

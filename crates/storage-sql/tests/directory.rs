@@ -101,7 +101,7 @@ async fn a_closed_store_ends_its_tails() {
 
 /// The log starts over while writers continue, so its size does not grow with the written amount.
 #[tokio::test]
-async fn the_log_is_moved_while_writers_go_on() {
+async fn the_log_is_moved_while_writers_continue() {
     let directory = TempDir::new().unwrap();
     let config = SqliteConfig { log_bytes: 200_000, ..SqliteConfig::directory(directory.path()) };
     let store = SqliteStore::open(config).unwrap();

@@ -69,7 +69,7 @@ async fn check_ends(tail: &mut Tail, seen: Revision) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_a_server_that_saw_what_a_failover_lost_goes_on_above_it() {
+async fn inv17_a_server_that_saw_what_a_failover_lost_continues_above_it() {
     let Some((mut first, second)) = pair() else { return };
     let store = open(&both(first.port(), second.port())).await;
     let kept = commit(&store, put("kept", "1")).await;
@@ -251,7 +251,7 @@ async fn a_primary_that_comes_back_after_a_failover_is_not_used() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_a_database_that_is_put_back_under_a_server_goes_on_above_what_was_shown() {
+async fn inv17_a_restored_database_continues_above_shown_revisions() {
     let Some(url) = database() else { return };
     let store = open(&url).await;
     let mut newest = Revision::ZERO;
@@ -269,7 +269,7 @@ async fn inv17_a_database_that_is_put_back_under_a_server_goes_on_above_what_was
 
 /// When a long read is dropped, its connection returns to the pool, and PostgreSQL cancels the query.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_that_nobody_waits_for_any_more_holds_no_connection() {
+async fn a_read_that_no_client_waits_for_any_more_holds_no_connection() {
     let Some(url) = database() else { return };
     let store = Arc::new(open(&url).await);
     commit(&*store, put("a", "1")).await;
@@ -309,7 +309,7 @@ async fn a_read_that_nobody_waits_for_any_more_holds_no_connection() {
 
 /// The database is dropped, and another store is created under its name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_was_made_anew_is_not_taken_for_the_one_before() {
+async fn a_database_that_was_recreated_is_not_taken_for_the_one_before() {
     let Some(server) = PostgresServer::start() else { return };
     let url = server.create_database("case");
     let store = open(&url).await;

@@ -118,7 +118,7 @@ async fn a_host_that_hangs_does_not_stand_before_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv16_all_servers_tell_one_story_without_a_gap() {
+async fn inv16_all_servers_send_the_same_events_without_gaps() {
     let Some(url) = database() else { return };
     let stores = servers(&url, 3).await;
     let start = stores[0].current_revision().await.unwrap();
@@ -249,7 +249,7 @@ async fn inv20_two_servers_may_compact_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_end_once_whoever_ends_them() {
+async fn keys_end_once() {
     let Some(url) = database() else { return };
     let stores = servers(&url, 2).await;
     let ends = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
@@ -290,7 +290,7 @@ async fn inv17_a_restored_database_is_another_history_above_the_old_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_a_copy_of_a_database_goes_on_above_it() {
+async fn inv17_a_copy_of_a_database_continues_above_it() {
     let Some(url) = database() else { return };
     let server = PostgresServer::shared().unwrap();
     let original = name_of_database(&url);
@@ -310,7 +310,7 @@ async fn inv17_a_copy_of_a_database_goes_on_above_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_a_dump_is_whole_and_goes_on_above_what_it_was_taken_of() {
+async fn inv17_a_dump_is_whole_and_continues_above_what_it_was_taken_of() {
     let Some(url) = database() else { return };
     let server = PostgresServer::shared().unwrap();
     let store = open(&url).await;
@@ -433,7 +433,7 @@ async fn a_function_that_may_not_be_made_again_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_database_refuses_does_not_harm_its_group() {
+async fn a_refused_write_does_not_fail_its_group() {
     let Some(url) = database() else { return };
     let store = Arc::new(open(&url).await);
     // The text exceeds the maximum size of an index row and can't be compressed.

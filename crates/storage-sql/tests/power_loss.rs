@@ -134,7 +134,7 @@ async fn a_store_that_does_not_sync_loses_what_it_has_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_failed_sync_nothing_is_written_and_the_server_is_told_to_end() {
+async fn after_a_failed_sync_no_write_happens_and_the_server_ends() {
     let directory = TempDir::new().unwrap();
     let disk = FragileDisk::below(directory.path());
     let supervisor = Supervisor::default();

@@ -74,7 +74,7 @@ mod tests {
     use crate::memory::MemoryStore;
 
     #[tokio::test]
-    async fn what_is_too_large_is_refused_and_not_written() {
+    async fn too_large_objects_are_refused() {
         let memory = MemoryStore::new();
         let store = BoundedStore::new(Arc::new(memory.clone()), 4096);
         let key = StoreKey::new("/registry/a");

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_copy_that_was_interrupted_goes_on_and_takes_over_what_changed() {
+    async fn a_copy_that_was_interrupted_continues_and_takes_over_what_changed() {
         let (from, to) = (filled(600).await, MemoryStore::new());
         // The state of a copy that stopped after the first page.
         begin(&to).await.unwrap();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_changes_meanwhile_is_taken_over_in_the_next_pass() {
+    async fn changes_during_a_pass_are_copied_in_the_next_one() {
         let (from, to) = (filled(600).await, MemoryStore::new());
         let source = from.clone();
         let mut changed = false;

@@ -112,7 +112,7 @@ mod tests {
     const KIB: u64 = 1024;
 
     #[test]
-    fn compaction_frees_what_is_above_the_limit_and_no_more_than_a_third_of_it() {
+    fn compaction_frees_the_excess_and_at_most_a_third_of_the_history() {
         let mut history = SupersededBytes::within(100 * 64 * KIB);
         for revision in 1..=100 {
             history.add(Revision::new(revision), 64 * KIB);

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_broken_stays_so_until_it_is_mended() {
+    async fn damaged_values_stay_reported_until_repaired() {
         let store = FaultyStore::new(Arc::new(MemoryStore::new()));
         let mut tail = store.tail(Revision::new(1)).await.unwrap();
         store.set(Fault::Hang);

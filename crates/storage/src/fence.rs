@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_was_declared_dead_writes_nothing_until_it_registers_anew() {
+    async fn a_server_that_was_declared_dead_writes_nothing_until_it_registers_again() {
         let server = Server::new();
         server.register(1, true).await;
         server.store.commit(Transaction::default().delete(Server::key())).await.unwrap();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_clients_own_conflict_is_told_first() {
+    async fn a_clients_own_conflict_is_reported_first() {
         let server = Server::new();
         server.register(1, true).await;
         server.store.commit(Transaction::default().delete(Server::key())).await.unwrap();

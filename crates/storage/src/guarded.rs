@@ -77,13 +77,13 @@ impl<G> GuardedStore<G> {
 #[async_trait]
 impl<G: CommitGuard> Store for GuardedStore<G> {
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
-        let counted = self.meter.as_ref().and_then(|_| StoreOperation::of(&transaction));
+        let counted = self.meter.as_ref().and_then(|_| StoreOperation::from_transaction(&transaction));
         let begun = Instant::now();
         let span = self.span(|| commit_span(&transaction));
         let outcome = self.guard.commit(&*self.store, transaction).instrument(span.clone()).await;
         match &outcome {
             Ok(committed) => drop(committed.revisions.last().map(|newest| span.record("revision", newest.get()))),
-            // Another write was first, which is no failure of the store.
+            // Another write was first, which is not a failure of the store.
             Err(CommitError::Compare { .. }) => drop(span.record("conflict", true)),
             Err(CommitError::Store(error)) => drop(span.record("error", tracing::field::display(error))),
         }

@@ -41,7 +41,7 @@ impl StoreOperation {
     }
 
     /// Returns the operation of a transaction and the key under which it is counted: the first written key.
-    pub(crate) fn of(transaction: &Transaction) -> Option<(Self, StoreKey)> {
+    pub(crate) fn from_transaction(transaction: &Transaction) -> Option<(Self, StoreKey)> {
         let first = transaction.writes.first()?;
         let key = first.key();
         let makes = || {

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_kept_comes_back_at_the_end_and_not_from_a_panic() {
+    async fn kept_values_return_at_the_end_but_not_after_a_panic() {
         let supervisor = Supervisor::default();
         let keep = |stopping: CancellationToken| async move {
             stopping.cancelled().await;

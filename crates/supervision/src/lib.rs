@@ -146,7 +146,7 @@ impl Supervisor {
 
     /// Returns the mark for polling work of this name. The watchdog reports blocked work by it.
     pub fn mark(&self, name: &'static str) -> Mark {
-        Mark::of(self.0.number, name)
+        Mark::new(self.0.number, name)
     }
 
     /// Waits for the first failure.
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_dies_is_told_by_name() {
+    async fn a_task_that_dies_is_reported_by_name() {
         check(
             async { panic!("no {}", "disk") },
             "fatal: compactor has panicked: no disk; the server can't go on without it",
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_was_told_to_end_or_was_aborted_has_not_failed() {
+    async fn a_stopped_or_aborted_task_has_not_failed() {
         let (supervisor, stopping) = (Supervisor::default(), CancellationToken::new());
         let told = supervisor.spawn("told", &stopping, stopping.clone().cancelled_owned());
         let aborted = supervisor.spawn("aborted", &stopping, std::future::pending::<()>());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_can_be_told_to_panic() {
+    async fn a_task_can_be_made_to_panic() {
         let (supervisor, stopping) = (Supervisor::default(), CancellationToken::new());
         let (news, mut told) = tokio::sync::mpsc::channel(1);
         supervisor.spawn("idle", &stopping, std::future::pending::<()>());
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_failure_is_the_one_that_is_told() {
+    async fn the_first_failure_is_reported() {
         let supervisor = Supervisor::default();
         supervisor.fail("store-writer", "can't sync its file");
         supervisor.fail("cache-tail", "has nothing to follow");

@@ -58,7 +58,7 @@ impl ThreadSlot {
 
 impl Mark {
     /// The mark of a name for a supervisor.
-    pub(crate) fn of(supervisor: u64, name: &'static str) -> Self {
+    pub(crate) fn new(supervisor: u64, name: &'static str) -> Self {
         let mut names = NAMES.lock();
         let known = names.iter().position(|known| *known == (supervisor, name));
         let place = known.unwrap_or_else(|| {

@@ -90,7 +90,7 @@ impl TurnsByOwner {
     }
 
     /// The turns of an owner.
-    pub fn of(&self, owner: u64) -> Turns {
+    pub fn turns(&self, owner: u64) -> Turns {
         Turns { pool: self.0.clone(), owner }
     }
 }
@@ -260,7 +260,7 @@ mod tests {
                         running.fetch_sub(1, Ordering::SeqCst);
                         tokio::task::yield_now().await;
                     }
-                    // Its tasks share its owner, and no turn is held while it waits for them.
+                    // The inner task has the same owner. The outer one holds no turn while it waits for it.
                     let more = (most.clone(), running.clone());
                     let inner = spawn(async move {
                         more.0.fetch_max(more.1.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -268,7 +268,7 @@ mod tests {
                     });
                     inner.await.unwrap();
                 };
-                tokio::spawn(turns.of(7).take(piece))
+                tokio::spawn(turns.turns(7).take(piece))
             })
             .collect();
         for piece in work {
@@ -282,14 +282,14 @@ mod tests {
         let turns = TurnsByOwner::new(1);
         let (begun, begins) = std::sync::mpsc::channel();
         let (end, ends) = std::sync::mpsc::channel::<()>();
-        let held = tokio::spawn(turns.of(1).take(async move {
+        let held = tokio::spawn(turns.turns(1).take(async move {
             begun.send(()).unwrap();
             ends.recv().unwrap();
         }));
         begins.recv().unwrap();
-        let waiting = tokio::spawn(turns.of(1).take(async { 1 }));
-        let given_up = tokio::spawn(turns.of(1).take(async { 2 }));
-        assert_eq!(turns.of(2).take(async { 3 }).await, 3);
+        let waiting = tokio::spawn(turns.turns(1).take(async { 1 }));
+        let given_up = tokio::spawn(turns.turns(1).take(async { 2 }));
+        assert_eq!(turns.turns(2).take(async { 3 }).await, 3);
         given_up.abort();
         assert!(given_up.await.is_err() && !waiting.is_finished());
         end.send(()).unwrap();
@@ -299,7 +299,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_blocks_takes_a_turn() {
-        let turns = TurnsByOwner::new(1).of(1);
+        let turns = TurnsByOwner::new(1).turns(1);
         assert_eq!(turns.clone().take(blocking(|| 5)).await, 5);
         assert!(turns.pool.state.lock().owners.is_empty());
         assert_eq!(blocking(|| 6).await, 6);
@@ -310,7 +310,7 @@ mod tests {
         let all = TurnsByOwner::shared(4, 2);
         let context = &mut Context::from_waker(Waker::noop());
         let take = |owner: u64| {
-            let mut queued = QueuePosition { turns: all.of(owner), number: None };
+            let mut queued = QueuePosition { turns: all.turns(owner), number: None };
             match queued.poll_turn(context) {
                 Poll::Ready(turn) => Ok(turn),
                 Poll::Pending => Err(queued),
@@ -327,7 +327,7 @@ mod tests {
         // One task was woken for each turn: that of the owner without any, and then the first, which has none now.
         assert_eq!((waits(4), waits(1), waits(2)), (0, 0, 1));
         drop((new, third_of_first));
-        assert_eq!(waits(2), 0, "a turn that is not taken is for the next one");
+        assert_eq!(waits(2), 0, "a dropped turn goes to the next waiter");
         drop((second, more_of_second, last));
         assert!(all.0.state.lock().owners.is_empty());
     }

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn invalid_paths_are_refused() {
         let long = ".a".repeat(PATH_BYTES_MAX);
         for path in
             ["", "spec", ".", "..", ".a[", ".a[x]", ".a[::0]", ".a[0,]", ".a[?(@.b=~1)]", ".a b", ".a['b]", &long]

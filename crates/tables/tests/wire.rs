@@ -90,7 +90,7 @@ fn a_list_of_metadata_names_the_kind_of_each_item() {
 }
 
 #[test]
-fn what_rows_include_is_spelled_exactly() {
+fn include_object_values_are_exact() {
     assert_eq!(IncludeObject::parse(""), Ok(IncludeObject::Metadata));
     assert_eq!(IncludeObject::parse("Metadata"), Ok(IncludeObject::Metadata));
     assert_eq!(IncludeObject::parse("None"), Ok(IncludeObject::None));

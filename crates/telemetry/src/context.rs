@@ -26,7 +26,7 @@ pub struct TraceContext {
 
 impl TraceContext {
     /// The context in the headers of a request, if it has exactly one valid `traceparent`.
-    pub fn of(headers: &HeaderMap) -> Option<Self> {
+    pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(TRACEPARENT).iter();
         let value = values.next()?;
         if values.next().is_some() || value.len() > LONGEST {
@@ -83,7 +83,7 @@ mod tests {
     fn check(values: &[&str], expect: Option<bool>) {
         let headers: HeaderMap =
             values.iter().map(|value| (TRACEPARENT, HeaderValue::from_str(value).unwrap())).collect();
-        let context = TraceContext::of(&headers);
+        let context = TraceContext::from_headers(&headers);
         assert_eq!(context.map(|context| context.is_sampled), expect, "{values:?}");
         if let Some(context) = context {
             assert_eq!(context.to_string()[..52], GIVEN[..52]);
@@ -119,7 +119,7 @@ mod tests {
             let value = HeaderValue::from_bytes(broken.as_bytes());
             let Ok(value) = value else { continue };
             let headers = HeaderMap::from_iter([(TRACEPARENT, value)]);
-            assert_eq!(TraceContext::of(&headers), None, "{broken}");
+            assert_eq!(TraceContext::from_headers(&headers), None, "{broken}");
         }
         check(&[GIVEN, GIVEN], None);
         check(&[], None);

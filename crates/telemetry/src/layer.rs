@@ -75,19 +75,19 @@ struct TraceState {
     is_sampled: bool,
     /// The client's context.
     remote: Option<TraceContext>,
-    standing: Standing,
+    remote_parent: RemoteParent,
     held_back: Vec<FinishedSpan>,
 }
 
-/// The client's influence on a trace.
+/// The decision to continue the trace of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// The client is not known yet.
-    Open,
-    /// The trace continues the client's.
-    Extends,
-    /// The trace is this server's own.
-    Own,
+enum RemoteParent {
+    /// Undecided until the client is authenticated.
+    Undecided,
+    /// The trace continues the one of the client.
+    Accepted,
+    /// The trace is a new one of this server.
+    Ignored,
 }
 
 /// The record of a span, in its extensions.
@@ -127,8 +127,8 @@ impl SpanLayer {
         // The lower half of the id is random in all programs, so it decides as in OpenTelemetry's samplers.
         let bound = (u128::from(self.rate) << 63) / u128::from(MILLION);
         let is_sampled = u128::from(id as u64 >> 1) < bound;
-        let standing = if remote.is_some() { Standing::Open } else { Standing::Own };
-        Trace(Mutex::new(TraceState { id, is_sampled, remote, standing, held_back: Vec::new() }))
+        let remote_parent = if remote.is_some() { RemoteParent::Undecided } else { RemoteParent::Ignored };
+        Trace(Mutex::new(TraceState { id, is_sampled, remote, remote_parent, held_back: Vec::new() }))
     }
 
     fn span_id(&self) -> u64 {
@@ -146,18 +146,20 @@ impl Trace {
     /// True if the trace is recorded, or may be after the client is known.
     fn may_be_sampled(&self) -> bool {
         let state = self.0.lock();
-        state.is_sampled || state.standing == Standing::Open && state.remote.is_some_and(|remote| remote.is_sampled)
+        state.is_sampled
+            || state.remote_parent == RemoteParent::Undecided && state.remote.is_some_and(|remote| remote.is_sampled)
     }
 
-    /// Decides the client's influence, once.
+    /// Decides once if the trace continues the one of the client.
     fn settle(&self, is_trusted: bool) {
         let mut state = self.0.lock();
-        if state.standing != Standing::Open {
+        if state.remote_parent != RemoteParent::Undecided {
             return;
         }
-        state.standing = Standing::Own;
+        state.remote_parent = RemoteParent::Ignored;
         if let Some(remote) = state.remote.filter(|_| is_trusted) {
-            (state.standing, state.id, state.is_sampled) = (Standing::Extends, remote.trace, remote.is_sampled);
+            (state.remote_parent, state.id, state.is_sampled) =
+                (RemoteParent::Accepted, remote.trace, remote.is_sampled);
         }
     }
 
@@ -169,12 +171,12 @@ impl Trace {
         }
         let mut state = self.0.lock();
         if is_first {
-            match state.standing {
-                Standing::Extends => span.parent = state.remote.map(|remote| remote.span),
-                Standing::Own | Standing::Open => span.link = state.remote,
+            match state.remote_parent {
+                RemoteParent::Accepted => span.parent = state.remote.map(|remote| remote.span),
+                RemoteParent::Ignored | RemoteParent::Undecided => span.link = state.remote,
             }
         }
-        if state.standing == Standing::Open {
+        if state.remote_parent == RemoteParent::Undecided {
             if state.held_back.len() < HELD_BACK {
                 state.held_back.push(span);
             }
@@ -253,7 +255,7 @@ pub fn request(headers: &HeaderMap, make: impl FnOnce() -> Span) -> Span {
     if !is_recording() {
         return make();
     }
-    REMOTE.set(TraceContext::of(headers));
+    REMOTE.set(TraceContext::from_headers(headers));
     let span = make();
     REMOTE.set(None);
     span
@@ -263,8 +265,8 @@ pub fn request(headers: &HeaderMap, make: impl FnOnce() -> Span) -> Span {
 /// decides whether it is recorded. Another client's span is only named by the request's.
 pub fn settle(span: &Span, is_trusted: impl FnOnce() -> bool) {
     if is_recording() {
-        of(span, |recorded| {
-            let is_open = recorded.trace.0.lock().standing == Standing::Open;
+        with_record(span, |recorded| {
+            let is_open = recorded.trace.0.lock().remote_parent == RemoteParent::Undecided;
             if is_open {
                 recorded.trace.settle(is_trusted());
             }
@@ -275,7 +277,7 @@ pub fn settle(span: &Span, is_trusted: impl FnOnce() -> bool) {
 /// Names a span for the exporter. `tracing` knows only names that are constants.
 pub fn name(span: &Span, name: impl FnOnce() -> String) {
     if is_recording() {
-        of(span, |recorded| {
+        with_record(span, |recorded| {
             if let Some(record) = &mut recorded.record {
                 record.name = cut(&name()).to_owned();
             }
@@ -284,7 +286,7 @@ pub fn name(span: &Span, name: impl FnOnce() -> String) {
 }
 
 /// Runs `act` with the record of a span.
-fn of<T>(span: &Span, act: impl FnOnce(&mut Recorded) -> T) -> Option<T> {
+fn with_record<T>(span: &Span, act: impl FnOnce(&mut Recorded) -> T) -> Option<T> {
     let acted = span.with_subscriber(|(id, subscriber)| {
         let span = subscriber.downcast_ref::<Registry>()?.span(id)?;
         let mut extensions = span.extensions_mut();

@@ -38,7 +38,7 @@ pub enum Value {
     Switch(bool),
 }
 
-/// The side of a call that a span is on.
+/// The kind of a span, as in OpenTelemetry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpanKind {
     /// Work inside of this server.
@@ -52,7 +52,7 @@ pub enum SpanKind {
 
 impl SpanKind {
     /// The kind of spans with this name.
-    pub(crate) fn of(name: &str) -> Self {
+    pub(crate) fn from_name(name: &str) -> Self {
         match name {
             "request" => Self::Server,
             "outbound call" | "etcd call" | "kms call" => Self::Client,
@@ -72,7 +72,7 @@ pub struct FinishedSpan {
     pub link: Option<TraceContext>,
     /// The name.
     pub name: String,
-    /// The side.
+    /// Internal, server or client.
     pub kind: SpanKind,
     /// The start.
     pub started: SystemTime,
@@ -96,7 +96,7 @@ pub(crate) struct Record {
 
 impl Record {
     pub(crate) fn begin(name: &str) -> Self {
-        let (kind, started) = (SpanKind::of(name), SystemTime::now());
+        let (kind, started) = (SpanKind::from_name(name), SystemTime::now());
         Self { name: name.to_owned(), kind, started, attributes: Vec::new(), error: None }
     }
 

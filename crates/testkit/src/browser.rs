@@ -126,7 +126,7 @@ impl Browser {
                 Ok(value) => value.to_string(),
                 Err(error) => error,
             };
-            assert!(Instant::now() < deadline, "{expression} is still {last}\n{}", self.shown().await);
+            assert!(Instant::now() < deadline, "{expression} is still {last}\n{}", self.page_text().await);
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
@@ -150,7 +150,7 @@ impl Browser {
                 Ok(()) => return,
                 Err(failure) => failure,
             };
-            assert!(Instant::now() < deadline, "{selector} can't be clicked: {failure}\n{}", self.shown().await);
+            assert!(Instant::now() < deadline, "{selector} can't be clicked: {failure}\n{}", self.page_text().await);
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
@@ -233,7 +233,7 @@ impl Browser {
     }
 
     /// The content of the page, for failure messages.
-    async fn shown(&self) -> String {
+    async fn page_text(&self) -> String {
         let mut text = String::new();
         for expression in ["location.href", "document.body.innerText"] {
             let value = self.try_value(expression).await.unwrap_or_default();

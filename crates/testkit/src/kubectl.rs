@@ -182,8 +182,7 @@ pub struct KubectlStream {
 impl KubectlStream {
     /// The next line; `None` at the end.
     ///
-    /// # Panics
-    /// There is none for a minute.
+    /// # Panics No line for a minute.
     pub async fn next_line(&mut self) -> Option<String> {
         tokio::time::timeout(PATIENCE, self.lines.next_line())
             .await

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_order_explains_is_rejected() {
+    fn inexplicable_histories_are_rejected() {
         let histories: &[&[Step]] = &[
             // A stale read, and a read of content without a write.
             &[Created(1), Updated { expected: 1, content: 2 }, Found(1)],
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_may_have_happened_late_or_never() {
+    fn unknown_outcomes_may_take_effect_late_or_never() {
         let maybe = (0, 1, MaybeCreated(1));
         assert!(accepted(&[maybe, (2, 3, Missing), (4, 5, Missing)]));
         assert!(accepted(&[maybe, (2, 3, Missing), (4, 5, Found(1)), (6, 7, Found(1))]));

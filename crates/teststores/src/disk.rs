@@ -159,7 +159,7 @@ struct WatchedFile {
 }
 
 impl WatchedFile {
-    /// The used bytes of the disk when the file has at least this length.
+    /// The used bytes of the disk once the file has grown to this length.
     fn end_of(&self, length: u64) -> u64 {
         let now = std::fs::metadata(&self.path).map_or(0, |found| found.len());
         used(self.path.parent().unwrap_or(&self.path)) + length.saturating_sub(now)
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_survives_and_nothing_else() {
+    fn only_synced_writes_survive() {
         assert_eq!(left("FULL"), 10);
         assert_eq!(left("OFF"), 0);
     }

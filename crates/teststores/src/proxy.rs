@@ -64,7 +64,7 @@ impl LossyWay {
     /// Drops the next request with these bytes. Its connection stays open.
     pub fn eat(&self, question: impl Into<Vec<u8>>) {
         self.controls.has_kept.store(false, Ordering::SeqCst);
-        *self.controls.kept() = Some(question.into());
+        *self.controls.held_bytes() = Some(question.into());
     }
 
     /// Returns true if that request has passed.
@@ -75,7 +75,7 @@ impl LossyWay {
     /// Breaks all connections. New ones work.
     pub fn mend(&self) {
         *self.controls.eaten() = None;
-        *self.controls.kept() = None;
+        *self.controls.held_bytes() = None;
         self.controls.closed.store(false, Ordering::SeqCst);
         self.controls.break_all();
     }
@@ -108,7 +108,7 @@ impl Controls {
         let (mut piece, mut keeps) = (vec![0; PIECE], false);
         while let Ok(length @ 1..) = from.read(&mut piece) {
             let piece = &piece[..length];
-            if !answers && self.kept().take_if(|kept| holds(piece, kept)).is_some() {
+            if !answers && self.held_bytes().take_if(|kept| holds(piece, kept)).is_some() {
                 self.has_kept.store(true, Ordering::SeqCst);
                 keeps = true;
             }
@@ -131,7 +131,7 @@ impl Controls {
         self.eaten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Option<Vec<u8>>> {
+    fn held_bytes(&self) -> std::sync::MutexGuard<'_, Option<Vec<u8>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

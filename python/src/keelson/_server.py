@@ -31,7 +31,7 @@ LOG_SHOWN = 4000
 
 
 class KeelsonError(Exception):
-    """An answer of the server that is no success."""
+    """An answer of the server that is not a success."""
 
     def __init__(self, status: int, body: Any) -> None:
         message = body.get("message", "") if isinstance(body, dict) else str(body)
@@ -97,7 +97,7 @@ class Server:
         """Sends a request as the administrator and returns the JSON of the answer.
 
         Raises:
-            KeelsonError: The answer is no success.
+            KeelsonError: The answer is not a success.
         """
         parts = urlsplit(self.url)
         connection = http.client.HTTPSConnection(

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Page;
 use crate::markdown::{Kind, blocks, text_lines};
 
-const SITE: &str = "docs/";
-const CONTENTS: &str = "docs/SUMMARY.md";
+pub(super) const SITE: &str = "docs/";
+pub(super) const CONTENTS: &str = "docs/SUMMARY.md";
 /// A code span that starts with one of these and is a plain path names a file or directory of the repository.
 const SOURCES: [&str; 3] = ["crates/", "xtask/src/", "docs/"];
 
@@ -20,7 +20,7 @@ pub(super) fn check(pages: &[Page], exists: impl Fn(&str) -> bool) -> Vec<String
     let mut listed = BTreeSet::new();
     for page in pages {
         let missing = source_paths(&page.text).filter(|(_, path)| !exists(path));
-        faults.extend(missing.map(|(line, path)| format!("{}:{line}: {path} is no file", page.place)));
+        faults.extend(missing.map(|(line, path)| format!("{}:{line}: {path} is not a file", page.place)));
         for (line, target) in links(&page.text) {
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
             let to = if file.is_empty() { page.place.clone() } else { resolve(&page.place, file) };
@@ -152,7 +152,7 @@ mod tests {
             "docs/one.md:2: three.md leads to no file",
             "docs/one.md:3: #two leads to no heading",
             "docs/one.md:4: ../README.md leads out of the site",
-            "README.md:1: crates/none/src is no file",
+            "README.md:1: crates/none/src is not a file",
             "docs/two.md: not in docs/SUMMARY.md",
         ];
         assert_eq!(faults(&pages), expected);

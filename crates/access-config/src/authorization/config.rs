@@ -123,7 +123,7 @@ impl FromStr for AuthorizerKind {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let names = Self::NAMED.map(|(name, _)| name).join(", ");
-        Self::named(name).ok_or_else(|| format!("there is no authorization mode {name:?}; there are {names}"))
+        Self::named(name).ok_or_else(|| format!("unknown authorization mode {name:?}; known modes are {names}"))
     }
 }
 

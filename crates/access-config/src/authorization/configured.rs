@@ -223,7 +223,7 @@ impl ConfiguredAuthorizers {
 
     /// The counts of each webhook.
     pub fn webhook_counts(&self) -> Vec<WebhookCounts> {
-        self.counters.lock().iter().map(|(name, counters)| counters.told(name)).collect()
+        self.counters.lock().iter().map(|(name, counters)| counters.snapshot(name)).collect()
     }
 
     /// The durations of evaluations of the conditions of each webhook, by its name.
@@ -234,7 +234,7 @@ impl ConfiguredAuthorizers {
     /// The decisions of each authorizer.
     pub fn decision_counts(&self) -> Vec<DecisionCounts> {
         let decisions = self.decisions.lock();
-        decisions.iter().map(|((kind, name), decisions)| decisions.told(kind, name)).collect()
+        decisions.iter().map(|((kind, name), decisions)| decisions.snapshot(kind, name)).collect()
     }
 
     /// Reloads the file after changes, and the files of the webhooks. Never returns.

@@ -29,7 +29,7 @@ pub struct DecisionCounts {
 }
 
 impl Decisions {
-    pub(super) fn told(&self, kind: &str, name: &str) -> DecisionCounts {
+    pub(super) fn snapshot(&self, kind: &str, name: &str) -> DecisionCounts {
         DecisionCounts {
             kind: kind.to_owned(),
             name: name.to_owned(),

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_other_types_are_told() {
+    fn claims_of_other_types_are_reported() {
         let check = |claims: Value, expected: Option<&str>| {
             let token = written(&json!({}), &claims);
             let told = Token::read(&token).unwrap().check_types().err();

@@ -133,7 +133,7 @@ impl Counters {
         self.matching.0.clone()
     }
 
-    pub(crate) fn told(&self, name: &str) -> WebhookCounts {
+    pub(crate) fn snapshot(&self, name: &str) -> WebhookCounts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         WebhookCounts {
             name: name.to_owned(),

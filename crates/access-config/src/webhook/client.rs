@@ -143,6 +143,6 @@ impl ReviewClient {
             return Err((why, again));
         }
         let read = json::parse(&answer.body).map_err(|error| (error.to_string(), None))?.value;
-        if read.is_object() { Ok(read) } else { Err(("the answer is no object".to_owned(), None)) }
+        if read.is_object() { Ok(read) } else { Err(("the answer is not an object".to_owned(), None)) }
     }
 }

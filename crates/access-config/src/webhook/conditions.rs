@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_judged() {
+    fn conditions_are_validated() {
         assert_eq!(
             conditions(&["", "true", "true", "1"]).unwrap_err(),
             [

@@ -34,7 +34,7 @@ const PARTS: [&str; 4] = [BUFFERED, "log", "truncate", "webhook"];
 /// The largest serialization buffer that a thread keeps, in bytes.
 const KEPT_BYTES: usize = 64 << 10;
 /// The reason of a loss if the client disconnected while its event waited for the queue.
-const LEFT: &str = "the client has gone before there was room for its event";
+const LEFT: &str = "the client disconnected while its event waited for space in the queue";
 /// The component for events that did not fit into a queue.
 const BUFFERED: &str = "buffered";
 

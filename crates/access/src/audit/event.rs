@@ -189,7 +189,7 @@ impl AuditEvent<'_> {
         let shown = match shown {
             Some(shown) => *shown,
             None => {
-                put_together = SharedMembers::of(request);
+                put_together = SharedMembers::new(request);
                 &put_together
             }
         };
@@ -294,7 +294,7 @@ impl SharedMembers {
     const BYTES: usize = 1024;
 
     /// Serializes the shared members of the events of a request.
-    fn of(request: &AuditRequest) -> Self {
+    fn new(request: &AuditRequest) -> Self {
         let mut shown = Self { text: Vec::with_capacity(Self::BYTES), ..Self::default() };
         shown.put_together(request);
         shown
@@ -497,7 +497,7 @@ pub(in crate::audit) mod tests {
         let addresses = [[127, 0, 0, 1].into()];
         let request = AuditRequest::new(("i", "/api/v1/pods?a=\"b\""), ("t/1", &addresses), &about, received);
         let user = User { name: "ann".to_owned(), groups: vec!["devs".to_owned()], ..User::default() };
-        request.decided(Policy::of(&policy).unwrap().decide(None, &about), Some(Arc::new(user)))
+        request.decided(Policy::parse(&policy).unwrap().decide(None, &about), Some(Arc::new(user)))
     }
 
     pub(in crate::audit) fn occurrence() -> Occurrence {
@@ -539,7 +539,7 @@ pub(in crate::audit) mod tests {
     }
 
     #[test]
-    fn who_is_not_known_is_nobody_and_a_refusal_is_told_without_its_type() {
+    fn unauthenticated_events_have_no_user_and_refusals_no_type() {
         let request = request("Metadata");
         let audited = request.audited;
         let request = request.decided(audited, None);
@@ -552,7 +552,7 @@ pub(in crate::audit) mod tests {
     }
 
     #[test]
-    fn what_comes_from_others_is_escaped() {
+    fn foreign_text_is_escaped() {
         let request = request("Metadata");
         let mut event = event(&request);
         let extra =

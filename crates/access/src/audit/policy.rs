@@ -122,7 +122,7 @@ impl Policy {
     ///
     /// # Errors
     /// The fault, with upstream's message.
-    pub fn of(document: &Value) -> Result<Self, String> {
+    pub fn parse(document: &Value) -> Result<Self, String> {
         let text = |key: &str| document[key].as_str().unwrap_or_default();
         if document.is_null() {
             return Err("unknown group version field audit.k8s.io/__internal, Kind=Policy in policy".to_owned());
@@ -144,7 +144,7 @@ impl Policy {
         let omit_managed_fields = document["omitManagedFields"].as_bool().unwrap_or_default();
         let omitted = stages(&document["omitStages"]);
         let otherwise = Audited { level: Level::None, omit_managed_fields, omitted };
-        Ok(Self { rules: rules.iter().map(|rule| Rule::of(rule, otherwise)).collect(), otherwise })
+        Ok(Self { rules: rules.iter().map(|rule| Rule::new(rule, otherwise)).collect(), otherwise })
     }
 
     /// Decides about a request; `user` is `None` before authentication.
@@ -155,7 +155,7 @@ impl Policy {
 }
 
 impl Rule {
-    fn of(rule: &Value, policy: Audited) -> Self {
+    fn new(rule: &Value, policy: Audited) -> Self {
         let level = Level::ALL.into_iter().find(|level| Some(level.as_str()) == rule["level"].as_str());
         let omit_managed_fields = rule["omitManagedFields"].as_bool().unwrap_or(policy.omit_managed_fields);
         let omitted = policy.omitted | stages(&rule["omitStages"]);
@@ -319,7 +319,7 @@ mod tests {
 
     #[allow(clippy::needless_pass_by_value, reason = "callers write the rules where they need them")]
     fn policy(rules: Value) -> Result<Policy, String> {
-        Policy::of(&json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules }))
+        Policy::parse(&json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules }))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "callers write the rule where they need it")]
@@ -379,19 +379,23 @@ mod tests {
             ("metrics.k8s.io", "pods/exec", Level::Request),
             ("apps", "deployments/scale", Level::Metadata),
         ] {
-            assert_eq!(policy.decide(None, &asked("get", "a", group, resource)).level, expect, "{group} {resource}");
+            assert_eq!(
+                policy.decide(None, &attributes_of("get", "a", group, resource)).level,
+                expect,
+                "{group} {resource}"
+            );
         }
         assert_eq!(policy.decide(None, &Attributes::Path { verb: "get", path: "/version" }).level, Level::None);
         for group in ["*.k8s.io", "apps/v1", "Apps", "**"] {
-            let refused = super::Policy::of(&json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+            let refused = super::Policy::parse(&json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
                 "rules": [{ "level": "None", "resources": [{ "group": group }] }] }));
             assert!(refused.unwrap_err().starts_with("rules[0].resources.group: Invalid value: "), "{group}");
         }
     }
 
     #[test]
-    fn what_is_no_policy_is_refused() {
-        let check = |document: &Value, expect: &str| assert_eq!(Policy::of(document).unwrap_err(), expect);
+    fn invalid_policies_are_refused() {
+        let check = |document: &Value, expect: &str| assert_eq!(Policy::parse(document).unwrap_err(), expect);
         check(&Value::Null, "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy");
         let empty = json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [] });
         check(&empty, "loaded illegal policy with 0 rules");
@@ -403,10 +407,10 @@ mod tests {
         );
         let more =
             json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "foo": 1, "rules": [{ "level": "None" }] });
-        assert!(Policy::of(&more).is_ok());
+        assert!(Policy::parse(&more).is_ok());
     }
 
-    fn asked<'a>(verb: &'a str, place: &'a str, group: &'a str, resource: &'a str) -> Attributes<'a> {
+    fn attributes_of<'a>(verb: &'a str, place: &'a str, group: &'a str, resource: &'a str) -> Attributes<'a> {
         let (resource, below) =
             resource.split_once('/').map_or((resource, None), |(above, below)| (above, Some(below)));
         let namespace = Some(place).filter(|place| !place.is_empty());
@@ -424,7 +428,7 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_fits_decides() {
-        let policy = Policy::of(&json!({
+        let policy = Policy::parse(&json!({
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "omitManagedFields": true,
             "rules": [
                 { "level": "None", "users": ["carol"], "verbs": ["get"], "resources": [{ "group": "", "resources": ["configmaps"] }] },
@@ -444,10 +448,10 @@ mod tests {
         let check = |user: Option<&User>, attributes: Attributes<'_>, expect: Level| {
             assert_eq!(policy.decide(user, &attributes).level, expect, "{attributes:?}");
         };
-        check(Some(&carol), asked("get", "a", "", "configmaps"), Level::None);
-        check(Some(&carol), asked("list", "a", "", "configmaps"), Level::RequestResponse);
-        check(None, asked("get", "a", "", "configmaps"), Level::RequestResponse);
-        check(Some(&dev), asked("get", "b", "", "configmaps"), Level::Request);
+        check(Some(&carol), attributes_of("get", "a", "", "configmaps"), Level::None);
+        check(Some(&carol), attributes_of("list", "a", "", "configmaps"), Level::RequestResponse);
+        check(None, attributes_of("get", "a", "", "configmaps"), Level::RequestResponse);
+        check(Some(&dev), attributes_of("get", "b", "", "configmaps"), Level::Request);
         check(Some(&dev), Attributes::Path { verb: "get", path: "/nowhere" }, Level::Request);
         for (group, resource, expect) in [
             ("", "pods/log", Level::Metadata),
@@ -459,17 +463,18 @@ mod tests {
             ("batch", "jobs/status", Level::Metadata),
             ("rbac.authorization.k8s.io", "roles", Level::None),
         ] {
-            check(Some(&carol), asked("get", "", group, resource), expect);
+            check(Some(&carol), attributes_of("get", "", group, resource), expect);
         }
         for (path, expect) in
             [("/healthz", Level::Metadata), ("/healthz/ping", Level::Metadata), ("/version/", Level::None)]
         {
             check(None, Attributes::Path { verb: "get", path }, expect);
         }
-        let all = policy.decide(None, &asked("get", "a", "", "pods"));
+        let all = policy.decide(None, &attributes_of("get", "a", "", "pods"));
         assert!(!all.has(Stage::RequestReceived) && !all.has(Stage::Panic) && all.has(Stage::ResponseComplete));
         assert!(
-            !all.omit_managed_fields && policy.decide(Some(&dev), &asked("get", "a", "", "pods")).omit_managed_fields
+            !all.omit_managed_fields
+                && policy.decide(Some(&dev), &attributes_of("get", "a", "", "pods")).omit_managed_fields
         );
     }
 }

@@ -265,7 +265,7 @@ mod tests {
         queue.offer(text.as_bytes(), [OfferedForm::Line(0..text.len())]) == 0
     }
 
-    fn taken(queue: &EventQueue) -> Option<(String, usize)> {
+    fn batch_text(queue: &EventQueue) -> Option<(String, usize)> {
         queue.take().map(|batch| (String::from_utf8(batch.lines).unwrap(), batch.events.len()))
     }
 
@@ -274,12 +274,12 @@ mod tests {
         let queue = EventQueue::new(4, 2, b"\n");
         let took: Vec<bool> = ["a", "b", "c", "d", "e"].map(|text| takes(&queue, text)).into();
         assert_eq!((took, queue.told(), queue.len()), (vec![true, true, true, true, false], 5, 4));
-        assert_eq!(taken(&queue), Some(("a\nb\n".to_owned(), 2)));
+        assert_eq!(batch_text(&queue), Some(("a\nb\n".to_owned(), 2)));
         assert!(takes(&queue, "f"));
-        assert_eq!(taken(&queue), Some(("c\nd\n".to_owned(), 2)));
+        assert_eq!(batch_text(&queue), Some(("c\nd\n".to_owned(), 2)));
         assert!(queue.outlook().since.is_some() && !queue.outlook().is_full);
-        assert_eq!(taken(&queue), Some(("f\n".to_owned(), 1)));
-        assert!(queue.outlook().is_empty() && taken(&queue).is_none());
+        assert_eq!(batch_text(&queue), Some(("f\n".to_owned(), 1)));
+        assert!(queue.outlook().is_empty() && batch_text(&queue).is_none());
         queue.close();
         assert!(!takes(&queue, "g") && queue.len() == 0);
     }
@@ -288,12 +288,12 @@ mod tests {
     fn of_events_that_come_together_each_is_taken_or_refused_by_itself() {
         let queue = EventQueue::new(3, 2, b"\n");
         assert_eq!(queue.offer(b"abcd", (0..4).map(|place| OfferedForm::Line(place..place + 1))), 1);
-        let all = [taken(&queue), taken(&queue), taken(&queue)];
+        let all = [batch_text(&queue), batch_text(&queue), batch_text(&queue)];
         assert_eq!(all, [Some(("a\nb\n".to_owned(), 2)), Some(("c\n".to_owned(), 1)), None]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_for_room_goes_on_when_there_is_some_or_when_nothing_comes_any_more() {
+    async fn a_waiting_writer_continues_with_space_or_when_the_queue_closes() {
         let queue = Arc::new(EventQueue::new(1, 1, b""));
         assert!(takes(&queue, "a"));
         let push = |text: &'static str| {
@@ -303,12 +303,12 @@ mod tests {
         };
         let second = push("b");
         tokio::task::yield_now().await;
-        assert_eq!(taken(&queue), Some(("a".to_owned(), 1)));
+        assert_eq!(batch_text(&queue), Some(("a".to_owned(), 1)));
         assert!(second.await.unwrap());
         let third = push("c");
         tokio::task::yield_now().await;
         queue.close();
         assert!(!third.await.unwrap(), "no worker has taken it");
-        assert_eq!((taken(&queue), taken(&queue)), (Some(("b".to_owned(), 1)), None));
+        assert_eq!((batch_text(&queue), batch_text(&queue)), (Some(("b".to_owned(), 1)), None));
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct DeferredEvent {
 
 impl AuditRecord {
     /// The record of a request.
-    pub fn of(request: AuditRequest) -> Self {
+    pub fn new(request: AuditRequest) -> Self {
         Self(Some(Arc::new(RecordHandle { request, noted: Mutex::default() })))
     }
 
@@ -210,34 +210,34 @@ mod tests {
     use super::*;
 
     fn record(level: &str) -> AuditRecord {
-        AuditRecord::of(request(level))
+        AuditRecord::new(request(level))
     }
 
     /// The JSON of the last event of a request.
-    fn told(record: &AuditRecord) -> String {
+    fn event_json(record: &AuditRecord) -> String {
         let occurred = Occurrence { response_object: None, ..occurrence() };
         let OfferedForm::Held(held, _) = record.telling(&occurred).unwrap().held() else { unreachable!() };
         json_of(&held.event(), false)
     }
 
     #[test]
-    fn what_was_said_first_stands_and_what_is_too_long_is_left_out() {
+    fn the_first_annotation_wins_and_too_long_ones_are_omitted() {
         let record = record("Metadata");
         record.annotate("a", "1");
         record.clone().annotate("a", "2");
         record.annotate("b", "x".repeat(ANNOTATION_BYTES));
         record.annotate("c", "3");
-        let told = told(&record);
+        let told = event_json(&record);
         assert!(told.ends_with(r#""annotations":{"a":"1","c":"3"}}"#), "{told}");
     }
 
     #[test]
-    fn a_reason_that_is_too_long_is_left_out_and_one_that_is_long_leaves_no_room() {
+    fn too_long_reasons_are_omitted_and_long_ones_use_up_the_space() {
         let decided = |reason: usize| {
             let record = record("Metadata");
             record.decides("allow", "x".repeat(reason).into());
             record.annotate("z", "y".repeat(100));
-            told(&record)
+            event_json(&record)
         };
         assert!(decided(10).contains(r#""authorization.k8s.io/reason":"xxxxxxxxxx","z":"y"#));
         let too_long = decided(ANNOTATION_BYTES);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_names_what_the_path_does_not_and_is_kept_only_where_it_is_written_down() {
+    fn an_object_supplies_missing_names_and_is_kept_only_if_logged() {
         for (level, is_kept) in [("Metadata", false), ("Request", true)] {
             let record = record(level);
             record.names("n", "one", "", "7");
@@ -256,7 +256,7 @@ mod tests {
                 assert!(is_kept, "nothing is copied that is not written down");
                 Body::new(Bytes::from_static(b"{}"), |bytes, _| Some(bytes.to_vec()))
             });
-            let told = told(&record);
+            let told = event_json(&record);
             let names =
                 r#"{"resource":"pods","namespace":"n","name":"one","uid":"u","apiVersion":"v1","resourceVersion":"7"}"#;
             assert!(told.contains(names), "{told}");

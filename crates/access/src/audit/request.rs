@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_together_is_told_apart() {
+    fn joined_fields_are_split_again() {
         let asked = Attributes::Resource(ResourceAttributes {
             verb: "get",
             group: "apps",

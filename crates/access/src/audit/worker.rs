@@ -232,11 +232,11 @@ mod tests {
         let counts = Arc::new(AuditCounts::default());
         let (backend, worker) = Backend::new(mode, batching, truncation, sink.clone(), counts.clone());
         let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
-        (Auditor::new(Policy::of(&policy).unwrap(), vec![backend], counts, clock), worker)
+        (Auditor::new(Policy::parse(&policy).unwrap(), vec![backend], counts, clock), worker)
     }
 
     fn record() -> AuditRecord {
-        AuditRecord::of(request("Metadata"))
+        AuditRecord::new(request("Metadata"))
     }
 
     fn end() -> Occurrence {
@@ -273,7 +273,7 @@ mod tests {
     async fn events_with_objects_and_without_keep_their_order() {
         let sink = PermitSink::with(100);
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
-        let whole = AuditRecord::of(request("RequestResponse"));
+        let whole = AuditRecord::new(request("RequestResponse"));
         auditor.tell(&record(), &end());
         auditor.tell(&whole, &occurrence());
         auditor.tell(&record(), &end());
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_fit_is_lost_and_counted_and_nobody_waits() {
+    async fn events_beyond_the_buffer_are_counted_as_lost_without_waiting() {
         let sink = PermitSink::with(0);
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
         let running = tokio::spawn(worker.run(std::future::pending()));
@@ -318,7 +318,7 @@ mod tests {
 
     /// A rate of 0 is a valid setting: queued events are written when the server stops.
     #[tokio::test(start_paused = true)]
-    async fn a_rate_of_nothing_keeps_events_until_the_end_and_no_request_that_waits_for_its_event() {
+    async fn a_zero_rate_holds_events_until_shutdown_but_no_blocking_request() {
         for rate in [0.0, -1.0, 1e-20, f32::NAN, f32::INFINITY] {
             let throttled = Batching { throttle: Some(Throttle { rate, burst: 1 }), most: 1, ..BATCHING };
             let sink = PermitSink::with(100);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_waits_only_where_that_is_asked_for_and_is_refused_only_by_the_strict() {
+    async fn only_blocking_modes_wait_and_only_the_strict_mode_refuses() {
         for (mode, goes_on) in [(AuditMode::Blocking, true), (AuditMode::BlockingStrict, false)] {
             let sink = PermitSink::with(1);
             let (auditor, worker) = auditor(mode, BATCHING, None, &sink);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_request_waits_for_at_the_end_is_lost_and_counted() {
+    async fn an_awaited_event_at_shutdown_is_counted_as_lost() {
         let sink = PermitSink::with(0);
         let (auditor, worker) = auditor(AuditMode::BlockingStrict, BATCHING, None, &sink);
         worker.run(std::future::ready(())).await;
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_client_no_longer_waits_for_is_lost_and_counted() {
+    async fn an_event_of_a_cancelled_request_is_counted_as_lost() {
         let sink = PermitSink::with(0);
         let batching = Batching { buffer: 1, most: 1, ..BATCHING };
         let (auditor, _worker) = auditor(AuditMode::Blocking, batching, None, &sink);
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_too_large_loses_its_objects_or_is_lost() {
+    async fn too_large_events_lose_their_objects_or_are_lost() {
         let sink = PermitSink::with(100);
         let bare = {
             let mut out = Vec::new();
@@ -436,7 +436,7 @@ mod tests {
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, truncation, &sink);
         let long = record();
         long.annotate("long", "x".repeat(2 * bare));
-        let whole = AuditRecord::of(request("RequestResponse"));
+        let whole = AuditRecord::new(request("RequestResponse"));
         whole.annotate("a", "b");
         let body = Body::new(vec![b'1'; bare].into(), |bytes, _| Some(bytes.to_vec()));
         let occurred = Occurrence { response_object: Some(body), ..occurrence() };

@@ -23,7 +23,7 @@ pub(super) fn check(authority: &Certificate<'_>, certificate: &Certificate<'_>) 
     let limits = authority.read.name_constraints().map_err(|_| PathError::Unreadable)?;
     let Some(limits) = limits else { return Ok(()) };
     let refused = certificate.names()?.iter().find(|name| !allows(limits.value, name));
-    refused.map_or(Ok(()), |name| Err(PathError::Name(shown(name))))
+    refused.map_or(Ok(()), |name| Err(PathError::Name(quoted(name))))
 }
 
 fn allows(limits: &NameConstraints<'_>, name: &GeneralName<'_>) -> bool {
@@ -67,7 +67,7 @@ fn covers_domain(subtree: &str, name: &str) -> bool {
     }
 }
 
-fn shown(name: &GeneralName<'_>) -> String {
+fn quoted(name: &GeneralName<'_>) -> String {
     match name {
         GeneralName::DNSName(text) | GeneralName::RFC822Name(text) | GeneralName::URI(text) => format!("{text:?}"),
         GeneralName::IPAddress(bytes) => {

@@ -146,7 +146,7 @@ fn times_count_of_every_certificate_of_a_path() {
 }
 
 #[test]
-fn who_has_not_signed_is_no_authority() {
+fn an_issuer_must_have_signed() {
     let (root, other) = (Signing::new(), Signing::new());
     assert_eq!(root.verify(&[&other.leaf(|_| {})]), Err(PathError::Signature), "of the same name");
     let stranger = Signing::root(authority_params("stranger"), KeyPair::generate().unwrap());
@@ -248,8 +248,8 @@ fn weak_signatures_and_short_keys_are_refused() {
     let pem = include_bytes!("../pki/testdata/rsa-1024.crt");
     let (_, short) = x509_parser::pem::parse_x509_pem(pem).unwrap();
     let algorithms = provider().signature_verification_algorithms;
-    assert!(!PublicKey::of(&short.contents).unwrap().is_supported(&algorithms));
-    assert!(PublicKey::of(&root.certificate).unwrap().is_supported(&algorithms));
+    assert!(!PublicKey::from_certificate(&short.contents).unwrap().is_supported(&algorithms));
+    assert!(PublicKey::from_certificate(&root.certificate).unwrap().is_supported(&algorithms));
 }
 
 #[test]

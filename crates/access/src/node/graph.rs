@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pods_use_is_known_as_long_as_one_of_the_node_uses_it() {
+    fn references_last_while_a_pod_of_the_node_has_them() {
         let mut graph = Graph::default();
         let (one, two): (Key, Key) = ("n/one".into(), "n/two".into());
         graph.put_pod(&one, &pod("a", "s"));

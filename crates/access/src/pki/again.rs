@@ -23,13 +23,13 @@ pub(super) struct Files {
 }
 
 impl Files {
-    fn of(data_dir: Option<&Path>, options: &PkiOptions) -> Self {
+    fn new(data_dir: Option<&Path>, options: &PkiOptions) -> Self {
         let own = |name: &str| data_dir.map(|directory| directory.join("pki").join(name));
         let pair = |stem: &str| own(&format!("{stem}.crt")).zip(own(&format!("{stem}.key")));
         let is_own_proxy = options.front_proxy.client.is_none();
         Self {
             ca: pair("ca"),
-            service_account: service_account::Paths::of(
+            service_account: service_account::Paths::new(
                 data_dir.map(|directory| directory.join("pki")).as_deref(),
                 options,
             ),
@@ -44,7 +44,7 @@ impl Files {
 impl Pki {
     /// The files of a server with these settings, whether they exist or not.
     pub fn files(data_dir: Option<&Path>, options: &PkiOptions) -> Vec<PathBuf> {
-        let files = Files::of(data_dir, options);
+        let files = Files::new(data_dir, options);
         let pairs = [files.ca, files.serving, files.front_proxy];
         let pairs = pairs.into_iter().flatten().flat_map(|(one, other)| [one, other]);
         let authorities = [files.front_proxy_ca, options.client_ca.clone(), options.front_proxy.client_ca.clone()];
@@ -56,7 +56,7 @@ impl Pki {
     /// # Errors
     /// A file is invalid.
     pub fn read_again(&self, data_dir: Option<&Path>, options: &PkiOptions) -> Result<Self, PkiError> {
-        let files = Files::of(data_dir, options);
+        let files = Files::new(data_dir, options);
         let mut next = self.clone();
         if let Some((certificate, key)) = &files.ca {
             next.read_authority(certificate, key)?;

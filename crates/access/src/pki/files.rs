@@ -78,7 +78,7 @@ pub fn read_if_exists(path: &Path) -> io::Result<Option<String>> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if !found.is_file() {
-        return unfit("it is no regular file".to_owned());
+        return unfit("it is not a regular file".to_owned());
     }
     if found.len() > MOST_BYTES {
         return unfit(format!("it has {} bytes, and {MOST_BYTES} are read at most", found.len()));
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_or_has_no_end_is_refused_and_not_read() {
+    fn directories_and_endless_files_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.key");
         assert!(read_if_exists(&path).unwrap().is_none());

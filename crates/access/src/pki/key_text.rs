@@ -20,7 +20,7 @@ const NULL: &[u8] = &[0x05, 0x00];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyTextError {
     /// The text is not PEM.
-    #[error("it is no PEM: {0}")]
+    #[error("it is not PEM: {0}")]
     Pem(String),
     /// The text is PEM without a private key.
     #[error("it holds no private key (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY)")]

@@ -34,7 +34,7 @@ pub(super) struct Losses {
 
 impl Losses {
     /// Inspects a data directory.
-    pub(super) fn of(data_dir: &Path, accept: bool) -> Self {
+    pub(super) fn new(data_dir: &Path, accept: bool) -> Self {
         let first = |names: &[&str]| names.iter().map(|name| data_dir.join(name)).find(|path| path.exists());
         Self { authority: first(&OF_AUTHORITY), front_proxy_authority: first(&OF_FRONT_PROXY_AUTHORITY), accept }
     }

@@ -37,7 +37,7 @@ impl<'a> PairLoader<'a> {
     ) -> Self {
         let directory = data_dir.join("pki");
         let unsaved = RefCell::new(PendingFiles::below(data_dir, &directory));
-        Self { directory, names, now, random, losses: Losses::of(data_dir, accept_loss), unsaved }
+        Self { directory, names, now, random, losses: Losses::new(data_dir, accept_loss), unsaved }
     }
 
     /// Adds a file to write.
@@ -125,7 +125,7 @@ impl<'a> PairLoader<'a> {
     }
 
     pub(super) fn service_account(&self, options: &PkiOptions) -> Result<SigningKey, PkiError> {
-        let keys = service_account::Paths::of(Some(&self.directory), options);
+        let keys = service_account::Paths::new(Some(&self.directory), options);
         if let Some(given) = keys.read_given()? {
             return Ok(given);
         }
@@ -165,7 +165,7 @@ impl<'a> PairLoader<'a> {
         lost_pem: String,
         keys: &service_account::Paths,
     ) -> Result<SigningKey, PkiError> {
-        let made = SigningKey::made()?;
+        let made = SigningKey::generate()?;
         self.keep(private, &made.private_pem, Durability::Durable)?;
         // The file is for programs that verify tokens. The server derives its public key from the private one.
         self.keep(public, &losses::joined(&made.public_pem, &lost_pem), Durability::Durable)?;

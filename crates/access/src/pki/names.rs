@@ -23,7 +23,7 @@ const DEFAULT_NAMES: [&str; 7] = [
 ///
 /// # Errors
 /// A name is neither an address nor a DNS name.
-pub(super) fn of(options: &PkiOptions) -> Result<Vec<String>, PkiError> {
+pub(super) fn serving_names(options: &PkiOptions) -> Result<Vec<String>, PkiError> {
     let mut names: Vec<String> = Vec::new();
     for name in DEFAULT_NAMES.into_iter().chain(options.extra_names.iter().map(String::as_str)) {
         let name = normal(name)?;
@@ -53,7 +53,7 @@ mod tests {
 
     fn check(name: &str, expect: Option<&str>) {
         let options = PkiOptions { extra_names: vec![name.to_owned()], ..PkiOptions::default() };
-        let last = of(&options).ok().and_then(|names| names.last().cloned());
+        let last = serving_names(&options).ok().and_then(|names| names.last().cloned());
         assert_eq!(last.as_deref(), expect, "{name}");
     }
 
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_client_can_ask_for_is_refused() {
+    fn names_that_no_client_can_request_are_refused() {
         for bad in ["bad..name", "", ".", "a b", "-a", "a.example.com.", "*", "a.*.com", "https://a", "a:6443", "é.com"]
         {
             check(bad, None);

@@ -77,7 +77,7 @@ impl Pki {
             let names = (FRONT_PROXY_NAME, FRONT_PROXY_NAME, &[][..]);
             renewal.client(&ca.0, names, client, |pki| &mut pki.front_proxy.client)?;
         }
-        Ok(renewal.made())
+        Ok(renewal.into_result())
     }
 }
 
@@ -96,7 +96,7 @@ impl ServingPki {
         let Some(ca) = &self.signer else { return Ok(None) };
         let mut renewal = Renewing::begin(self, time, now, random);
         renewal.serving(&ca.0, &self.pair, options, |pki| &mut pki.pair)?;
-        Ok(renewal.made())
+        Ok(renewal.into_result())
     }
 }
 
@@ -125,7 +125,7 @@ impl<'r, P: Clone> Renewing<'r, P> {
         if !self.time.is_over(old, self.now) {
             return Ok(());
         }
-        let names = names::of(options)?;
+        let names = names::serving_names(options)?;
         let pair = issue::leaf(ca, SERVING_NAME, &Purpose::Server { names: &names }, self.now, self.random)?;
         self.add("apiserver", pair, place);
         Ok(())
@@ -159,7 +159,7 @@ impl<'r, P: Clone> Renewing<'r, P> {
     }
 
     /// The result; `None` if nothing was renewed.
-    fn made(self) -> Option<Renewal<P>> {
+    fn into_result(self) -> Option<Renewal<P>> {
         (!self.renewal.renewed.is_empty()).then_some(self.renewal)
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_has_signed_for_itself_is_renewed_before_its_end_and_the_authorities_stay() {
+    fn self_signed_leaves_are_renewed_before_they_expire_but_not_authorities() {
         let (clock, options) = (clock(), PkiOptions::default());
         let pki = ephemeral(&options, &clock, &SystemRandom).unwrap();
         let renewed = |early| pki.renewed(&options, time(early), clock.now(), &SystemRandom).unwrap();
@@ -217,12 +217,12 @@ mod tests {
         assert!(
             next.serving != pki.serving && next.admin != pki.admin && next.front_proxy.client != pki.front_proxy.client
         );
-        assert!(issue::is_current(&next.serving, &pki.ca_pem, &names::of(&options).unwrap(), clock.now()));
+        assert!(issue::is_current(&next.serving, &pki.ca_pem, &names::serving_names(&options).unwrap(), clock.now()));
         assert!(next.renewed(&options, time(Duration::ZERO), clock.now(), &SystemRandom).unwrap().is_none());
     }
 
     #[test]
-    fn what_is_written_is_what_the_next_start_finds() {
+    fn the_next_start_reads_the_written_files() {
         let (clock, options, directory) = (clock(), PkiOptions::default(), tempfile::tempdir().unwrap());
         let pki = ensure(directory.path(), &options, &clock, &SystemRandom).unwrap();
         clock.advance(DAY * 340);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_gives_is_not_renewed() {
+    fn supplied_certificates_are_not_renewed() {
         let (clock, directory) = (clock(), tempfile::tempdir().unwrap());
         ensure(directory.path(), &PkiOptions::default(), &clock, &SystemRandom).unwrap();
         let file = |name: &str| directory.path().join("pki").join(name);
@@ -256,7 +256,12 @@ mod tests {
             let pki = serving(data_dir, &options, &clock, &SystemRandom).unwrap();
             clock.advance(DAY * 340);
             let renewal = pki.renewed(&options, time(Duration::ZERO), clock.now(), &SystemRandom).unwrap().unwrap();
-            assert!(issue::is_current(&renewal.pki.pair, &pki.ca_pem, &names::of(&options).unwrap(), clock.now()));
+            assert!(issue::is_current(
+                &renewal.pki.pair,
+                &pki.ca_pem,
+                &names::serving_names(&options).unwrap(),
+                clock.now()
+            ));
         }
     }
 }

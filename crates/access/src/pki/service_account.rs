@@ -27,7 +27,7 @@ pub(super) struct Paths {
 
 impl Paths {
     /// The files in the directory of keys, and those of the operator.
-    pub(super) fn of(keys: Option<&Path>, options: &PkiOptions) -> Self {
+    pub(super) fn new(keys: Option<&Path>, options: &PkiOptions) -> Self {
         let TokenKeyFiles { signing, verifying } = options.service_account.clone();
         let own = |name: &str| keys.map(|keys| keys.join(name));
         let private = signing.map(|given| (given, true)).or_else(|| own("sa.key").map(|own| (own, false)));

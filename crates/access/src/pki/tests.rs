@@ -41,7 +41,7 @@ impl Home {
 }
 
 #[test]
-fn later_starts_reuse_what_the_first_made() {
+fn later_starts_reuse_the_first_keys() {
     let home = Home::new();
     let first = home.ensure(&[]).unwrap();
     let second = home.ensure(&[]).unwrap();
@@ -54,7 +54,7 @@ fn later_starts_reuse_what_the_first_made() {
 }
 
 #[test]
-fn only_the_owner_can_read_what_is_written() {
+fn written_files_are_private() {
     let home = Home::new();
     let pki = home.ensure(&[]).unwrap();
     let mut unsaved = PendingFiles::default();
@@ -89,13 +89,13 @@ fn of_two_that_make_keys_at_once_the_first_keeps_its_own() {
     let _ = first_made.save().unwrap();
     let before = files_of(&home);
     let refused = second_made.save().err().unwrap();
-    assert!(refused.to_string().contains("another server has just made its keys in "), "{refused}");
+    assert!(refused.to_string().contains("another server has just created keys in "), "{refused}");
     assert_eq!(files_of(&home), before);
     assert_eq!(home.ensure(&[]).unwrap().ca_pem, first.ca_pem);
 }
 
 #[test]
-fn what_was_saved_is_taken_back_and_what_was_there_before_stays() {
+fn a_failed_start_removes_only_its_own_files() {
     let home = Home::new();
     let make = |names: &[&str]| {
         let extra_names = names.iter().map(ToString::to_string).collect();
@@ -137,7 +137,7 @@ fn certificates_are_renewed_before_their_end_and_the_authority_stays() {
 }
 
 #[test]
-fn a_leaf_that_lost_its_key_is_made_anew_and_an_authority_is_not() {
+fn a_leaf_that_lost_its_key_is_recreated_and_an_authority_is_not() {
     let home = Home::new();
     let first = home.ensure(&[]).unwrap();
     fs::remove_file(home.path().join("pki/admin.key")).unwrap();
@@ -194,7 +194,7 @@ fn a_front_proxy_has_an_authority_of_its_own_which_signs_for_nobody_else() {
 }
 
 #[test]
-fn an_operator_can_give_the_certificate_of_the_front_proxy_and_who_signs_such() {
+fn the_front_proxy_certificate_and_authority_can_be_supplied() {
     let (home, other) = (Home::new(), Home::new());
     other.ensure(&[]).unwrap();
     let file = |name: &str| other.path().join("pki").join(name);
@@ -239,7 +239,7 @@ fn a_given_serving_certificate_is_used_as_it_is() {
 }
 
 #[test]
-fn files_that_change_are_read_again_and_those_that_do_not_fit_change_nothing() {
+fn changed_files_are_reloaded_and_mismatched_ones_are_ignored() {
     let (home, other) = (Home::new(), Home::new());
     let next = other.ensure(&[]).unwrap();
     let given = |name: &str| home.directory.path().join(name);

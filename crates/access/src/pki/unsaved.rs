@@ -33,7 +33,7 @@ struct NewFile {
 
 /// The written files. They can be removed until the start has succeeded.
 #[derive(Default)]
-#[must_use = "of a start that is refused nothing is to be left"]
+#[must_use = "the files of a failed start must be removed"]
 pub struct WrittenFiles {
     /// The directories that did not exist before.
     directories: Vec<PathBuf>,
@@ -143,7 +143,7 @@ impl WrittenFiles {
                 (Err(error), _) => Err(error),
             };
             if let Err(error) = undone {
-                tracing::warn!(%error, "a file of a server that does not start is left behind");
+                tracing::warn!(%error, "removing a file of a failed start failed");
             }
         }
         // ORDER: the lock is held, so that no other server starts to write into the directories. Directories that are

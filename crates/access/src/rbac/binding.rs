@@ -42,7 +42,7 @@ pub(super) enum Subject {
 
 impl RoleRef {
     /// The role reference of a binding object.
-    pub fn of(binding: &Object) -> Self {
+    pub fn from_binding(binding: &Object) -> Self {
         let text = |field: &str| binding.get(&["roleRef", field]).and_then(Value::as_str).unwrap_or_default();
         Self { is_cluster_role: text("kind") == "ClusterRole", name: text("name").to_owned() }
     }
@@ -93,14 +93,14 @@ pub(super) fn aggregated(faults: impl Iterator<Item = String>) -> Option<String>
 
 impl Binding {
     /// Parses a binding of a namespace, or a cluster role binding.
-    pub(super) fn of(key: &Arc<str>, namespace: Option<&str>, object: &Object) -> Self {
+    pub(super) fn new(key: &Arc<str>, namespace: Option<&str>, object: &Object) -> Self {
         let subjects = object.get(&["subjects"]).and_then(Value::as_array).into_iter().flatten();
         let mut seen = HashSet::new();
         // A repeated subject has no effect. Without this, a binding with thousands of them would be added thousands of
         // times.
-        let subjects = subjects.filter_map(|subject| Subject::of(subject, namespace));
+        let subjects = subjects.filter_map(|subject| Subject::from_value(subject, namespace));
         let subjects = subjects.filter(|subject| seen.insert(subject.clone())).collect();
-        let role = RoleRef::of(object);
+        let role = RoleRef::from_binding(object);
         Self { key: key.clone(), role_key: role.key(namespace).into(), role, subjects }
     }
 }
@@ -108,7 +108,7 @@ impl Binding {
 impl Subject {
     /// Parses a subject. Returns `None` for an unknown kind, and for a service account without a namespace. The
     /// namespace defaults to that of the binding.
-    fn of(subject: &Value, namespace: Option<&str>) -> Option<Self> {
+    fn from_value(subject: &Value, namespace: Option<&str>) -> Option<Self> {
         let text = |field: &str| subject.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
         let name = text("name").unwrap_or_default().into();
         match text("kind")? {

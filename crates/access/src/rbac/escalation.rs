@@ -59,7 +59,7 @@ pub fn missing_rights<'h>(user: &'h User, held: &'h HeldRules, wanted: &[PolicyR
         return missing(FoundRules::TooMany);
     }
     let rules: Vec<&PolicyRule> = rules.into_iter().collect();
-    let index = HeldIndex::of(&rules);
+    let index = HeldIndex::new(&rules);
     let wanted: Vec<&PolicyRule> = wanted.into_iter().filter(|rule| !index.covers(rule)).collect();
     if rights(&wanted) > MOST_RIGHTS {
         return missing(FoundRules::TooMany);
@@ -82,7 +82,7 @@ fn is_plain(rule: &PolicyRule) -> bool {
 
 /// The rights in `wanted` that no rule in `held` covers, each as a rule with one verb on one resource or path.
 pub fn rights_beyond<R: Borrow<PolicyRule>>(held: &[R], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
-    let index = HeldIndex::of(held);
+    let index = HeldIndex::new(held);
     let mut rights = Vec::new();
     for rule in wanted {
         let _all = index.each_missing(rule, |right| {
@@ -201,13 +201,13 @@ struct HeldIndex<'h> {
 }
 
 impl<'h> HeldIndex<'h> {
-    fn of<R: Borrow<PolicyRule>>(held: &'h [R]) -> Self {
+    fn new<R: Borrow<PolicyRule>>(held: &'h [R]) -> Self {
         let rules: Vec<&PolicyRule> = held.iter().map(Borrow::borrow).collect();
         let mut unnamed = RuleSet::none(rules.len());
         let without = rules.iter().enumerate().filter(|(_, rule)| rule.resource_names.is_empty());
         without.for_each(|(number, _)| unnamed.add(number));
         let texts = |field: fn(&'h PolicyRule) -> &'h [String]| {
-            Texts::of(rules.iter().map(move |rule| field(rule).iter().map(String::as_str)))
+            Texts::new(rules.iter().map(move |rule| field(rule).iter().map(String::as_str)))
         };
         Self {
             verbs: texts(|rule| &rule.verbs),
@@ -337,24 +337,24 @@ mod tests {
         }
     }
 
-    fn told(held: &[PolicyRule], wanted: &[PolicyRule]) -> Option<String> {
+    fn missing_text(held: &[PolicyRule], wanted: &[PolicyRule]) -> Option<String> {
         let user = User::api_server();
         let rules = held.iter().cloned().map(Arc::new).collect();
         missing_rights(&user, &HeldRules { rules, ..HeldRules::default() }, wanted).map(|missing| missing.to_string())
     }
 
     #[test]
-    fn what_is_told_of_many_rights_is_bounded() {
-        let text = told(&[], &[rule(2, 30, 30, 10)]).unwrap();
+    fn the_text_of_many_rights_is_limited() {
+        let text = missing_text(&[], &[rule(2, 30, 30, 10)]).unwrap();
         assert_eq!(text.lines().count(), 1 + MOST_TOLD + 1, "a line each behind that of the user");
         assert!(text.contains(r#"Verbs:["v0" "v1"]}"#) && text.ends_with("\nand more"), "{text}");
     }
 
     #[test]
-    fn rights_of_long_names_are_told_by_their_bytes() {
+    fn rights_of_long_names_are_reported_by_their_bytes() {
         let mut long = rule(2, 1, 1, 3);
         long.verbs[0] = "v".repeat(MOST_TOLD_BYTES);
-        let text = told(&[], &[long]).unwrap();
+        let text = missing_text(&[], &[long]).unwrap();
         assert!(text.len() < 3 * MOST_TOLD_BYTES && text.ends_with("\nand more"), "{}", text.len());
     }
 
@@ -368,27 +368,27 @@ mod tests {
     fn large_roles_are_compared_in_bounded_time() {
         let begun = std::time::Instant::now();
         let held = many("n");
-        assert_eq!(told(&held, &held), None, "a user gives what it has");
+        assert_eq!(missing_text(&held, &held), None, "a user gives what it has");
         // A covering rule is found without comparing strings.
         let parts: Vec<_> =
             held.iter().take(500).map(|rule| PolicyRule { verbs: vec!["v1".to_owned()], ..rule.clone() }).collect();
-        assert_eq!(told(&held, &parts), None);
-        let text = told(&held, &many("m")).unwrap();
+        assert_eq!(missing_text(&held, &parts), None);
+        let text = missing_text(&held, &many("m")).unwrap();
         assert!(text.contains("which are not compared one by one"), "{text}");
-        assert_eq!(told(&PolicyRule::everything(), &many("m")), None);
+        assert_eq!(missing_text(&PolicyRule::everything(), &many("m")), None);
         // One rule with many strings on each side. Comparing all pairs would take minutes.
         let (one, other) =
             (rule(40_000, 1, 1, 0), PolicyRule { api_groups: vec!["h".to_owned()], ..rule(40_000, 1, 1, 0) });
-        assert!(told(&[one], &[other]).is_some());
+        assert!(missing_text(&[one], &[other]).is_some());
         assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
     }
 
     #[test]
-    fn rules_of_which_nobody_can_compare_all_rights_are_refused_unless_one_rule_covers_them() {
+    fn rules_with_too_many_rights_to_compare_need_one_covering_rule() {
         let boom = rule(100, 100, 100, 100);
-        let text = told(&[rule(100, 100, 100, 99)], std::slice::from_ref(&boom)).unwrap();
+        let text = missing_text(&[rule(100, 100, 100, 99)], std::slice::from_ref(&boom)).unwrap();
         assert!(text.contains("more than 1048576 combinations"), "{text}");
-        assert_eq!(told(std::slice::from_ref(&boom), std::slice::from_ref(&boom)), None);
-        assert_eq!(told(&PolicyRule::everything(), &[boom]), None);
+        assert_eq!(missing_text(std::slice::from_ref(&boom), std::slice::from_ref(&boom)), None);
+        assert_eq!(missing_text(&PolicyRule::everything(), &[boom]), None);
     }
 }

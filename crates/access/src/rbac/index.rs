@@ -101,9 +101,9 @@ impl Index {
         if kind == Kind::RoleBinding {
             let namespace = namespace_of(key);
             let bindings = self.within.entry(namespace.into()).or_default();
-            bindings.put(Binding::of(key, Some(namespace), object));
+            bindings.put(Binding::new(key, Some(namespace), object));
         } else {
-            self.everywhere.put(Binding::of(key, None, object));
+            self.everywhere.put(Binding::new(key, None, object));
         }
     }
 
@@ -186,7 +186,7 @@ impl Index {
     ) -> impl Iterator<Item = (&'i Bound, Option<&'i str>)> {
         let within = namespace.and_then(|namespace| Some((self.within.get(namespace)?, Some(namespace))));
         let places = std::iter::once((&self.everywhere, None)).chain(within);
-        places.flat_map(|(bindings, namespace)| bindings.of(user).map(move |bound| (bound, namespace)))
+        places.flat_map(|(bindings, namespace)| bindings.for_user(user).map(move |bound| (bound, namespace)))
     }
 
     fn role_bound(&self, binding: &Binding, namespace: Option<&str>) -> Option<&Arc<Role>> {
@@ -231,7 +231,7 @@ impl Bindings {
         }
     }
 
-    fn of<'b>(&'b self, user: &'b User) -> impl Iterator<Item = &'b Bound> {
+    fn for_user<'b>(&'b self, user: &'b User) -> impl Iterator<Item = &'b Bound> {
         let groups = user.groups.iter().filter_map(|group| self.groups.get(&**group));
         self.users.get(&*user.name).into_iter().chain(groups).flatten()
     }
@@ -241,11 +241,11 @@ impl Bound {
     /// The text of the reason, in kube-apiserver's form. A binding is always used with the same namespace. The text is
     /// kept, since building it takes longer than the decision.
     fn reason(&self, namespace: Option<&str>) -> Arc<str> {
-        self.reason.get_or_init(|| self.told(namespace).into()).clone()
+        self.reason.get_or_init(|| self.describe(namespace).into()).clone()
     }
 
     /// Quotes names like Go.
-    fn told(&self, namespace: Option<&str>) -> String {
+    fn describe(&self, namespace: Option<&str>) -> String {
         let Self { binding, subject, .. } = self;
         let quote = keelson_meta::go_format::quote;
         let (kind, name) = match namespace {

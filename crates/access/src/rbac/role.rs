@@ -67,7 +67,7 @@ impl Role {
 
     /// Creates the role of an object, and decodes it immediately.
     pub(super) fn read(object: &Object) -> Self {
-        Self::Decoded(RoleRules::of(object))
+        Self::Decoded(RoleRules::from_role(object))
     }
 
     /// The rules; `None` for a large role that is not decoded yet.
@@ -82,17 +82,19 @@ impl Role {
     pub(super) fn read_rules(&self) -> &RoleRules {
         match self {
             Self::Decoded(rules) => rules,
-            Self::Large { object, revision, rules } => rules.get_or_init(|| RoleRules::of(&object.decode(*revision))),
+            Self::Large { object, revision, rules } => {
+                rules.get_or_init(|| RoleRules::from_role(&object.decode(*revision)))
+            }
         }
     }
 }
 
 impl RoleRules {
-    fn of(role: &Object) -> Self {
+    fn from_role(role: &Object) -> Self {
         let rules = PolicyRule::all_of(role);
         let rules: Vec<RoleRule> =
             rules.map(|rule| RoleRule { sieve: RulePrefilter::of_rule(&rule), rule: Arc::new(rule) }).collect();
-        let index = (rules.len() > INDEXED_RULES).then(|| RuleIndex::of(&rules));
+        let index = (rules.len() > INDEXED_RULES).then(|| RuleIndex::new(&rules));
         Self { rules, index }
     }
 
@@ -111,9 +113,9 @@ impl RoleRules {
 }
 
 impl RuleIndex {
-    fn of(rules: &[RoleRule]) -> Self {
+    fn new(rules: &[RoleRule]) -> Self {
         let texts = |field: fn(&PolicyRule) -> &[String]| {
-            Texts::of(rules.iter().map(move |one| field(&one.rule).iter().map(|text| text.as_str().into())))
+            Texts::new(rules.iter().map(move |one| field(&one.rule).iter().map(|text| text.as_str().into())))
         };
         let (mut unnamed, mut on_paths) = (RuleSet::none(rules.len()), RuleSet::none(rules.len()));
         for (number, RoleRule { rule, .. }) in rules.iter().enumerate() {
@@ -201,7 +203,7 @@ mod tests {
         ) {
             let rules: Vec<RoleRule> =
                 rules.into_iter().map(|rule| RoleRule { sieve: RulePrefilter::of_rule(&rule), rule: Arc::new(rule) }).collect();
-            let index = RuleIndex::of(&rules);
+            let index = RuleIndex::new(&rules);
             let asked = ResourceAttributes {
                 verb: &verb, group: &group, resource: &resource, subresource, name: name.as_deref(), ..Default::default()
             };
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_role_is_read_when_it_is_asked_for() {
+    fn a_large_role_is_read_when_it_is_requested() {
         let rules: Vec<_> = (0..2000)
             .map(|number| json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": [format!("n{number:060}")]}))
             .collect();

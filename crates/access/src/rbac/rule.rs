@@ -39,11 +39,11 @@ impl PolicyRule {
 
     /// The rules in a list.
     pub fn each(rules: &[Value]) -> impl Iterator<Item = Self> {
-        rules.iter().map(Self::of)
+        rules.iter().map(Self::from_value)
     }
 
     /// Parses a rule. Values of the wrong type are ignored.
-    fn of(rule: &Value) -> Self {
+    fn from_value(rule: &Value) -> Self {
         let texts = |field: &str| {
             let texts = rule.get(field).and_then(Value::as_array).into_iter().flatten();
             texts.filter_map(Value::as_str).map(str::to_owned).collect()
@@ -165,11 +165,13 @@ mod tests {
     use super::*;
 
     fn rule(verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]) -> PolicyRule {
-        PolicyRule::of(&json!({ "verbs": verbs, "apiGroups": groups, "resources": resources, "resourceNames": names }))
+        PolicyRule::from_value(
+            &json!({ "verbs": verbs, "apiGroups": groups, "resources": resources, "resourceNames": names }),
+        )
     }
 
     fn paths(verbs: &[&str], paths: &[&str]) -> PolicyRule {
-        PolicyRule::of(&json!({ "verbs": verbs, "nonResourceURLs": paths }))
+        PolicyRule::from_value(&json!({ "verbs": verbs, "nonResourceURLs": paths }))
     }
 
     #[test]

@@ -73,7 +73,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_rule_allows_is_let_through(
+        fn the_prefilter_passes_allowed_requests(
             (verbs, resources, paths) in (
                 prop::collection::vec(text(), 0..3),
                 prop::collection::vec(text(), 0..3),

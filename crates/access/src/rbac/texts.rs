@@ -65,7 +65,7 @@ pub(super) struct Texts<K>(HashMap<K, Vec<u32>>);
 
 impl<K: Borrow<str> + Hash + Eq> Texts<K> {
     /// Indexes the strings of each rule, in the order of the rules.
-    pub(super) fn of(texts: impl Iterator<Item = impl Iterator<Item = K>>) -> Self {
+    pub(super) fn new(texts: impl Iterator<Item = impl Iterator<Item = K>>) -> Self {
         let mut rules: HashMap<K, Vec<u32>> = HashMap::new();
         for (number, texts) in (0u32..).zip(texts) {
             for text in texts {

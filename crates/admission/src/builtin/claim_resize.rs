@@ -53,7 +53,7 @@ impl Admission for PersistentVolumeClaimResize {
                 return Err(attributes.refused("Only bound persistent volume claims can be expanded"));
             }
             let name = class(new);
-            let classes = StoredObjects::of(attributes.registry, "storage.k8s.io", "storageclasses")?;
+            let classes = StoredObjects::new(attributes.registry, "storage.k8s.io", "storageclasses")?;
             let found = Some(name).filter(|name| !name.is_empty() && *name == class(old));
             let found = found.and_then(|name| classes.object(name));
             let expands = found.and_then(|class| class.get(&["allowVolumeExpansion"]).and_then(Value::as_bool));

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resource_of_somebody_else_is_extended() {
+    fn a_resource_of_another_is_extended() {
         let check = |name: &str, expected: bool| assert_eq!(is_extended(name), expected, "{name}");
         check("example.com/gpu", true);
         check("cpu", false);

@@ -57,7 +57,7 @@ pub struct ImagePolicy {
 
 impl ImagePolicy {
     /// The default settings for a kubeconfig.
-    pub(crate) fn of(kubeconfig: PathBuf) -> Self {
+    pub(crate) fn new(kubeconfig: PathBuf) -> Self {
         Self {
             kubeconfig,
             allowed_for: Duration::from_secs(300),
@@ -177,16 +177,16 @@ fn shown_container(container: &Value) -> Value {
 fn read(answer: &Value) -> Result<Verdict, String> {
     let is = |field: &str, expected: &str| answer[field].is_null() || answer[field] == expected;
     if !is("kind", KIND) || !is("apiVersion", VERSION) {
-        return Err(format!("the answer is no {KIND} of {VERSION}"));
+        return Err(format!("the answer is not an {KIND} of {VERSION}"));
     }
     let status = &answer["status"];
     let is_allowed = match &status["allowed"] {
         Value::Null => false,
-        stated => stated.as_bool().ok_or("status.allowed of the answer is no boolean")?,
+        stated => stated.as_bool().ok_or("status.allowed of the answer is not a boolean")?,
     };
     let reason = match &status["reason"] {
         Value::Null => "",
-        stated => stated.as_str().ok_or("status.reason of the answer is no text")?,
+        stated => stated.as_str().ok_or("status.reason of the answer is not a string")?,
     };
     let reason = reason[..reason.floor_char_boundary(REASON_BYTES)].to_owned();
     let stated = status["auditAnnotations"].as_object().into_iter().flatten();
@@ -240,13 +240,13 @@ mod tests {
         check(json!({ "status": {} }), Ok(false));
         check(json!({}), Ok(false));
         check(json!({ "allowed": true }), Ok(false));
-        let no_boolean = Err("status.allowed of the answer is no boolean");
+        let no_boolean = Err("status.allowed of the answer is not a boolean");
         check(json!({ "status": { "allowed": "true" } }), no_boolean);
         check(json!({ "status": { "allowed": 1 } }), no_boolean);
-        let other = Err("the answer is no ImageReview of imagepolicy.k8s.io/v1alpha1");
+        let other = Err("the answer is not an ImageReview of imagepolicy.k8s.io/v1alpha1");
         check(json!({ "kind": "TokenReview", "status": { "allowed": true } }), other);
         check(json!({ "apiVersion": "v1", "status": { "allowed": true } }), other);
-        check(json!({ "status": { "reason": 5 } }), Err("status.reason of the answer is no text"));
+        check(json!({ "status": { "reason": 5 } }), Err("status.reason of the answer is not a string"));
     }
 
     #[test]

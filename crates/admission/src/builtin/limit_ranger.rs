@@ -31,7 +31,7 @@ enum Limited {
 }
 
 impl Limited {
-    fn of(attributes: &AdmissionAttributes<'_>) -> Option<Self> {
+    fn from_attributes(attributes: &AdmissionAttributes<'_>) -> Option<Self> {
         let target = attributes.target;
         match (&*target.resource.group, &*target.resource.plural, attributes.subresource(), attributes.operation) {
             ("", "pods", "", Operation::Create) | ("", "pods", "resize", Operation::Update) => Some(Self::Pod),
@@ -44,7 +44,7 @@ impl Limited {
 /// Returns true if the namespace has limit ranges.
 fn has_limits(attributes: &AdmissionAttributes<'_>) -> Result<bool, ApiError> {
     let Some(namespace) = attributes.target.namespace.as_deref() else { return Ok(false) };
-    Ok(StoredObjects::of(attributes.registry, "", "limitranges")?.count_in(namespace) > 0)
+    Ok(StoredObjects::new(attributes.registry, "", "limitranges")?.count_in(namespace) > 0)
 }
 
 /// The limit ranges of the namespace of the write, sorted by name.
@@ -54,7 +54,7 @@ fn has_limits(attributes: &AdmissionAttributes<'_>) -> Result<bool, ApiError> {
 fn limits(attributes: &AdmissionAttributes<'_>, object: &Object) -> Result<Vec<Object>, ApiError> {
     let Some(namespace) = attributes.target.namespace.as_deref() else { return Ok(Vec::new()) };
     let way_out = || format!("delete some of them (kubectl delete limitranges NAME -n {namespace})");
-    let found = StoredObjects::of(attributes.registry, "", "limitranges")?.in_namespace(namespace);
+    let found = StoredObjects::new(attributes.registry, "", "limitranges")?.in_namespace(namespace);
     let found = found.map_err(|(count, bytes)| {
         attributes.refused(format!(
             "namespace {namespace} has {count} limit ranges with {bytes} bytes, and a write is compared with {MOST_READ} and \
@@ -261,7 +261,8 @@ impl Admission for LimitRanger {
     }
 
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
-        let is_limited = Limited::of(attributes).is_some() && has_limits(attributes).is_ok_and(|has_limits| has_limits);
+        let is_limited =
+            Limited::from_attributes(attributes).is_some() && has_limits(attributes).is_ok_and(|has_limits| has_limits);
         if is_limited { AttributesNeeded::Object } else { AttributesNeeded::None }
     }
 
@@ -272,7 +273,7 @@ impl Admission for LimitRanger {
     ) -> BoxFuture<'a, Result<Mutation, ApiError>> {
         Box::pin(async move {
             let Some(pod) = object else { return Ok(Mutation::Unchanged) };
-            if attributes.operation != Operation::Create || Limited::of(attributes) != Some(Limited::Pod) {
+            if attributes.operation != Operation::Create || Limited::from_attributes(attributes) != Some(Limited::Pod) {
                 return Ok(Mutation::Unchanged);
             }
             let mut mutation = Mutation::Unchanged;
@@ -296,7 +297,7 @@ impl Admission for LimitRanger {
         object: Option<&'a Object>,
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
-            let (Some(object), Some(limited)) = (object, Limited::of(attributes)) else { return Ok(()) };
+            let (Some(object), Some(limited)) = (object, Limited::from_attributes(attributes)) else { return Ok(()) };
             if attributes.operation == Operation::Update && object.deletion_timestamp().is_some() {
                 return Ok(());
             }
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_container_does_not_state_is_filled_in() {
+    fn missing_container_resources_are_defaulted() {
         let limits = limits(json!({
             "type": "Container", "default": { "cpu": "200m", "memory": "256Mi" }, "defaultRequest": { "cpu": "100m" },
         }));
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_beyond_the_limits_are_told() {
+    fn amounts_beyond_the_limits_are_reported() {
         let check = |limit: Value, requests: Value, maxima: Value, expected: &str| {
             assert_eq!(joined(faults_of_pod(&limits(limit), &pod(requests, maxima))), expected);
         };

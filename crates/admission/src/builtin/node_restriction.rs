@@ -297,7 +297,7 @@ impl Admission for NodeRestriction {
             let nothing = Object::default();
             let Some(node) = node_of(attributes.caller.user()) else { return Ok(Mutation::Unchanged) };
             let write = NodeWrite { node, attributes, object: object.as_deref().unwrap_or(&nothing) };
-            self.judge(&write).await.map_err(|fault| fault.told(attributes))?;
+            self.judge(&write).await.map_err(|fault| fault.into_error(attributes))?;
             Ok(Mutation::Unchanged)
         })
     }
@@ -369,7 +369,7 @@ impl From<ApiError> for Fault {
 }
 
 impl Fault {
-    fn told(self, attributes: &AdmissionAttributes<'_>) -> ApiError {
+    fn into_error(self, attributes: &AdmissionAttributes<'_>) -> ApiError {
         match self {
             Self::Said(message) => attributes.refused(message),
             Self::Other(error) => error,

@@ -77,7 +77,7 @@ impl Admission for PodTopologyLabels {
             let Some(pod) = object else { return Ok(Mutation::Unchanged) };
             let node = pod.get(&["spec", "nodeName"]).and_then(Value::as_str).filter(|name| !name.is_empty());
             let Some(node) = node else { return Ok(Mutation::Unchanged) };
-            let Some(node) = StoredObjects::of(attributes.registry, "", "nodes")?.get(node) else {
+            let Some(node) = StoredObjects::new(attributes.registry, "", "nodes")?.get(node) else {
                 return Ok(Mutation::Unchanged);
             };
             let mut mutation = Mutation::Unchanged;

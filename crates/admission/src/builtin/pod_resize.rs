@@ -51,7 +51,7 @@ struct ResizedPod<'r> {
 }
 
 impl<'r> ResizedPod<'r> {
-    fn of(attributes: &AdmissionAttributes<'r>, object: Option<&'r Object>) -> Option<Self> {
+    fn new(attributes: &AdmissionAttributes<'r>, object: Option<&'r Object>) -> Option<Self> {
         let (old, new) = (attributes.old?, object?);
         let generation = |pod: &'r Object| pod.get(&["metadata", "generation"]);
         let node = new.get(&["spec", "nodeName"]).and_then(Value::as_str).filter(|node| !node.is_empty())?;
@@ -59,7 +59,7 @@ impl<'r> ResizedPod<'r> {
     }
 
     async fn node(&self, attributes: &AdmissionAttributes<'_>) -> Result<Object, ApiError> {
-        let nodes = StoredObjects::of(attributes.registry, "", "nodes")?;
+        let nodes = StoredObjects::new(attributes.registry, "", "nodes")?;
         if let Some(node) = nodes.object(self.node) {
             return Ok(node);
         }
@@ -129,7 +129,7 @@ impl Admission for PodResizeValidator {
         object: Option<&'a Object>,
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
-            let Some(resized) = ResizedPod::of(attributes, object) else { return Ok(()) };
+            let Some(resized) = ResizedPod::new(attributes, object) else { return Ok(()) };
             let node = resized.node(attributes).await?;
             let system = node.labels().find(|(name, _)| *name == SYSTEM).map(|(_, system)| system);
             if let Some(system) = system.filter(|system| *system != ABLE) {
@@ -163,7 +163,7 @@ impl Admission for NodeDeclaredFeatureValidator {
         object: Option<&'a Object>,
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
-            let Some(resized) = ResizedPod::of(attributes, object) else { return Ok(()) };
+            let Some(resized) = ResizedPod::new(attributes, object) else { return Ok(()) };
             let mut missing = resized.needed();
             if missing.is_empty() {
                 return Ok(());

@@ -64,7 +64,7 @@ enum Subject {
 }
 
 impl Subject {
-    fn of(target: &Target) -> Option<Self> {
+    fn from_target(target: &Target) -> Option<Self> {
         let below = target.subresource_name();
         match (&*target.resource.group, &*target.resource.plural, below) {
             ("", "pods", None) => Some(Self::Pod),
@@ -121,7 +121,7 @@ impl PodSecurity {
         }
         // NamespaceLifecycle checks that the namespace exists. If it is deleted in the meantime, the pod is deleted
         // with it.
-        let namespace = StoredObjects::of(attributes.registry, "", "namespaces").ok()?.get(namespace)?;
+        let namespace = StoredObjects::new(attributes.registry, "", "namespaces").ok()?.get(namespace)?;
         let defaults = self.configuration.defaults;
         if defaults.is_privileged() && !namespace.labels.iter().any(|(key, _)| key.starts_with(levels::LABELS)) {
             return None;
@@ -145,8 +145,8 @@ impl PodSecurity {
             }
             return Ok(());
         }
-        let pod = Pod::of(object);
-        if attributes.old.is_some_and(|old| !is_significant(&Pod::of(old), &pod)) {
+        let pod = Pod::from_object(object);
+        if attributes.old.is_some_and(|old| !is_significant(&Pod::from_object(old), &pod)) {
             return Ok(());
         }
         if self.is_exempt(&pod) {
@@ -223,7 +223,7 @@ impl PodSecurity {
         if self.configuration.exemptions.has_namespace(new.name()) {
             return;
         }
-        if let Ok(pods) = StoredObjects::of(registry, "", "pods") {
+        if let Ok(pods) = StoredObjects::new(registry, "", "pods") {
             caller.warnings().extend(self.warnings_of_pods(&pods, new.name(), after).await);
         }
     }
@@ -240,7 +240,7 @@ impl PodSecurity {
                 tokio::task::yield_now().await;
             }
             let object = entry.object.decode(entry.revision);
-            let pod = Pod::of(&object);
+            let pod = Pod::from_object(&object);
             let broken = if self.is_exempt(&pod) { Vec::new() } else { violations(standard, &pod) };
             if !broken.is_empty() {
                 // Entries are sorted by key, so the first pod has the least name.
@@ -287,7 +287,7 @@ fn operation_of(attributes: &AdmissionAttributes<'_>) -> &'static str {
 
 /// The label value of the resource in metrics. Workloads that create pods are called `controller`.
 fn resource_of(attributes: &AdmissionAttributes<'_>) -> &'static str {
-    match Subject::of(attributes.target) {
+    match Subject::from_target(attributes.target) {
         Some(Subject::Pod) => "pod",
         Some(Subject::Namespace) => "namespace",
         Some(Subject::Workload) | None => "controller",
@@ -316,7 +316,7 @@ impl Admission for PodSecurity {
 
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
         let is_judged = matches!(attributes.operation, Operation::Create | Operation::Update)
-            && match Subject::of(attributes.target) {
+            && match Subject::from_target(attributes.target) {
                 // Requests get these audit annotations whether they were checked or exempt.
                 Some(Subject::Pod | Subject::Workload) => {
                     attributes.caller.audit().is_read() || self.policy(attributes).is_some()
@@ -334,7 +334,7 @@ impl Admission for PodSecurity {
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(object) = object else { return Ok(()) };
-            match (Subject::of(attributes.target), attributes.old) {
+            match (Subject::from_target(attributes.target), attributes.old) {
                 (Some(Subject::Pod), _) => return self.judge_pod(attributes, object),
                 (Some(Subject::Workload), _) => self.judge_workload(attributes, object),
                 (Some(Subject::Namespace), Some(old)) => self.judge_namespace(attributes, old, object).await,

@@ -20,7 +20,7 @@ pub(crate) struct RuntimeClasses;
 /// The runtime class of a pod; `None` if the pod names none.
 fn class_of(attributes: &AdmissionAttributes<'_>, pod: &Object) -> Result<Option<Object>, ApiError> {
     let Some(name) = pod.get(&["spec", "runtimeClassName"]).and_then(Value::as_str) else { return Ok(None) };
-    match StoredObjects::of(attributes.registry, "node.k8s.io", "runtimeclasses")?.object(name) {
+    match StoredObjects::new(attributes.registry, "node.k8s.io", "runtimeclasses")?.object(name) {
         Some(class) => Ok(Some(class)),
         None => Err(attributes.refused(format!("pod rejected: RuntimeClass \"{name}\" not found"))),
     }

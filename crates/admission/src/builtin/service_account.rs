@@ -150,7 +150,7 @@ async fn find(attributes: &AdmissionAttributes<'_>, name: &str) -> Result<Object
     let namespace = attributes.target.namespace.as_deref().unwrap_or_default();
     let key = format!("{namespace}/{name}");
     let look =
-        |registry: &Registry| Ok::<_, ApiError>(StoredObjects::of(registry, "", "serviceaccounts")?.object(&key));
+        |registry: &Registry| Ok::<_, ApiError>(StoredObjects::new(registry, "", "serviceaccounts")?.object(&key));
     if let Some(account) = look(attributes.registry)? {
         return Ok(account);
     }
@@ -314,7 +314,7 @@ impl Admission for ServiceAccounts {
                 return Err(attributes.refused(message));
             }
             // The account existed when the pod was created. If it was deleted since, it lists no secrets.
-            match StoredObjects::of(attributes.registry, "", "serviceaccounts")?.object(&format!("{namespace}/{name}"))
+            match StoredObjects::new(attributes.registry, "", "serviceaccounts")?.object(&format!("{namespace}/{name}"))
             {
                 Some(account) => check_secrets(attributes, &account, pod),
                 None => Ok(()),

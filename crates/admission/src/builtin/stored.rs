@@ -21,7 +21,7 @@ impl StoredObjects {
     ///
     /// # Errors
     /// 500 if the resource is not served.
-    pub(crate) fn of(registry: &Registry, group: &str, plural: &str) -> Result<Self, ApiError> {
+    pub(crate) fn new(registry: &Registry, group: &str, plural: &str) -> Result<Self, ApiError> {
         Ok(Self(registry.target(group, plural)?.collection()?.clone()))
     }
 

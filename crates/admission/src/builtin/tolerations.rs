@@ -52,14 +52,14 @@ impl Toleration {
     /// # Errors
     /// The value is not an object, or a field has the wrong type.
     pub(crate) fn read(value: &Value) -> Result<Self, String> {
-        let fields = value.as_object().ok_or("a toleration is no object")?;
+        let fields = value.as_object().ok_or("a toleration is not an object")?;
         let text = |name: &str| match fields.get(name) {
             None | Some(Value::Null) => Ok(String::new()),
-            Some(stated) => stated.as_str().map(str::to_owned).ok_or_else(|| format!("{name} is no text")),
+            Some(stated) => stated.as_str().map(str::to_owned).ok_or_else(|| format!("{name} is not a string")),
         };
         let seconds = match fields.get("tolerationSeconds") {
             None | Some(Value::Null) => None,
-            Some(stated) => Some(stated.as_i64().ok_or("tolerationSeconds is no whole number")?),
+            Some(stated) => Some(stated.as_i64().ok_or("tolerationSeconds is not a whole number")?),
         };
         let (key, operator, value, effect) = (text("key")?, text("operator")?, text("value")?, text("effect")?);
         Ok(Self { key, operator, value, effect, seconds })
@@ -150,7 +150,7 @@ impl PodTolerationRestriction {
         match &read {
             Value::Null => Ok(Some(Vec::new())),
             Value::Array(list) => read_all(list).map(Some).map_err(wrong),
-            _ => Err(wrong("it is no list".to_owned())),
+            _ => Err(wrong("it is not a list".to_owned())),
         }
     }
 

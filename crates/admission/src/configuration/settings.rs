@@ -124,7 +124,7 @@ fn event_limit(place: &str, limit: &Map) -> Result<EventLimit, String> {
     let number = |field: &str, least: i64, why: &str| {
         let stated = limit.get(field).filter(|stated| !stated.is_null());
         let number = stated.map_or(Some(0), Value::as_i64);
-        let number = number.ok_or_else(|| format!("{place}.{field} is no whole number"))?;
+        let number = number.ok_or_else(|| format!("{place}.{field} is not a whole number"))?;
         let fitting = u32::try_from(number).ok().filter(|_| number >= least);
         fitting.ok_or_else(|| FieldError::invalid(format!("{place}.{field}"), number, why).to_string())
     };
@@ -143,12 +143,12 @@ pub(super) fn node_selectors(stated: &Value) -> Result<NodeSelectors, String> {
     known_fields(map, "", &[FIELD])?;
     let stated = match map.get(FIELD) {
         None | Some(Value::Null) => return Ok(NodeSelectors::default()),
-        Some(stated) => stated.as_object().ok_or_else(|| format!("{FIELD} is no object"))?,
+        Some(stated) => stated.as_object().ok_or_else(|| format!("{FIELD} is not an object"))?,
     };
     let mut selectors = NodeSelectors::default();
     for (name, selector) in stated {
         let place = format!("{FIELD}[{name}]");
-        let selector = selector.as_str().ok_or_else(|| format!("{place} is no text"))?;
+        let selector = selector.as_str().ok_or_else(|| format!("{place} is not a string"))?;
         selectors.add(name, selector).map_err(|why| format!("{place}: {why}"))?;
     }
     Ok(selectors)
@@ -162,7 +162,7 @@ pub(super) fn image_policy(stated: &Value) -> Result<ImagePolicy, String> {
     let none = Map::default();
     let map = match map.get(FIELD) {
         None | Some(Value::Null) => &none,
-        Some(stated) => stated.as_object().ok_or_else(|| format!("{FIELD} is no object"))?,
+        Some(stated) => stated.as_object().ok_or_else(|| format!("{FIELD} is not an object"))?,
     };
     let known = ["kubeConfigFile", "allowTTL", "denyTTL", "retryBackoff", "defaultAllow"];
     known_fields(map, "imagePolicy.", &known)?;
@@ -170,14 +170,14 @@ pub(super) fn image_policy(stated: &Value) -> Result<ImagePolicy, String> {
     if file.is_empty() {
         return Err(FieldError::required("imagePolicy.kubeConfigFile", "").to_string());
     }
-    let usual = ImagePolicy::of(PathBuf::from(file));
+    let usual = ImagePolicy::new(PathBuf::from(file));
     Ok(ImagePolicy {
         allowed_for: KEPT.read(map, "allowTTL", usual.allowed_for)?,
         refused_for: KEPT.read(map, "denyTTL", usual.refused_for)?,
         retry_wait: WAITS.read(map, "retryBackoff", usual.retry_wait)?,
         allows_on_failure: match map.get("defaultAllow") {
             None | Some(Value::Null) => false,
-            Some(stated) => stated.as_bool().ok_or("imagePolicy.defaultAllow is no boolean")?,
+            Some(stated) => stated.as_bool().ok_or("imagePolicy.defaultAllow is not a boolean")?,
         },
         ..usual
     })
@@ -200,7 +200,7 @@ impl Times {
     fn read(&self, map: &Map, field: &str, usual: Duration) -> Result<Duration, String> {
         let number = match map.get(field) {
             None | Some(Value::Null) => 0,
-            Some(stated) => stated.as_i64().ok_or_else(|| format!("imagePolicy.{field} is no whole number"))?,
+            Some(stated) => stated.as_i64().ok_or_else(|| format!("imagePolicy.{field} is not a whole number"))?,
         };
         if number == 0 || number == -1 {
             return Ok(if number == 0 { usual } else { Duration::ZERO });
@@ -264,7 +264,7 @@ fn objects<'m>(map: &'m Map, before: &str, field: &str) -> Result<Vec<(String, &
         let place = format!("{before}{field}[{at}]");
         match item.as_object() {
             Some(object) => Ok((place, object)),
-            None => Err(format!("{place} is no object")),
+            None => Err(format!("{place} is not an object")),
         }
     });
     list.collect()
@@ -273,12 +273,12 @@ fn objects<'m>(map: &'m Map, before: &str, field: &str) -> Result<Vec<(String, &
 fn texts(map: &Map, place: &str, field: &str) -> Result<Vec<String>, String> {
     let before = format!("{place}.");
     let texts = items(map, &before, field)?.iter().map(|item| item.as_str().map(str::to_owned));
-    texts.collect::<Option<_>>().ok_or_else(|| format!("{before}{field} is no list of texts"))
+    texts.collect::<Option<_>>().ok_or_else(|| format!("{before}{field} is not a list of texts"))
 }
 
 fn items<'m>(map: &'m Map, before: &str, field: &str) -> Result<&'m [Value], String> {
     match map.get(field) {
         None | Some(Value::Null) => Ok(&[]),
-        Some(list) => list.as_array().map(Vec::as_slice).ok_or_else(|| format!("{before}{field} is no list")),
+        Some(list) => list.as_array().map(Vec::as_slice).ok_or_else(|| format!("{before}{field} is not a list")),
     }
 }

@@ -157,7 +157,7 @@ impl Mutating<'_> {
         }
         let target = parameters::place(attributes, policy).map_err(Fault::Configuration)?;
         let params = parameters::collect(attributes, target.as_ref(), binding, self.decoded).await;
-        let seen = PolicyInput::of(attributes, endpoint, self.decoded, self.stats).await?;
+        let seen = PolicyInput::new(attributes, endpoint, self.decoded, self.stats).await?;
         for params in params.map_err(Fault::Configuration)? {
             let params = params.as_deref();
             let key = format!("{}/{}/{}", policy.name, binding.name, params.map_or_else(String::new, named));
@@ -205,7 +205,7 @@ impl Mutating<'_> {
         object: &mut Object,
     ) -> Result<(), Fault> {
         let attributes = self.attributes;
-        let shown = AdmissionObjects::of(attributes, endpoint, Some(object)).await?;
+        let shown = AdmissionObjects::new(attributes, endpoint, Some(object)).await?;
         let objects = (Some(&*object), attributes.old);
         let made = seen.run(policy, &shown, objects, params, |run| {
             let mutation = &run.compiled().mutations[place];
@@ -264,7 +264,7 @@ fn named(object: &Object) -> String {
     format!("{}/{}", object.namespace(), object.name())
 }
 
-/// Applies a JSON patch to an object. Returns `None` if a `test` operation does not match, which is no error.
+/// Applies a JSON patch to an object. Returns `None` if a `test` operation does not match, which is not an error.
 fn json_patched(object: Object, patch: &Value) -> Result<Option<Object>, String> {
     let operations = Operations::read(patch, Limits::default()).map_err(|error| format!("JSON Patch: {error}"))?;
     match operations.apply(object.into_value()) {
@@ -305,7 +305,7 @@ fn applied(
         return Err(format!("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {atomic}"));
     }
     let merged = merge(schema, &object.into_value(), &applied);
-    Object::from_value(merged).ok_or_else(|| "the merged value is no object".to_owned())
+    Object::from_value(merged).ok_or_else(|| "the merged value is not an object".to_owned())
 }
 
 /// Collects the paths of atomic lists and objects.

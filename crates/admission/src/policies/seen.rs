@@ -34,7 +34,7 @@ pub(crate) struct PolicyInput<'a> {
 impl<'a> PolicyInput<'a> {
     /// # Errors
     /// 404 if the namespace of the object does not exist.
-    pub(crate) async fn of(
+    pub(crate) async fn new(
         attributes: &'a AdmissionAttributes<'a>,
         endpoint: &Endpoint,
         decoded: &Decoded,
@@ -51,7 +51,7 @@ impl<'a> PolicyInput<'a> {
                 }
             }
         };
-        let rights = Rights::of(attributes, endpoint);
+        let rights = Rights::new(attributes, endpoint);
         Ok(Self { attributes, endpoint: endpoint.clone(), request: OnceLock::new(), rights, namespace, stats })
     }
 

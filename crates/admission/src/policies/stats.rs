@@ -106,7 +106,7 @@ impl PolicyStats {
     pub(crate) fn timed(&self, key: &ConditionKey, evaluate: impl FnOnce() -> ConditionsResult) -> ConditionsResult {
         let begun = Instant::now();
         let met = evaluate();
-        if let Some(counts) = self.conditions.of(key, || key.clone()) {
+        if let Some(counts) = self.conditions.get_or_create(key, || key.clone()) {
             counts.times.observe_duration(begun.elapsed());
             if matches!(met, ConditionsResult::Unknown(_)) {
                 counts.errors.increment();
@@ -132,7 +132,7 @@ impl PolicyStats {
 }
 
 fn observe(series: &Series<PolicyKey, AtomicHistogram>, key: &PolicyKey, took: Duration) {
-    if let Some(times) = series.of(key, || key.clone()) {
+    if let Some(times) = series.get_or_create(key, || key.clone()) {
         times.observe_duration(took);
     }
 }

@@ -66,7 +66,7 @@ impl PolicyStatus {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&name; policy = name, %error, "the expressions of a policy could not be checked; trying again");
+                warn_repeated!(&name; policy = name, %error, "checking the expressions of a policy failed; retrying");
                 Outcome::Again
             }
         }

@@ -90,7 +90,8 @@ fn environment(spec: &Value, object: &Arc<Decl>, params: Option<&Arc<Decl>>) -> 
     let (mut known, mut all) = (Vec::new(), plain.clone());
     for variable in list(&spec["variables"]) {
         let (name, text) = (variable["name"].as_str(), variable["expression"].as_str());
-        let of = Program::compile(text.unwrap_or_default(), &all).map_or(Type::Dyn, |program| kept(program.result()));
+        let of = Program::compile(text.unwrap_or_default(), &all)
+            .map_or(Type::Dyn, |program| declared_type(program.result()));
         known.push((name.unwrap_or_default().to_owned(), of));
         all = plain.clone().with_declared("variables", &environments::variables(known.iter().cloned()));
     }
@@ -98,7 +99,7 @@ fn environment(spec: &Value, object: &Arc<Decl>, params: Option<&Arc<Decl>>) -> 
 }
 
 /// The declared type of a variable. Like upstream, only scalars, and lists and maps of them, keep their type.
-fn kept(of: &Type) -> Type {
+fn declared_type(of: &Type) -> Type {
     match of {
         Type::Null
         | Type::Bool
@@ -109,8 +110,8 @@ fn kept(of: &Type) -> Type {
         | Type::Bytes
         | Type::Duration
         | Type::Timestamp => of.clone(),
-        Type::List(element) => Type::list(kept(element)),
-        Type::Map(of) => Type::map(kept(&of.0), kept(&of.1)),
+        Type::List(element) => Type::list(declared_type(element)),
+        Type::Map(of) => Type::map(declared_type(&of.0), declared_type(&of.1)),
         _ => Type::Dyn,
     }
 }

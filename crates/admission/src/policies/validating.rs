@@ -150,9 +150,9 @@ impl PolicyRequest<'_> {
         }
         let params = parameters::collect(attributes, asking.params.as_ref(), binding, self.decoded).await?;
         if self.seen.as_ref().is_none_or(|(endpoint, ..)| *endpoint != asking.endpoint) {
-            let shown = AdmissionObjects::of(attributes, &asking.endpoint, object).await;
+            let shown = AdmissionObjects::new(attributes, &asking.endpoint, object).await;
             let shown = shown.map_err(|error| format!("failed to convert object version: {error}"))?;
-            let seen = PolicyInput::of(attributes, &asking.endpoint, self.decoded, self.stats).await.map_err(text)?;
+            let seen = PolicyInput::new(attributes, &asking.endpoint, self.decoded, self.stats).await.map_err(text)?;
             self.seen = Some((asking.endpoint.clone(), shown, seen));
         }
         let Some((_, shown, seen)) = &self.seen else { return Ok(Vec::new()) };

@@ -41,7 +41,7 @@ enum SideEffects {
 }
 
 impl SideEffects {
-    fn of(stated: &Value) -> Self {
+    fn from_value(stated: &Value) -> Self {
         match stated.as_str() {
             Some("None") => Self::None,
             Some("NoneOnDryRun") => Self::NoneOnDryRun,
@@ -82,10 +82,10 @@ impl Hook {
     /// Parses the webhooks of a configuration, in their order.
     pub(crate) fn all_of(configuration: &str, webhooks: &Value) -> Vec<Self> {
         let webhooks = webhooks.as_array().into_iter().flatten().enumerate();
-        webhooks.map(|(place, webhook)| Self::of(configuration, place, webhook)).collect()
+        webhooks.map(|(place, webhook)| Self::new(configuration, place, webhook)).collect()
     }
 
-    fn of(configuration: &str, place: usize, webhook: &Value) -> Self {
+    fn new(configuration: &str, place: usize, webhook: &Value) -> Self {
         let name = webhook["name"].as_str().unwrap_or_default().to_owned();
         let versions = webhook["admissionReviewVersions"].as_array().into_iter().flatten();
         let version = versions.filter_map(Value::as_str).find_map(|version| match version {
@@ -97,10 +97,10 @@ impl Hook {
             configuration: configuration.to_owned(),
             id: format!("{configuration}/{name}/{place}"),
             name,
-            matching: Matching::of(MatchedPlugin::Webhook, webhook, "rules"),
-            conditions: Conditions::of(ConditionsOf::Webhook, &webhook["matchConditions"]),
+            matching: Matching::new(MatchedPlugin::Webhook, webhook, "rules"),
+            conditions: Conditions::new(ConditionsOf::Webhook, &webhook["matchConditions"]),
             fails_open: webhook["failurePolicy"] == "Ignore",
-            side_effects: SideEffects::of(&webhook["sideEffects"]),
+            side_effects: SideEffects::from_value(&webhook["sideEffects"]),
             time: Duration::from_secs(webhook["timeoutSeconds"].as_u64().unwrap_or(DEFAULT_TIME)),
             version,
             is_reinvoked: webhook["reinvocationPolicy"] == "IfNeeded",
@@ -148,7 +148,7 @@ impl Hook {
     }
 
     fn make_client(&self, outbound: &Outbound, users: Option<&WebhookUsers>) -> Result<RestClient, String> {
-        let config = ClientConfig::of(&self.client)?;
+        let config = ClientConfig::from_value(&self.client)?;
         let Some(users) = users else { return outbound.client(&config) };
         let (host, port) = config.host_and_port()?;
         match users.for_host(&host, port) {
@@ -173,7 +173,7 @@ mod tests {
             ("Some", [Once, Once]),
             ("Unknown", [Once, Once]),
         ] {
-            let hook = Hook::of("c", 0, &json!({ "name": "a", "sideEffects": stated }));
+            let hook = Hook::new("c", 0, &json!({ "name": "a", "sideEffects": stated }));
             assert_eq!([hook.effect(false), hook.effect(true)], effects, "{stated}");
             assert_eq!(hook.takes_dry_run(), effects[1] == Idempotent, "{stated}");
         }

@@ -58,7 +58,7 @@ fn apply_now(name: &str, patch: &[u8], of: &str, object: Option<Object>) -> Resu
     let patched = operations.apply(object.into_value()).map_err(|error| internal(told_of_patch(&error, &patch)))?;
     match Object::from_value(patched) {
         Some(object) => Ok(Patched::Object(object, patch)),
-        None => Err(internal("the patched value is no object".to_owned())),
+        None => Err(internal("the patched value is not an object".to_owned())),
     }
 }
 

@@ -217,5 +217,5 @@ fn decode(patch: &str) -> Result<Vec<u8>, Fault> {
 
 fn unreadable(value: &Value, field: &str, kind: &str, version: ReviewVersion) -> Fault {
     let kind = kind.replacen("v1.", &format!("{}.", version.name()), usize::from(!kind.contains("Status")));
-    Fault::Unreadable(go_format::type_error(field, &ValueKind::of(value), &kind))
+    Fault::Unreadable(go_format::type_error(field, &ValueKind::from_value(value), &kind))
 }

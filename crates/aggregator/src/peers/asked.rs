@@ -104,7 +104,7 @@ impl PeerRequest<'_> {
         match answer.status {
             304 if known.tag.is_some() => return Ok(known.clone()),
             200 if is_aggregated(&answer.content_type) => {}
-            status => return Err(format!("its answer for {path} is {status}, and no discovery document")),
+            status => return Err(format!("the response for {path} is {status}, not a discovery document")),
         }
         let tag = answer.headers.get(ETAG).cloned();
         let reservation = self.kept.hold(answer.body.len())?;

@@ -15,7 +15,7 @@ use crate::figure::{Observed, Quantity, median_of};
 use crate::pods::Pods;
 
 /// Measures the step with this name.
-pub(super) async fn of(bench: &mut Bench, step: &str) -> Result<(Quantity, Observed)> {
+pub(super) async fn measure_step(bench: &mut Bench, step: &str) -> Result<(Quantity, Observed)> {
     let mut pods = Pods::new(1, vec![String::from("5cf4b8a1-0c86-4d3a-9a4f-000000000001")]);
     pods.pad(pods.body(0).len());
     let pod = pods.body(0);

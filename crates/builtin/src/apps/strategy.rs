@@ -30,7 +30,7 @@ pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
         "statefulsets" => {
             const ROLLING: FieldPath = &["spec", "updateStrategy", "rollingUpdate"];
             let mut fields = template::gated_fields(TEMPLATE);
-            fields.push(ClosedFields::of("MaxUnavailableStatefulSet", ROLLING, &[&["maxUnavailable"]]));
+            fields.push(ClosedFields::new("MaxUnavailableStatefulSet", ROLLING, &[&["maxUnavailable"]]));
             fields
         }
         _ => Vec::new(),

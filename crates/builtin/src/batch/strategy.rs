@@ -24,12 +24,12 @@ pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
     match plural {
         "jobs" => {
             let mut fields = template::gated_fields(TEMPLATE);
-            fields.push(ClosedFields::of("WorkloadWithJob", &["spec"], &[&["scheduling"]]));
+            fields.push(ClosedFields::new("WorkloadWithJob", &["spec"], &[&["scheduling"]]));
             fields
         }
         "cronjobs" => {
             let mut fields = template::gated_fields(&["spec", "jobTemplate", "spec", "template", "spec"]);
-            fields.push(ClosedFields::of("WorkloadWithJob", &["spec", "jobTemplate", "spec"], &[&["scheduling"]]));
+            fields.push(ClosedFields::new("WorkloadWithJob", &["spec", "jobTemplate", "spec"], &[&["scheduling"]]));
             fields
         }
         _ => Vec::new(),

@@ -18,7 +18,7 @@ pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
     match plural {
         "leases" => {
             const FIELDS: &[FieldPath] = &[&["strategy"], &["preferredHolder"]];
-            vec![ClosedFields::of("CoordinatedLeaderElection", &["spec"], FIELDS)]
+            vec![ClosedFields::new("CoordinatedLeaderElection", &["spec"], FIELDS)]
         }
         _ => Vec::new(),
     }

@@ -109,7 +109,7 @@ fn service(spec: &mut Map, primary: Family) {
         if is_selectorless { vec![primary, primary.other()] } else { vec![primary] }
     } else {
         let addresses = spec.texts("clusterIPs").into_iter().filter_map(|address| address.parse::<IpAddr>().ok());
-        addresses.map(Family::of).collect()
+        addresses.map(Family::from_address).collect()
     };
     let policy = match families.len() {
         0 => return,

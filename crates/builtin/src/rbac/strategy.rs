@@ -83,7 +83,7 @@ async fn check_stated(request: &WriteRequest<'_>, before: Option<&Object>, after
 
 async fn check_bound(registry: &Registry, request: &WriteRequest<'_>, after: &Object) -> Result<(), ApiError> {
     let target = request.target;
-    let role = RoleRef::of(after);
+    let role = RoleRef::from_binding(after);
     let name = Some(&*role.name);
     let attributes = ResourceAttributes { verb: "bind", resource: role.plural(), name, ..attributes_of(target) };
     if is_allowed(request.caller, attributes).await {

@@ -42,7 +42,7 @@ pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
         "resourceslices" => {
             const ATTRIBUTES: FieldPath = &["spec", "devices", EACH, "attributes", EACH];
             const LISTS: &[FieldPath] = &[&["ints"], &["bools"], &["strings"], &["versions"]];
-            vec![ClosedFields::of("DRAListTypeAttributes", ATTRIBUTES, LISTS)]
+            vec![ClosedFields::new("DRAListTypeAttributes", ATTRIBUTES, LISTS)]
         }
         _ => Vec::new(),
     }

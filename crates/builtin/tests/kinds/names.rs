@@ -28,7 +28,7 @@ fn what_is_not_a_name_leads_to_one() {
         check(
             nothing,
             &format!(
-                "there is no resource {nothing:?}; a name is a plural, with its group behind a dot, such as secrets or deployments.apps"
+                "there is no resource {nothing:?}; a name is the plural with its group after a dot, such as secrets or deployments.apps"
             ),
         );
     }

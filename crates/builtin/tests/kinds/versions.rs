@@ -105,7 +105,7 @@ fn only_versions_that_there_are_can_be_stored() {
         |setting: &str| RegistryConfig::default().store_as(keelson_builtin::catalogue(), setting).unwrap_err();
     assert_eq!(refused("pods"), r#""pods" is not of the form resource.group=version"#);
     assert_eq!(refused("pots=v1"), r#"there is no resource "pots""#);
-    assert_eq!(refused(&format!("{HPA}=v3")), format!(r#"{HPA} have no version "v3"; there is: v2, v1"#));
+    assert_eq!(refused(&format!("{HPA}=v3")), format!(r#"{HPA} have no version "v3"; known versions are v2, v1"#));
     assert!(refused("events.events.k8s.io=v1").contains("can't be chosen"), "core events are selected by their fields");
     assert!(refused("tokenreviews.authentication.k8s.io=v1").contains("can't be chosen"), "they are not stored");
     assert_eq!(RegistryConfig::default().store_as(keelson_builtin::catalogue(), "pods=v1"), Ok(()));

@@ -26,7 +26,7 @@ struct Side<'a, T: Item> {
 impl<'a, T: Item> Diff<'a, T> {
     /// Creates the difference of two trees. `same` returns true for items that are equal.
     pub fn new(old: &'a CowTree<T>, new: &'a CowTree<T>, same: fn(&T, &T) -> bool) -> Self {
-        Self { old: Side::of(old), new: Side::of(new), same }
+        Self { old: Side::new(old), new: Side::new(new), same }
     }
 }
 
@@ -76,7 +76,7 @@ impl<'a, T: Item> Iterator for Diff<'a, T> {
 }
 
 impl<'a, T: Item> Side<'a, T> {
-    fn of(tree: &'a CowTree<T>) -> Self {
+    fn new(tree: &'a CowTree<T>) -> Self {
         Self { ahead: vec![&tree.root], leaf: None, key: Vec::new() }
     }
 

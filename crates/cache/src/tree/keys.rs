@@ -32,7 +32,7 @@ struct Sections<'a> {
 
 impl Keys {
     /// Builds the memory of strictly ascending keys.
-    pub(super) fn of<K: AsRef<[u8]>>(keys: &[K]) -> Self {
+    pub(super) fn new<K: AsRef<[u8]>>(keys: &[K]) -> Self {
         let (first, last) = match keys {
             [] => return Self::default(),
             [first, .., last] => (first.as_ref(), last.as_ref()),
@@ -99,7 +99,7 @@ impl Keys {
         let Some(rest) = key.strip_prefix(parts.prefix).filter(|_| !self.is_empty()) else {
             let mut all: Vec<Vec<u8>> = self.all().collect();
             all.insert(at, key.to_vec());
-            return Self::of(&all);
+            return Self::new(&all);
         };
         let cut = parts.start(at);
         Self::written(self.len() + 1, parts.prefix, parts.rests.len() + rest.len(), |out| {
@@ -127,12 +127,12 @@ impl Keys {
 
     /// Returns a range of the keys.
     pub(super) fn part(&self, range: Range<usize>) -> Self {
-        Self::of(&range.map(|at| self.get(at)).collect::<Vec<_>>())
+        Self::new(&range.map(|at| self.get(at)).collect::<Vec<_>>())
     }
 
     /// Returns these keys followed by the keys of `right`, with an optional key in between.
     pub(super) fn joined(&self, between: Option<&[u8]>, right: &Self) -> Self {
-        Self::of(&self.all().chain(between.map(<[u8]>::to_vec)).chain(right.all()).collect::<Vec<_>>())
+        Self::new(&self.all().chain(between.map(<[u8]>::to_vec)).chain(right.all()).collect::<Vec<_>>())
     }
 
     fn all(&self) -> impl Iterator<Item = Vec<u8>> {
@@ -220,7 +220,7 @@ mod tests {
             texts in btree_set(text(), 0..20), others in vec(text(), 20),
         ) {
             let sorted: Vec<&Vec<u8>> = texts.iter().collect();
-            let keys = Keys::of(&sorted);
+            let keys = Keys::new(&sorted);
             check(&keys, &texts);
             for other in texts.iter().chain(&others) {
                 let place = sorted.binary_search(&other);

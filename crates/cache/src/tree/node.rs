@@ -176,7 +176,7 @@ impl<T: Item> Node<T> {
 
     /// Creates a node above two neighbours.
     pub(super) fn join(left: Self, (separator, right): Sibling<T>) -> Self {
-        Self::Inner(Arc::new(Inner::new(vec![left, right], Keys::of(&[separator]))))
+        Self::Inner(Arc::new(Inner::new(vec![left, right], Keys::new(&[separator]))))
     }
 
     /// Builds inner nodes of about `fill` children above a level of nodes with separators, until one is left. `None`
@@ -193,7 +193,7 @@ impl<T: Item> Node<T> {
                     separators.push(separator);
                     children.push(node);
                 }
-                above.push((first, Self::Inner(Arc::new(Inner::new(children, Keys::of(&separators))))));
+                above.push((first, Self::Inner(Arc::new(Inner::new(children, Keys::new(&separators))))));
             }
             level = above;
         }

@@ -16,7 +16,7 @@ struct Pair(u16, u64);
 
 impl Pair {
     /// The key and the item for the tree.
-    fn of(key: u16, weight: u64) -> (Vec<u8>, Self) {
+    fn new(key: u16, weight: u64) -> (Vec<u8>, Self) {
         (bytes(key), Self(key, weight))
     }
 }
@@ -115,7 +115,7 @@ fn apply(step: &Step, tree: &mut CowTree<Pair>, model: &mut Model, clones: &mut 
         Step::Splice(from, len, bare) => {
             let items: Vec<u16> = (from..from + len).filter(|key| !bare && key % 3 == 0).collect();
             let (first, last) = (tree.before(bytes(from)).count, tree.before(bytes(from + len)).count);
-            tree.splice(first, last, items.iter().map(|key| Pair::of(*key, 5)));
+            tree.splice(first, last, items.iter().map(|key| Pair::new(*key, 5)));
             model.retain(|key, _| !(from..from + len).contains(key));
             model.extend(items.into_iter().map(|key| (key, 5)));
         }
@@ -161,7 +161,7 @@ proptest! {
         steps in prop::collection::vec(step(), 0..60),
     ) {
         let mut model: Model = keys.iter().map(|key| (*key, u64::from(*key))).collect();
-        let mut tree = CowTree::from_sorted(model.iter().map(|(key, weight)| Pair::of(*key, *weight)));
+        let mut tree = CowTree::from_sorted(model.iter().map(|(key, weight)| Pair::new(*key, *weight)));
         check(&tree, &model);
         for step in &steps {
             apply(step, &mut tree, &mut model, &mut Vec::new());
@@ -197,8 +197,8 @@ fn ascending_inserts_leave_full_leaves() {
 }
 
 #[test]
-fn what_is_derived_from_a_leaf_lives_until_the_leaf_changes() {
-    let mut tree = CowTree::from_sorted((0..640u16).map(|key| Pair::of(key, 1)));
+fn derived_data_lives_until_its_leaf_changes() {
+    let mut tree = CowTree::from_sorted((0..640u16).map(|key| Pair::new(key, 1)));
     let old = tree.clone();
     for slice in tree.leaves(0, 640) {
         slice.leaf().derived().get_or_init(|| slice.items().len());
@@ -219,7 +219,7 @@ fn what_is_derived_from_a_leaf_lives_until_the_leaf_changes() {
 
 #[test]
 fn removing_an_absent_key_copies_nothing() {
-    let mut tree = CowTree::from_sorted((0..640u16).map(|key| Pair::of(key, 1)));
+    let mut tree = CowTree::from_sorted((0..640u16).map(|key| Pair::new(key, 1)));
     let old = tree.clone();
     assert_eq!(tree.remove(bytes(9999)), None);
     let shared = tree.leaves(0, 640).zip(old.leaves(0, 640)).all(|(a, b)| std::sync::Arc::ptr_eq(a.leaf(), b.leaf()));

@@ -40,7 +40,7 @@ struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    fn of(entries: &'a [Arc<Entry>], dispatch: Option<usize>) -> Self {
+    fn new(entries: &'a [Arc<Entry>], dispatch: Option<usize>) -> Self {
         let mut found = Self::default();
         for (place, entry) in (0..).zip(entries) {
             for label in entry.labels.terms() {
@@ -81,7 +81,7 @@ struct IndexedTerm {
 
 /// Builds the index of these entries, which are sorted by key. Also returns their common terms.
 pub(super) fn index(entries: &[Arc<Entry>], dispatch: Option<usize>) -> (Postings, CommonTerms) {
-    let Pairs { terms, pairs, .. } = Pairs::of(entries, dispatch);
+    let Pairs { terms, pairs, .. } = Pairs::new(entries, dispatch);
     let (mut posted, of_term, common) = rank(&terms, entries.len());
     let mut having = vec![0_u32; pairs.len()];
     for (term, entry) in pairs {

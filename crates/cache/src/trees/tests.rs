@@ -212,7 +212,7 @@ fn terms_that_become_rare_at_once_are_all_found() {
 }
 
 #[test]
-fn what_is_common_in_a_load_is_counted_at_once() {
+fn common_terms_of_a_load_are_counted_at_once() {
     let (mut world, decoder) = (TreesModel::empty(), decoder());
     (0..15).for_each(|number| world.put(number, (Some(0), None), &decoder));
     world.take(&Step::Load, &decoder, &mut Vec::new());

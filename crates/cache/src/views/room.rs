@@ -23,7 +23,7 @@ pub struct ViewOwner(Option<u64>);
 
 impl ViewOwner {
     /// The user with this name.
-    pub fn of(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         Self(Some(HASH.hash_one(name)))
     }
 }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn room_is_shared_and_given_back() {
         let all = ReservationPool::new(100);
-        let (one, other) = (all.room(ViewOwner::of("ann")), all.room(ViewOwner::of("bob")));
+        let (one, other) = (all.room(ViewOwner::new("ann")), all.room(ViewOwner::new("bob")));
         assert_eq!(one.take(60), Ok(()));
         assert_eq!(one.take(16), Err(ReservationError::Ever));
         assert_eq!(other.take(41), Err(ReservationError::Now));
@@ -144,13 +144,13 @@ mod tests {
     fn views_of_one_user_leave_room_to_others() {
         let all = ReservationPool::new(100);
         let of_ann = [40, 35].map(|bytes| {
-            let room = all.room(ViewOwner::of("ann"));
+            let room = all.room(ViewOwner::new("ann"));
             assert_eq!(room.take(bytes), Ok(()));
             room
         });
-        assert_eq!(all.room(ViewOwner::of("ann")).take(1), Err(ReservationError::Now));
-        assert_eq!(all.room(ViewOwner::of("bob")).take(25), Ok(()));
+        assert_eq!(all.room(ViewOwner::new("ann")).take(1), Err(ReservationError::Now));
+        assert_eq!(all.room(ViewOwner::new("bob")).take(25), Ok(()));
         drop(of_ann);
-        assert_eq!(all.room(ViewOwner::of("ann")).take(75), Ok(()));
+        assert_eq!(all.room(ViewOwner::new("ann")).take(75), Ok(()));
     }
 }

@@ -60,7 +60,7 @@ fn gathered(snapshot: &Snapshot, parts: usize) -> View {
     for (place, entry) in snapshot.range("", None).enumerate() {
         made[place % parts].add(&ByLetters, entry);
     }
-    View::of(&mut made)
+    View::new(&mut made)
 }
 
 fn caught_up(view: &View, from: &Snapshot, to: &Snapshot) -> View {
@@ -78,7 +78,7 @@ fn caught_up(view: &View, from: &Snapshot, to: &Snapshot) -> View {
     catching_up.into_view()
 }
 
-fn shown(view: &View) -> Vec<(Vec<u8>, String)> {
+fn content(view: &View) -> Vec<(Vec<u8>, String)> {
     let mut positions = view.positions(0, view.len());
     let mut shown = Vec::new();
     while let Some(Position { place, key }) = positions.next_position() {
@@ -96,7 +96,7 @@ fn check(view: &View, snapshot: &Snapshot) {
         expected.extend(places.sorted().into_iter().map(|place| (place.to_vec(), entry.key.to_string())));
     }
     expected.sort();
-    assert_eq!(shown(view), expected);
+    assert_eq!(content(view), expected);
     assert_eq!(view.len(), expected.len());
     let without = |entry: &&Arc<Entry>| entry.labels.get("letters").unwrap_or_default().is_empty();
     assert_eq!(view.failures(), snapshot.range("", None).filter(without).count());
@@ -168,7 +168,7 @@ proptest! {
 }
 
 #[test]
-fn what_did_not_change_is_not_looked_at() {
+fn unchanged_objects_are_not_evaluated() {
     let decoder = decoder();
     let entries: Vec<_> = (0..9_999).map(|number| entry(&decoder, number, "ab", 1)).collect();
     let mut trees = Trees::from_sorted(&entries, Arc::new(Layout::default()));
@@ -221,7 +221,7 @@ fn views_of_one_user_push_out_no_view_of_another() {
     let trees = Trees::from_sorted(&entries, Arc::new(Layout::default()));
     let moment = Snapshot { revision: Revision::new(1), trees };
     let view = gathered(&moment, 1);
-    let (ann, bob) = (ViewOwner::of("ann"), ViewOwner::of("bob"));
+    let (ann, bob) = (ViewOwner::new("ann"), ViewOwner::new("bob"));
     views.keep(bob, (decoder.id, "of bob"), &moment, &view);
     for number in 0..100 {
         views.keep(ann, (decoder.id, &format!("of ann {number}")), &moment, &view);

@@ -190,17 +190,17 @@ fn cost(rule: CostRule, args: &[Value<'_>]) -> u64 {
         CostRule::Sets => STEP.saturating_add(size(0).saturating_mul(size(1))),
         CostRule::SetsTwice => STEP.saturating_add(size(0).saturating_mul(size(1)).saturating_mul(2)),
         CostRule::Slice => match args {
-            [_, Value::Int(from), Value::Int(to)] => made(to.saturating_sub(*from).max(0).unsigned_abs(), 1.0),
+            [_, Value::Int(from), Value::Int(to)] => list_cost(to.saturating_sub(*from).max(0).unsigned_abs(), 1.0),
             _ => STEP,
         },
         CostRule::Range => match args {
-            [Value::Int(count)] => made((*count).max(0).unsigned_abs(), 1.0),
+            [Value::Int(count)] => list_cost((*count).max(0).unsigned_abs(), 1.0),
             _ => STEP,
         },
-        CostRule::Reverse => made(size(0), 1.0),
+        CostRule::Reverse => list_cost(size(0), 1.0),
         CostRule::Flatten => match args {
-            [_, Value::Int(depth)] => made(size(0), (*depth).max(0) as f64),
-            _ => made(size(0), 1.0),
+            [_, Value::Int(depth)] => list_cost(size(0), (*depth).max(0) as f64),
+            _ => list_cost(size(0), 1.0),
         },
         CostRule::Distinct | CostRule::Sort => compared(args.first()),
         CostRule::SortBy => compared(args.get(1)),
@@ -208,7 +208,7 @@ fn cost(rule: CostRule, args: &[Value<'_>]) -> u64 {
 }
 
 /// The cost of creating a list of `count` elements.
-fn made(count: u64, factor: f64) -> u64 {
+fn list_cost(count: u64, factor: f64) -> u64 {
     ((count as f64 * factor) as u64).saturating_add(STEP + MAKE_LIST)
 }
 
@@ -217,7 +217,7 @@ fn compared(list: Option<&Value<'_>>) -> u64 {
     let Some(Value::List(list)) = list else { return STEP + MAKE_LIST };
     let is_text = matches!(list.get(0), Some(Value::String(_) | Value::Bytes(_)));
     let count = list.len() as u64;
-    made(count.saturating_mul(count), if is_text { 2.0 + CHARACTER } else { 2.0 })
+    list_cost(count.saturating_mul(count), if is_text { 2.0 + CHARACTER } else { 2.0 })
 }
 
 /// Returns true for values that are compared in a single step.

@@ -32,7 +32,7 @@ pub enum NamedFormat {
 pub const MAX_REGEX: u64 = 128;
 
 impl NamedFormat {
-    fn of(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "dns1123Label" => Self::Dns1123Label,
             "dns1123Subdomain" => Self::Dns1123Subdomain,
@@ -97,12 +97,13 @@ fn is_uuid(text: &str) -> bool {
 
 pub(super) fn find(name: &str) -> Option<super::Native> {
     Some(match name {
-        "format.named" => |args| match args {
-            [Value::String(name)] => {
-                Ok(NamedFormat::of(name).map_or(Value::Optional(None), |format| Value::some(Value::Format(format))))
+        "format.named" => {
+            |args| match args {
+                [Value::String(name)] => Ok(NamedFormat::from_name(name)
+                    .map_or(Value::Optional(None), |format| Value::some(Value::Format(format)))),
+                _ => Err(no_overload_of("format.named", args)),
             }
-            _ => Err(no_overload_of("format.named", args)),
-        },
+        }
         "validate" => |args| match args {
             [Value::Format(format), Value::String(text)] => {
                 let faults = format.faults(text);

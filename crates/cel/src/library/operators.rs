@@ -164,11 +164,11 @@ fn index<'a>(args: &[Value<'a>]) -> Outcome<'a> {
     let [target, key] = args else { return Err(EvalError::no_overload()) };
     if let Value::Optional(target) = target {
         return match target {
-            Some(target) => found(target, key).map(|found| found.map_or(Value::Optional(None), Value::some)),
+            Some(target) => lookup(target, key).map(|found| found.map_or(Value::Optional(None), Value::some)),
             None => Ok(Value::Optional(None)),
         };
     }
-    found(target, key)?.ok_or_else(|| match target {
+    lookup(target, key)?.ok_or_else(|| match target {
         Value::List(_) => EvalError::new(format!("index out of bounds: {}", key_text(key))),
         _ => EvalError::no_key(&key_text(key)),
     })
@@ -181,10 +181,10 @@ fn optional_index<'a>(args: &[Value<'a>]) -> Outcome<'a> {
         Value::Optional(None) => return Ok(Value::Optional(None)),
         target => target,
     };
-    found(target, key).map(|found| found.map_or(Value::Optional(None), Value::some))
+    lookup(target, key).map(|found| found.map_or(Value::Optional(None), Value::some))
 }
 
-fn found<'a>(target: &Value<'a>, key: &Value<'a>) -> Result<Option<Value<'a>>, EvalError> {
+fn lookup<'a>(target: &Value<'a>, key: &Value<'a>) -> Result<Option<Value<'a>>, EvalError> {
     match (target, key) {
         (Value::List(list), key) => Ok(usize::try_from(place(key)?).ok().and_then(|at| list.get(at))),
         (Value::Map(map @ Map::Tree(_)), key @ Value::String(_)) => Ok(map.get(key)),

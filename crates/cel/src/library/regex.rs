@@ -30,7 +30,7 @@ pub enum RegexCall {
 
 impl RegexCall {
     /// The function of this name.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "matches" => Self::Matches,
             "find" => Self::Find,

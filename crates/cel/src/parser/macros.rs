@@ -74,7 +74,7 @@ impl Parser<'_> {
 
     fn quantifier(&mut self, position: u32, target: Expr, name: &str, mut args: Vec<Expr>) -> Expansion {
         let predicate = args.pop().unwrap_or(Expr { id: 0, kind: ExprKind::Error });
-        let variables = Variables::of(&args, "argument must be a simple name")?;
+        let variables = Variables::new(&args, "argument must be a simple name")?;
         let parts = match name {
             "all" => {
                 let seen = self.gathered(position);
@@ -162,7 +162,7 @@ impl Parser<'_> {
     fn transform(&mut self, position: u32, target: Expr, name: &str, mut args: Vec<Expr>) -> Expansion {
         let last = args.pop().unwrap_or(Expr { id: 0, kind: ExprKind::Error });
         let predicate = (args.len() == 3).then(|| args.pop()).flatten();
-        let variables = Variables::of(&args, "argument must be a simple name")?;
+        let variables = Variables::new(&args, "argument must be a simple name")?;
         let (init, step) = match name {
             "transformList" => (ExprKind::List(Vec::new(), Vec::new()), self.append(position, last)),
             "transformMap" => {
@@ -295,7 +295,7 @@ struct Variables {
 
 impl Variables {
     /// Reads one or two names from the arguments.
-    fn of(args: &[Expr], fault: &str) -> Result<Self, (u32, String)> {
+    fn new(args: &[Expr], fault: &str) -> Result<Self, (u32, String)> {
         let name = |arg: &Expr| arg.as_ident().map(str::to_owned).ok_or_else(|| (arg.id, fault.to_owned()));
         let first = name(&args[0])?;
         let second = args.get(1).map(name).transpose()?;

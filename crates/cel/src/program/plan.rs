@@ -202,14 +202,14 @@ impl Planner<'_> {
             args.push(self.node(arg)?);
         }
         let name = qualified.as_deref().unwrap_or_else(|| call.function.trim_start_matches('.'));
-        if let Some(call) = RegexCall::of(name) {
+        if let Some(call) = RegexCall::from_name(name) {
             let known = self.pattern(args.get(1))?;
             return Ok(Node::Regex(Box::new(RegexNode { known, call, rule, args })));
         }
         let native = native(name).ok_or_else(|| EvalError::new(format!("no such overload: {name}")))?;
         if let ([Node::Constant(constant)], true) = (args.as_slice(), is_conversion(name)) {
             let made = native(&[constant.value()])?;
-            if let Some(made) = Constant::of(&made) {
+            if let Some(made) = Constant::from_value(&made) {
                 return Ok(Node::Constant(made));
             }
         }
@@ -283,7 +283,7 @@ fn constant(literal: &Literal) -> Constant {
 }
 
 impl Constant {
-    fn of(value: &Value<'_>) -> Option<Self> {
+    fn from_value(value: &Value<'_>) -> Option<Self> {
         Some(match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),

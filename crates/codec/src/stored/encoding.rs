@@ -25,14 +25,14 @@ enum Form {
 
 impl Encoding {
     /// The encoding of a stored value under the seal with this number. `object` is the decoded value.
-    pub fn of(value: &[u8], object: &StoredObject, seal: u16) -> Self {
-        Self { form: Form::of(value), seal, api_version: object.api_version().into() }
+    pub fn new(value: &[u8], object: &StoredObject, seal: u16) -> Self {
+        Self { form: Form::from_value(value), seal, api_version: object.api_version().into() }
     }
 
     /// Returns true if this is the encoding of a stored value under the seal with this number. `object` is the decoded
     /// value.
     pub fn is_of(&self, value: &[u8], object: &StoredObject, seal: u16) -> bool {
-        self.seal == seal && self.form == Form::of(value) && *self.api_version == *object.api_version()
+        self.seal == seal && self.form == Form::from_value(value) && *self.api_version == *object.api_version()
     }
 
     /// Returns true if the seal with this number encrypts the value.
@@ -62,7 +62,7 @@ impl fmt::Display for Encoding {
 }
 
 impl Form {
-    fn of(value: &[u8]) -> Self {
+    fn from_value(value: &[u8]) -> Self {
         if value.starts_with(&keelson_protobuf::PREFIX) { Self::Protobuf } else { Self::Json }
     }
 }
@@ -77,11 +77,11 @@ mod tests {
     fn a_value_is_current_in_its_version_and_the_form_that_is_written() {
         let json: &[u8] = br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}"#;
         let object = StoredObject::parse(bytes::Bytes::from_static(json)).unwrap();
-        let encoding = Encoding::of(json, &object, 0);
+        let encoding = Encoding::new(json, &object, 0);
         assert!(encoding.is_current("v1") && !encoding.is_current("v2") && encoding.is_of(json, &object, 0));
         assert!(!encoding.is_of(json, &object, 1) && encoding.is_sealed_by(0) && !encoding.is_sealed_by(1));
         let protobuf = keelson_protobuf::encode("v1", "ConfigMap", &object.decode(Revision::ZERO)).unwrap();
-        let other = Encoding::of(&protobuf, &object, 0);
+        let other = Encoding::new(&protobuf, &object, 0);
         assert!(!other.is_current("v1") && !encoding.is_of(&protobuf, &object, 0));
         assert_eq!([encoding.to_string(), other.to_string()], ["v1", "v1 in protobuf"]);
     }

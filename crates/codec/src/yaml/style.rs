@@ -15,7 +15,7 @@ pub(super) enum Style {
 
 /// Determines the style of a text by all rules. For most plain texts, one [`look`] decides without them.
 pub(super) fn style(text: &str, key: bool) -> Style {
-    let shape = Styles::of(text);
+    let shape = Styles::new(text);
     let wanted = if text.contains('\n') {
         Style::Literal
     } else if meaning(text) == Meaning::Text && !is_base_60(text) {
@@ -40,7 +40,7 @@ struct Styles {
 }
 
 impl Styles {
-    fn of(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         let special = text.chars().any(|char| char != '\n' && !is_printable(char));
         let space_break = text.contains(" \n");
         let edges = text.starts_with([' ', '\n']) || text.ends_with([' ', '\n']);

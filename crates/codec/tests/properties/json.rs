@@ -14,14 +14,14 @@ use crate::strategies::{damaged_json, value};
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(value in value()) {
+    fn written_values_read_back(value in value()) {
         let parsed = json::parse(&json::to_vec(&value)).unwrap();
         prop_assert_eq!(parsed.value, value);
         prop_assert!(parsed.duplicates.is_empty());
     }
 
     #[test]
-    fn what_is_written_is_what_serde_writes(value in value()) {
+    fn the_output_equals_that_of_serde(value in value()) {
         prop_assert_eq!(json::to_vec(&value), serde_json::to_vec(&value).unwrap());
     }
 
@@ -80,7 +80,7 @@ fn keys_that_come_twice_are_reported_with_their_path() {
 }
 
 #[test]
-fn what_is_reported_of_long_keys_is_bounded() {
+fn the_text_of_long_keys_is_limited() {
     let key = "k".repeat(100_000);
     let twice = |name: usize| format!(r#""{name}":0,"{name}":0"#);
     let members: Vec<String> = (0..50).map(twice).collect();

@@ -90,7 +90,7 @@ fn check(checked: &ParsedObject, shared: &StoredObject) {
 }
 
 #[test]
-fn what_managers_own_is_kept_once() {
+fn equal_field_owners_are_stored_once() {
     let owned: Value = (0..20).map(|at| (format!("f:field{at}"), json!({}))).collect();
     let mut kept = BTreeSet::<Arc<[u8]>>::new();
     let mut share = |name: &str| {

@@ -28,7 +28,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 /// The expected object at a revision.
-fn shown(mut object: Map, revision: Revision) -> Map {
+fn with_revision(mut object: Map, revision: Revision) -> Map {
     let metadata = object["metadata"].as_object_mut().unwrap();
     metadata.remove("selfLink");
     metadata.insert("resourceVersion", revision.to_string());
@@ -75,7 +75,7 @@ proptest! {
     fn an_object_reads_back_with_its_revision(object in object(), revision in any::<u64>()) {
         let revision = Revision::new(revision);
         let stored = StoredObject::encode(&Object(object.clone()));
-        prop_assert_eq!(stored.decode(revision).0, shown(object, revision));
+        prop_assert_eq!(stored.decode(revision).0, with_revision(object, revision));
     }
 
     #[test]
@@ -95,9 +95,9 @@ proptest! {
         let written = ParsedObject::encode_with(&bare, text.as_deref());
         prop_assert_eq!((written.object(), written.summary(&fields())), (&stored, stored.summary(&fields())));
         let (apart, owners) = stored.decode_apart(revision);
-        prop_assert_eq!(apart.0, shown(bare.0, revision));
+        prop_assert_eq!(apart.0, with_revision(bare.0, revision));
         prop_assert_eq!(owners.as_deref(), text.as_deref());
-        prop_assert_eq!(stored.decode(revision).0, shown(whole.0, revision));
+        prop_assert_eq!(stored.decode(revision).0, with_revision(whole.0, revision));
     }
 
     #[test]
@@ -115,7 +115,7 @@ proptest! {
         let other = written(|out| stored.write_object_as(&kind, revision, out));
         prop_assert_eq!(&other, &serde_json::to_vec(&tree).unwrap());
         let renamed = StoredObject::parse(other.into()).unwrap();
-        let header = StoredHeader::of(&kind);
+        let header = StoredHeader::new(&kind);
         let is_same = stored.kind() == "Other" && stored.api_version() == "g/v2";
         prop_assert_eq!((renamed.has_header(&header), stored.has_header(&header)), (true, is_same));
 
@@ -203,7 +203,7 @@ fn protobuf_is_read_as_json_of_the_same_object_would_be() {
 }
 
 #[test]
-fn what_can_not_be_read_is_known_by_its_beginning() {
+fn unreadable_values_are_detected_by_their_first_bytes() {
     let parse = |bytes: &'static [u8]| StoredObject::parse(Bytes::from_static(bytes)).unwrap_err();
     let unknown = parse(b"k8s\0\x0a\x0a\x0a\x02v1\x12\x04Moon").to_string();
     assert_eq!(unknown, "kube-apiserver wrote it in protobuf, and no kind \"Moon\" is registered for version \"v1\"");

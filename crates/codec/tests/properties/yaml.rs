@@ -25,7 +25,7 @@ pub(crate) fn as_go_has_it(value: Value) -> Value {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(value in value()) {
+    fn written_values_read_back(value in value()) {
         let text = yaml::to_vec(&value);
         let parsed = yaml::parse(&text).map_err(|error| error.to_string());
         let parsed = parsed.map_err(|error| TestCaseError::fail(format!("{error} in\n{}", String::from_utf8_lossy(&text))))?;
@@ -259,7 +259,7 @@ fn the_layout_is_that_of_yaml_1_1() {
 }
 
 #[test]
-fn what_is_no_yaml_1_1_is_refused_in_the_words_of_go_yaml() {
+fn invalid_yaml_has_the_errors_of_go_yaml() {
     for (text, expected) in [
         ("a: b: c\n", "yaml: mapping values are not allowed in this context"),
         ("x: y\na: b: c\n", "yaml: line 2: mapping values are not allowed in this context"),
@@ -308,7 +308,7 @@ fn keys_that_come_twice_are_reported() {
 }
 
 #[test]
-fn what_cannot_be_an_object_is_refused() {
+fn documents_that_are_not_objects_are_refused() {
     fails("a: &x 1\nb: *x\n", "yaml: line 1: anchors and aliases are not supported");
     fails("a: 1\n---\nb: 2\n", "yaml: line 3: more than one document");
     fails("a: .inf\n", "yaml: line 1: JSON cannot hold the number `.inf`");

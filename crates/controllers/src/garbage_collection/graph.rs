@@ -164,7 +164,7 @@ impl Graph {
             while let Some(leaf) = rest.next_leaf() {
                 for entry in leaf.entries() {
                     let place = CollectionPlace::Here(id);
-                    self.index.apply(world, place, None, Some(Ties::of(entry)), &mut visits);
+                    self.index.apply(world, place, None, Some(Ties::from_entry(entry)), &mut visits);
                 }
                 tokio::task::yield_now().await;
             }

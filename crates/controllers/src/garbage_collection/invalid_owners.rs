@@ -79,7 +79,7 @@ impl InvalidOwners {
         self.queue
             .run(1, |report| async move {
                 if let Err(error) = self.write(&report).await {
-                    tracing::debug!(key = %report.dependent.key, %error, "an event about an owner could not be written");
+                    tracing::debug!(key = %report.dependent.key, %error, "writing an event about an owner failed");
                 }
                 Outcome::Done
             })

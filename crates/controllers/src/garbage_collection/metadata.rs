@@ -43,7 +43,7 @@ enum OwnerText<'e> {
 }
 
 impl<'e> Ties<'e> {
-    pub(super) fn of(entry: &'e Entry) -> Self {
+    pub(super) fn from_entry(entry: &'e Entry) -> Self {
         Self { of: OwnerText::Here(entry), references: entry.owner_references() }
     }
 
@@ -189,11 +189,15 @@ mod tests {
     async fn only_owners_and_deletion_tie_an_object() {
         let bare = with("{}").await;
         let free = with(r#"{"name":"a","labels":{"ownerReferences":"b"},"ownerReferences":null,"managedFields":[{"fieldsV1":{"f:metadata":{"f:ownerReferences":{}}}}]}"#).await;
-        assert!(Ties::of(&free).is_free() && Ties::of(&free).are_those_of(Ties::of(&bare)));
-        assert!(Ties::of(&free).owners().is_empty());
+        assert!(Ties::from_entry(&free).is_free() && Ties::from_entry(&free).are_those_of(Ties::from_entry(&bare)));
+        assert!(Ties::from_entry(&free).owners().is_empty());
         for tied in [r#"{"ownerReferences":[]}"#, r#"{"deletionTimestamp":"2026-01-01T00:00:00Z"}"#] {
             let object = with(tied).await;
-            assert!(!Ties::of(&object).is_free() && !Ties::of(&object).are_those_of(Ties::of(&free)), "{tied}");
+            assert!(
+                !Ties::from_entry(&object).is_free()
+                    && !Ties::from_entry(&object).are_those_of(Ties::from_entry(&free)),
+                "{tied}"
+            );
         }
     }
 
@@ -201,9 +205,9 @@ mod tests {
     async fn only_the_metadata_of_the_object_itself_counts() {
         let object = r#"{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"\"metadata\":","uid":"u"},"spec":{"template":{"metadata":{"deletionTimestamp":"t","ownerReferences":[]}}}}"#;
         let object = entry(object).await;
-        assert_eq!((&*Ties::of(&object).uid(), Ties::of(&object).is_free()), ("u", true));
+        assert_eq!((&*Ties::from_entry(&object).uid(), Ties::from_entry(&object).is_free()), ("u", true));
         let bare = with("{}").await;
-        assert!(Ties::of(&bare).is_free() && Ties::of(&bare).uid().is_empty());
+        assert!(Ties::from_entry(&bare).is_free() && Ties::from_entry(&bare).uid().is_empty());
     }
 
     #[tokio::test]
@@ -212,8 +216,11 @@ mod tests {
             let held = format!(r#"{{"uid":"u","finalizers":["a/b","{finalizers}"]}}"#);
             let terminating = held.replace(r#""finalizers""#, r#""deletionTimestamp":"t","finalizers""#);
             let (held, terminating) = (with(&held).await, with(&terminating).await);
-            assert!(!Ties::of(&held).waits_for_collection());
-            assert_eq!((Ties::of(&terminating).waits_for_collection(), &*Ties::of(&terminating).uid()), (waits, "u"));
+            assert!(!Ties::from_entry(&held).waits_for_collection());
+            assert_eq!(
+                (Ties::from_entry(&terminating).waits_for_collection(), &*Ties::from_entry(&terminating).uid()),
+                (waits, "u")
+            );
         }
     }
 
@@ -224,10 +231,11 @@ mod tests {
         let same = with(r#"{"ownerReferences":[{"uid":"u"}],"finalizers":[]}"#).await;
         let other = with(r#"{"ownerReferences":[{"uid":"v"}]}"#).await;
         let terminating = with(r#"{"deletionTimestamp":"t","ownerReferences":[{"uid":"u"}]}"#).await;
-        let [owned, same, other, terminating] = [&owned, &same, &other, &terminating].map(|entry| Ties::of(entry));
+        let [owned, same, other, terminating] =
+            [&owned, &same, &other, &terminating].map(|entry| Ties::from_entry(entry));
         assert_eq!(owned.owners()[0].uid, "u");
         assert!(owned.are_those_of(same) && !owned.are_those_of(other));
-        assert!(!Ties::of(&bare).are_those_of(owned));
+        assert!(!Ties::from_entry(&bare).are_those_of(owned));
         assert!(!terminating.are_those_of(owned) && !terminating.are_those_of(terminating));
     }
 }

@@ -67,9 +67,9 @@ impl QueueMeter {
         }
     }
 
-    pub(super) fn of(name: &'static str) -> Arc<Self> {
+    pub(super) fn for_queue(name: &'static str) -> Arc<Self> {
         // Names are few and fixed.
-        QUEUES.of(name, || name).unwrap_or_else(|| Arc::new(Self::new()))
+        QUEUES.get_or_create(name, || name).unwrap_or_else(|| Arc::new(Self::new()))
     }
 
     /// The metrics of all queues by name.

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_agree_when_all_encode_alike_and_the_time_is_that_of_the_last_change_of_that() {
+    fn servers_with_equal_encodings_agree_since_the_last_change() {
         let mut object = Object::default();
         let time = |seconds: u64| rfc3339(at(seconds));
         assert!(publish(&mut object, &entry("a", "x/v1"), at(1)));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_in_the_status_stays() {
+    fn status_entries_of_others_stay() {
         let mut object =
             Object::from_value(json!({ "status": { "conditions": [{ "type": "Other" }], "x": 1 } })).unwrap();
         assert!(!is_published(&object));

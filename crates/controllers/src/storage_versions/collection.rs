@@ -121,7 +121,7 @@ impl StorageVersionCollection {
             // Another writer changed the object first. Its new state is processed again.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(""; ?look, %error, "entries of servers that are gone could not be collected; trying again");
+                warn_repeated!(""; ?look, %error, "deleting the entries of stopped servers failed; retrying");
                 Outcome::Again
             }
         }
@@ -134,7 +134,7 @@ impl StorageVersionCollection {
                 if !standings.contains_key(server) {
                     let found = self.standing(server).await?;
                     if found != LeaseState::Publishes {
-                        tracing::info!(server, "collecting entries of a server that is gone or publishes nothing");
+                        tracing::info!(server, "deleting the entries of a server that stopped or publishes none");
                     }
                     standings.insert(server.to_owned(), found);
                 }
@@ -161,7 +161,7 @@ impl StorageVersionCollection {
             && withdraw(&mut found.object, |server| void.iter().any(|it| it == server), self.client.now())
         {
             found = update_status_if(&self.client, &self.versions, found.object, absent).await?;
-            tracing::debug!(storage_version = name, servers = ?void, "collected the entries of servers that are gone");
+            tracing::debug!(storage_version = name, servers = ?void, "deleted the entries of stopped servers");
         }
         // An object in which no server ever published was created by a client, so it stays.
         if is_published(&found.object) && servers(&found.object).next().is_none() {

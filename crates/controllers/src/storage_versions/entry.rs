@@ -25,7 +25,7 @@ pub struct StorageVersionEntry {
 
 impl StorageVersionEntry {
     /// The entry of the server with this name; `None` if the resource is not stored.
-    pub fn of(server_id: &str, resource: &ServedResource) -> Option<Self> {
+    pub fn new(server_id: &str, resource: &ServedResource) -> Option<Self> {
         let (gate, kind) = stored(resource)?;
         let entry = entry(server_id, resource, kind);
         Some(Self { name: name_of(&resource.group_resource()), gate: gate.clone(), kind: kind.clone(), entry })

@@ -195,7 +195,7 @@ impl StorageVersionMigrator {
             Ok(outcome) => outcome,
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&resource; %resource, %error, "a migration failed; trying again");
+                warn_repeated!(&resource; %resource, %error, "a migration failed; retrying");
                 Outcome::Again
             }
         }
@@ -237,7 +237,7 @@ impl StorageVersionMigrator {
         };
         for other in open {
             let why = format!("the migration {} of the same resource is under way", first.object.name());
-            self.end(&Request::of(&other), &End::Failed(why), None).await?;
+            self.end(&Request::from_object(&other), &End::Failed(why), None).await?;
         }
         self.migrate(&first, &subject).await
     }
@@ -248,7 +248,7 @@ impl StorageVersionMigrator {
         why: String,
     ) -> Result<Outcome, ApiError> {
         for migration in open {
-            self.end(&Request::of(&migration), &End::Failed(why.clone()), None).await?;
+            self.end(&Request::from_object(&migration), &End::Failed(why.clone()), None).await?;
         }
         Ok(Outcome::Done)
     }
@@ -260,7 +260,7 @@ impl StorageVersionMigrator {
         // A running migration waits for its server, which may only be absent for a moment.
         for migration in open.iter().filter(|it| !is_published && !is_running(&it.object)) {
             let why = format!("no server has published in which version it stores {resource}");
-            self.end(&Request::of(migration), &End::Failed(why), None).await?;
+            self.end(&Request::from_object(migration), &End::Failed(why), None).await?;
         }
         Ok(Outcome::Done)
     }
@@ -408,7 +408,7 @@ impl StorageVersionMigrator {
     }
 
     async fn migrate(&self, migration: &RevisedObject, subject: &Subject) -> Result<Outcome, ApiError> {
-        let mut request = Request::of(migration);
+        let mut request = Request::from_object(migration);
         match self.await_agreement(subject).await? {
             Ok(_) => {}
             Err(why) => return self.fail(&request, subject, why).await,
@@ -536,7 +536,7 @@ impl StorageVersionMigrator {
 }
 
 impl Request {
-    fn of(migration: &RevisedObject) -> Self {
+    fn from_object(migration: &RevisedObject) -> Self {
         Self { name: migration.object.name().to_owned(), uid: migration.object.uid().to_owned(), total: 0 }
     }
 }

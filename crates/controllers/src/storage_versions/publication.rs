@@ -230,7 +230,7 @@ impl StorageVersionPublication {
     fn done(&self, resource: &GroupResource, result: Result<(), ApiError>) -> Outcome {
         self.progress.note(resource, result.is_ok());
         let Err(error) = result else { return Outcome::Done };
-        warn_repeated!(resource; %resource, %error, "a storage version could not be published; trying again");
+        warn_repeated!(resource; %resource, %error, "publishing a storage version failed; retrying");
         Outcome::Again
     }
 

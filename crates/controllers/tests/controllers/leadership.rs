@@ -104,7 +104,7 @@ async fn two() -> (MemoryStore, Arc<Reign>, Candidate, Candidate) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_answers_get_lost_goes_on_leading() {
+async fn a_leader_whose_answers_get_lost_continues_leading() {
     let (_store, reign, first, _second) = two().await;
     for lost in 1..4 {
         first.way.lose_answers(LEASE, lost);
@@ -116,7 +116,7 @@ async fn a_leader_whose_answers_get_lost_goes_on_leading() {
 
 /// The leader does not see the response to a renewal, so it counts from the renewal before.
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_loses_an_answer_and_then_the_store_stops_before_another_leads() {
+async fn a_leader_without_the_store_stops_before_the_next_one_starts() {
     for quiet in 0..8 {
         let (_store, reign, first, _second) = two().await;
         first.way.lose_answers(LEASE, 1);
@@ -149,7 +149,7 @@ async fn a_lead_is_given_up_at_once_also_when_the_last_renewal_got_no_answer() {
 
 /// The former leader could not see that another took the lease, and must not release it.
 #[tokio::test(start_paused = true)]
-async fn nobody_gives_up_a_lease_that_is_anothers_by_now() {
+async fn a_lease_of_another_holder_is_not_released() {
     let (_store, reign, first, second) = two().await;
     first.way.set_calls(Fault::Hang);
     reign.turn(2, Instant::now()).await;

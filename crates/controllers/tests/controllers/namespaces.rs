@@ -48,7 +48,7 @@ async fn until(registry: &Registry, target: &Target, name: &str, expected: impl 
 }
 
 #[tokio::test]
-async fn what_cannot_be_reached_is_told_and_keeps_nothing_else() {
+async fn unreachable_servers_are_reported_and_block_only_their_objects() {
     let registry = registry(Arc::new(MemoryStore::new())).await;
     let namespaces = target("", "namespaces", None);
     create(&registry, &namespaces, "team", json!({})).await;

@@ -162,7 +162,7 @@ async fn a_server_whose_clock_is_hours_off_is_found_until_it_dies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_of_a_server_is_collected_when_it_was_seen_to_stand_still_for_its_time() {
+async fn a_lease_is_collected_after_its_duration_without_renewal() {
     let store = MemoryStore::new();
     let off = Server::start_for(&store, "off", "192.0.2.2:6443", now() - HOUR * 5, HOUR / 2).await;
     off.kill();
@@ -211,7 +211,7 @@ async fn a_server_that_stops_soon_after_it_has_started_takes_its_address_along()
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_puts_back_a_late_server_that_another_has_given_up() {
+async fn a_removed_late_server_is_not_restored() {
     let store = MemoryStore::new();
     let here = Server::start(&store, "here", "192.0.2.1:6443", now()).await;
     pass(SECOND * 2).await;
@@ -230,7 +230,7 @@ async fn nobody_puts_back_a_late_server_that_another_has_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_on_different_ports_are_all_found_and_nobody_rewrites_it() {
+async fn servers_on_different_ports_are_all_endpoints() {
     let store = MemoryStore::new();
     let mut servers = Vec::new();
     for (id, address) in

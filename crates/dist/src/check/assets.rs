@@ -78,7 +78,7 @@ fn start(command: &mut Command) -> Result<Started> {
 fn until(what: &str, holds: impl Fn() -> bool) -> Result<()> {
     let begun = Instant::now();
     while !holds() {
-        ensure!(begun.elapsed() < START, "{what}: not within {START:?}");
+        ensure!(begun.elapsed() < START, "{what}: no success within {START:?}");
         std::thread::sleep(LOOK);
     }
     Ok(())

@@ -47,7 +47,7 @@ pub(super) fn wheel(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The archive is unpacked where npm puts it, and a project beside it runs its tests.
+/// Unpacks the archive into `node_modules`, and runs the tests of a project there.
 pub(super) fn npm(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
     if !run::has("node") {
         return Ok(Outcome::NotRun("node is not installed".to_owned()));

@@ -59,7 +59,7 @@ impl Root {
         run::output(Command::new("chroot").arg(&self.path).args(command)).map(drop)
     }
 
-    /// A command in it as a user of its own.
+    /// A command in the root, as a user without other files.
     pub(super) fn command_as(&self, user: &str, program: &str) -> Command {
         let mut command = Command::new("chroot");
         command.arg(format!("--userspec={user}:{user}")).arg(&self.path).arg(program);

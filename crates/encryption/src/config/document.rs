@@ -17,7 +17,7 @@ const SCHEME: &str = "k8s.io/apiserver/pkg/server/options/encryptionconfig/confi
 /// The most faults of form that an error names.
 const NAMED: usize = 20;
 
-/// Reads a document, whose fields `read` is given.
+/// Reads a document. `read` gets its fields.
 pub(super) fn parse<T>(bytes: &[u8], read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, String> {
     let parsed = yaml::parse(bytes).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
     let text = |name: &str| parsed.value[name].as_str().unwrap_or_default();
@@ -30,7 +30,7 @@ pub(super) fn parse<T>(bytes: &[u8], read: impl FnOnce(&Fields<'_>) -> T) -> Res
         return Err(format!("no kind {kind} is registered for version {version} in scheme {}", quote(SCHEME)));
     }
     let faults = RefCell::new(parsed.duplicates);
-    let read = read(&Fields::of(&parsed.value, String::new(), &["apiVersion", "kind", "resources"], &faults));
+    let read = read(&Fields::new(&parsed.value, String::new(), &["apiVersion", "kind", "resources"], &faults));
     let mut faults = faults.into_inner();
     faults.truncate(NAMED);
     if faults.is_empty() { Ok(read) } else { Err(format!("strict decoding error: {}", faults.join(", "))) }
@@ -44,7 +44,7 @@ pub(super) struct Fields<'v> {
 }
 
 impl<'v> Fields<'v> {
-    fn of(value: &'v Value, path: String, known: &[&str], faults: &'v RefCell<Vec<String>>) -> Self {
+    fn new(value: &'v Value, path: String, known: &[&str], faults: &'v RefCell<Vec<String>>) -> Self {
         let fields = Self { map: value.as_object(), path, faults };
         match value {
             Value::Object(map) => {
@@ -63,7 +63,7 @@ impl<'v> Fields<'v> {
     }
 
     fn mistyped(&self, path: &str, wanted: &str, found: &Value) {
-        let found = ValueKind::of(found).name();
+        let found = ValueKind::from_value(found).name();
         self.faults.borrow_mut().push(format!("field {} must be of type {wanted}, not {found}", quote(path)));
     }
 
@@ -100,13 +100,13 @@ impl<'v> Fields<'v> {
     /// The fields of an object, where it is there.
     pub(super) fn object(&self, name: &str, known: &[&str]) -> Option<Self> {
         let value = self.map?.get(name).filter(|value| !value.is_null())?;
-        Some(Self::of(value, self.child(name), known, self.faults))
+        Some(Self::new(value, self.child(name), known, self.faults))
     }
 
     /// The fields of each object of a list.
     pub(super) fn objects(&self, name: &str, known: &[&str]) -> Vec<Self> {
         let list = self.read(name, "list of objects", |value| value.as_array()).map_or(&[][..], Vec::as_slice);
         let place = |at: usize| format!("{}[{at}]", self.child(name));
-        list.iter().enumerate().map(|(at, value)| Self::of(value, place(at), known, self.faults)).collect()
+        list.iter().enumerate().map(|(at, value)| Self::new(value, place(at), known, self.faults)).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! The rules of an `EncryptionConfiguration`, in upstream's order and words.
 //!
-//! Rules about the order of lists are applied where transformers are made.
+//! The construction of transformers checks the order of providers.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ const AES_KEYS: [usize; 3] = [16, 24, 32];
 const SECRETBOX_KEYS: [usize; 1] = [32];
 /// Resources that are stored and have no API.
 const WITHOUT_API: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
-/// The text that stands in the place of secrets.
+/// The text that replaces secrets.
 const REDACTED: &str = "REDACTED";
 
 /// Splits `resource.group` at its first dot.
@@ -112,11 +112,11 @@ fn single(provider: &ProviderEntry, path: &str) -> Option<FieldError> {
         1 => return None,
         _ => "more than one provider specified in a single element, should split into different list elements",
     };
-    Some(FieldError::invalid(path, shown(provider), detail))
+    Some(FieldError::invalid(path, redacted(provider), detail))
 }
 
 /// A provider as upstream's error shows it, without its secrets.
-fn shown(provider: &ProviderEntry) -> Value {
+fn redacted(provider: &ProviderEntry) -> Value {
     let keys = |keys: &Option<Vec<Key>>| match keys {
         Some(keys) => {
             let keys: Vec<Value> = keys.iter().map(|key| json!({"Name": key.name, "Secret": REDACTED})).collect();

@@ -15,7 +15,7 @@ use crate::error::TransformError;
 
 /// The most data keys that are kept.
 const MOST: usize = 10_000;
-/// The time after which a data key that was not used for writing leaves the cache when another comes.
+/// The time after which an unused data key is evicted when another is cached.
 const LIFETIME: Duration = Duration::from_hours(24);
 /// The time for which a failed call answers for further ones.
 const FAILURE: Duration = Duration::from_secs(3);

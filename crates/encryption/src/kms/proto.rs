@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 
-/// A data key that is itself the key of AES-GCM.
+/// The data key is used directly as the AES-GCM key.
 pub(super) const AES_GCM_KEY: i32 = 0;
-/// A seed that a key is derived from for each value.
+/// The data key is a seed. Each value has a key derived from it.
 pub(super) const SEED: i32 = 1;
 
 #[derive(Clone, PartialEq, Eq, Message)]

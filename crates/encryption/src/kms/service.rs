@@ -1,7 +1,7 @@
 //! Calls to a key service over its Unix socket.
 //!
-//! A connection is made when it is first used, and made anew when it has broken. Every call ends within the time limit of the
-//! configuration. Retries are for the callers.
+//! The first use opens the connection. A broken connection is opened again. Every call ends within the time limit of
+//! the configuration. Retries are for the callers.
 
 use std::io;
 use std::sync::Arc;

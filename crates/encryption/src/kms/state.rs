@@ -267,7 +267,8 @@ impl Kms {
         })
     }
 
-    /// The data key of a value. The value is encrypted anew when the key ID or the kind of the data key is another.
+    /// The data key of a value. A different key ID, or another kind of data key, makes the value stale: the next write
+    /// encrypts it again.
     fn data_key(&self, object: &EncryptedObject, cipher: DataCipher) -> DataKey {
         let seal = format!("{}{}:{}", self.prefix, object.encrypted_dek_source_type, object.key_id);
         DataKey { cipher, key_id_hash: hash_of(&object.key_id), seal: Seal::named(&seal) }

@@ -127,7 +127,7 @@ fn a_full_queue_refuses() {
 }
 
 #[test]
-fn what_had_seats_before_comes_before_the_other_requests_of_its_queue() {
+fn requests_that_regain_seats_precede_their_queue() {
     let limits = Limits { seats: Some(1), queues: 1, hand_size: 1, queue_length: 2 };
     let mut level = Queues::new(limits, at(0));
     let held = seated(come(&mut level, at(0), 1, 1, ""), &level);
@@ -169,7 +169,7 @@ fn a_request_for_many_seats_is_not_overtaken_for_ever() {
 }
 
 #[test]
-fn seats_are_shared_equally_between_flows_whatever_they_ask_for() {
+fn seats_are_shared_equally_between_flows_whatever_they_request() {
     let limits = Limits { seats: Some(4), queues: 64, hand_size: 2, queue_length: 1_000 };
     let mut level = Queues::new(limits, at(0));
     let flows = flows(limits, 3);

@@ -81,7 +81,7 @@ fn check_indented(compact: &[u8]) {
     assert_eq!(indented.len(), pretty::length(compact), "the length of the indented form");
     let (ours, other) = (json::parse(compact), json::parse(&indented));
     assert_eq!(ours.ok().map(|parsed| parsed.value), other.ok().map(|parsed| parsed.value), "the indented form");
-    let mut pieces = pretty::Pieces::of(Bytes::copy_from_slice(compact));
+    let mut pieces = pretty::Pieces::new(Bytes::copy_from_slice(compact));
     let together: Vec<u8> = std::iter::from_fn(|| pieces.next(7)).flatten().collect();
     assert_eq!(together, indented, "the pieces of the indented form");
     let whole = yaml::from_json(compact);
@@ -226,7 +226,7 @@ pub(super) const STORED: Target = Target {
             let mut written = Vec::new();
             stored.write_object(Revision::new(7), &mut written);
             assert_eq!(written.len(), stored.object_len(Revision::new(7)), "the length of a stored object");
-            let read = json::parse(&written).unwrap_or_else(|error| panic!("a stored object is no JSON: {error}"));
+            let read = json::parse(&written).unwrap_or_else(|error| panic!("a stored object is not JSON: {error}"));
             assert_eq!(Some(&object), Object::from_value(read.value).as_ref(), "a stored object reads differently");
             form(&object.into_value())
         }

@@ -147,7 +147,7 @@ impl Trail {
         if audited.level == Level::None {
             return AuditRecord::default();
         }
-        AuditRecord::of(request.decided(audited, user.cloned()))
+        AuditRecord::new(request.decided(audited, user.cloned()))
     }
 
     /// A stage of the request with the current time and this response.

@@ -74,7 +74,7 @@ impl LongWork {
         let Some(threads) = self.threads(holder.level) else { return work.await };
         let begun = self.begun.clone();
         let turns = if holder.level.is_of_cluster() { &self.turns_of_cluster } else { &self.turns };
-        let work = turns.of(holder.flow).take(work);
+        let work = turns.turns(holder.flow).take(work);
         let counted = async move {
             begun.fetch_add(1, Ordering::Relaxed);
             work.await

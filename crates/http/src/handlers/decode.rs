@@ -100,7 +100,7 @@ fn typed(value: Value) -> Result<Value, String> {
             Ok(Value::Object(object))
         }
         other => {
-            let found = go_format::found(&ValueKind::of(&other), ASKED);
+            let found = go_format::found(&ValueKind::from_value(&other), ASKED);
             Err(format!("{NO_VERSION}json parse error: json: cannot unmarshal {found} into Go value of type {ASKED}"))
         }
     }
@@ -111,7 +111,7 @@ fn names_are_texts(sent: &Value) -> Result<(), String> {
     let is_other = |value: &&Value| !value.is_string() && !value.is_null();
     let other = ["apiVersion", "kind"].into_iter().find_map(|field| Some((field, sent.get(field).filter(is_other)?)));
     let Some((field, value)) = other else { return Ok(()) };
-    let found = go_format::found(&ValueKind::of(value), "string");
+    let found = go_format::found(&ValueKind::from_value(value), "string");
     Err(format!(
         "{NO_VERSION}json parse error: json: cannot unmarshal {found} into Go struct field .{field} of type string"
     ))

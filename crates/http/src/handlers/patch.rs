@@ -99,7 +99,7 @@ pub(super) async fn document(
 const BAD_MERGE_PATCH: &str = "Invalid JSON Patch";
 
 /// Without strict field validation, upstream passes a patch directly to its library. The library has another error for
-/// a patch that is no object or array.
+/// a patch that is not an object or array.
 fn refuse_other_forms(kind: PatchKind, document: &Value, validation: FieldValidation) -> Result<(), ApiError> {
     let refused = |message: String| Err(ApiError::BadRequest(message));
     match (kind, validation, document) {
@@ -107,7 +107,7 @@ fn refuse_other_forms(kind: PatchKind, document: &Value, validation: FieldValida
             refused(BAD_MERGE_PATCH.to_owned())
         }
         (PatchKind::Json, FieldValidation::Ignore, document) if !document.is_array() && !document.is_null() => {
-            let found = go_format::found(&ValueKind::of(document), "jsonpatch.Patch");
+            let found = go_format::found(&ValueKind::from_value(document), "jsonpatch.Patch");
             refused(format!("json: cannot unmarshal {found} into Go value of type jsonpatch.Patch"))
         }
         _ => Ok(()),

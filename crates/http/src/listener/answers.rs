@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lists_that_wait_give_way_when_much_was_replaced_and_lists_that_move_later() {
+    async fn waiting_lists_are_aborted_before_moving_ones_after_many_writes() {
         let (answers, replaced) = answers(100);
         let moving = answers.begin(Sending::default(), None, true);
         let shut = Sending::default();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_waits_lends_its_seats_and_one_that_is_taken_too_slowly_is_cut() {
+    async fn waiting_responses_lend_their_seats_and_slow_ones_are_aborted() {
         const FRAME: usize = 64 << 10;
         let (answers, _) = answers(u64::MAX);
         let (sending, seats) = (Sending::default(), LentSeats::one(Holder { flow: 1, level: Level::Users }).await);

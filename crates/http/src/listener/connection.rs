@@ -179,7 +179,7 @@ impl ClientConnection for Client {
 pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket, place: Threads) {
     // Responses are written in large pieces, and a watch event must not wait for the next one.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY could not be set");
+        tracing::debug!(%error, "setting TCP_NODELAY failed");
     }
     let address = stream.peer_addr().ok().map(|address| address.ip());
     let standing = AuthenticationState::default();

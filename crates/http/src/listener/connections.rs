@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn unauthenticated_connections_give_way_to_newer_ones_and_never_those_of_users() {
+    fn newer_connections_evict_unauthenticated_ones_only() {
         let connections = connections(8);
         let first = connections.register().unwrap();
         let known = open(&connections, of(1, Level::Exempt)).unwrap();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_with_its_share_loses_the_oldest_idle_connection_and_gets_no_more_where_none_is_idle() {
+    fn a_full_share_evicts_the_oldest_idle_connection_or_refuses() {
         let connections = connections(16);
         let ann = of(1, Level::Users);
         let held: Vec<_> = (0..2).map(|_| open(&connections, ann).unwrap()).collect();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_are_taken_the_user_with_most_gives_way_and_administrators_never() {
+    fn a_full_server_evicts_the_largest_user_but_no_administrator() {
         let connections = connections(32);
         let admins: Vec<_> = (0..2).map(|_| open(&connections, of(1, Level::Exempt)).unwrap()).collect();
         let controller: Vec<_> = (0..12).map(|_| open(&connections, of(2, Level::System)).unwrap()).collect();
@@ -350,7 +350,7 @@ mod tests {
 
     /// Many accounts with a connection each must not use up all connections.
     #[test]
-    fn users_with_one_connection_each_leave_room_for_health_checks_and_administrators() {
+    fn many_single_connections_leave_reserved_ones_free() {
         let connections = connections(16);
         let users: Vec<_> = (0..12).map(|flow| open(&connections, of(flow, Level::Accounts)).unwrap()).collect();
         let _busy: Vec<_> = users[1..].iter().map(busy).collect();

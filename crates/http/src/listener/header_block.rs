@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_told() {
+    fn too_long_headers_are_reported() {
         let check = |block: &[u8], expect: Option<HeadFault>| assert_eq!(fault(block), Ok(expect));
         check(&request("/a", &[literal(0x00, "x", "y")]), None);
         check(&request(&"a".repeat(MOST_URL_BYTES), &[]), None);

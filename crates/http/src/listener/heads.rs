@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_strangers_who_send_much_the_oldest_gives_way_and_nobody_who_is_known() {
+    async fn large_headers_evict_the_oldest_unauthenticated_client_only() {
         const MUCH: usize = SMALL_BYTES + 1;
         let heads = LargeHeaders::new(Arc::new(Edge::default()));
         let mut held = Vec::new();

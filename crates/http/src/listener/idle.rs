@@ -26,7 +26,7 @@ struct State {
     is_answered: bool,
     /// The number of requests for which the server must act next. Watches are never counted.
     worked_on: usize,
-    /// The time of the last progress of a request that is no watch.
+    /// The time of the last progress of a request that is not a watch.
     moved: Instant,
 }
 
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_nobody_takes_is_waited_for_briefly_and_one_that_is_still_made_is_not() {
+    async fn an_unread_response_times_out_soon_and_an_unfinished_one_does_not() {
         let activity = Activity::new();
         let mut list = activity.begin();
         list.moves();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_is_waited_for_as_long_as_it_moves_and_what_is_made_of_it_to_the_end() {
+    async fn a_moving_body_has_no_timeout_and_neither_has_its_handler() {
         let activity = Activity::new();
         let mut request = activity.begin();
         let pieces = futures::stream::iter(0..3).then(async |piece| {

@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_too_long_passes_as_it_is() {
+    async fn short_headers_pass_unchanged() {
         let block = [&[0x82, 0x84, 0x87, 0x00, 1, b'x', 0x7f, 0x80, 0x87, 0x02][..], &vec![b'y'; 33_791]].concat();
         let [begun, rest] = [&block[..20_000], &block[20_000..]];
         let data = frame(0, 0, &[7; 100]);

@@ -162,7 +162,7 @@ fn watched(stream: impl Future<Output = ()>, patience: Duration, metrics: Arc<Ed
             waiting.as_mut().reset(deadline);
         }
         ready!(waiting.as_mut().poll(context));
-        tracing::debug!(?patience, "an answer was given up, for its client took nothing of it");
+        tracing::debug!(?patience, "a response was aborted because its client did not read it");
         metrics.count_unread();
         Poll::Ready(())
     })

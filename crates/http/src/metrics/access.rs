@@ -160,7 +160,7 @@ impl AccessMetrics {
             of("authentication_attempts", help, "result", one.result, &one.count)
         });
         let users = USERS.into_iter().zip(&self.users).map(|(name, count)| {
-            let help = "Requests of users, by what their name looks like";
+            let help = "Authenticated requests, by the kind of the user's name";
             of("authenticated_user_requests", help, "username", name, count)
         });
         let decisions = self.authorization.iter().map(|one| {

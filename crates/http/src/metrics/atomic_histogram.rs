@@ -18,7 +18,7 @@ pub(super) fn encode(all: &[&AtomicHistogram], encoder: &mut MetricEncoder<'_>) 
 
 impl HistogramSample {
     /// The sum of histograms with the same buckets, without labels. `None` for an empty slice.
-    pub fn of(all: &[&AtomicHistogram], name: &'static str, help: &'static str) -> Option<Self> {
+    pub fn sum(all: &[&AtomicHistogram], name: &'static str, help: &'static str) -> Option<Self> {
         let (sum, mut buckets) = AtomicHistogram::total(all)?;
         let count = buckets.iter().map(|(_, count)| count).sum();
         // The last bucket has no upper end.

@@ -50,7 +50,7 @@ pub struct Edge {
 impl Edge {
     /// Lets the supervisor's watchdog name the connections and requests that block threads.
     pub fn watched_by(&self, supervisor: &Supervisor) {
-        let _first = self.polls.marks.set(RequestMarks::of(supervisor));
+        let _first = self.polls.marks.set(RequestMarks::new(supervisor));
     }
 
     /// The marks of requests, if a watchdog reads them.
@@ -126,7 +126,7 @@ impl Edge {
         };
         let open = |state: &str, value: &AtomicI64| Sample {
             name: "keelson_connections",
-            help: "Open connections, by whether a user who is known came over them",
+            help: "Open connections, by authentication of their requests",
             kind: MetricKind::Gauge,
             labels: vec![("state", state.to_owned())],
             value: value.load(Ordering::Relaxed) as f64,
@@ -156,7 +156,7 @@ impl Edge {
             ),
             count(
                 "keelson_connections_large_heads_total",
-                "Connections cut, since they sent much before they said who they are",
+                "Connections closed because an unauthenticated client sent too large headers",
                 &self.large_heads,
             ),
             count(
@@ -166,7 +166,7 @@ impl Edge {
             ),
             count(
                 "keelson_answers_unread_total",
-                "Answers given up, since their clients took nothing of them",
+                "Responses aborted because the client did not read them",
                 &self.unread,
             ),
             count(

@@ -67,7 +67,7 @@ impl FieldValidation {
     }
 
     /// The level in a query.
-    pub(super) fn of(query: &str) -> Self {
+    pub(super) fn from_query(query: &str) -> Self {
         // Checked first, since few requests have the parameter.
         if !query.contains("fieldValidation") {
             return Self::None;
@@ -115,13 +115,13 @@ impl FilterTimes {
         let help = "Duration of a filter of a request, in seconds, by filter";
         let filters = Filter::ALL.into_iter().zip(&self.filters).filter_map(|(filter, times)| {
             let labels = vec![("filter", filter.as_str().to_owned())];
-            Some(HistogramSample::of(&[times], name, help)?.with(labels))
+            Some(HistogramSample::sum(&[times], name, help)?.with(labels))
         });
         let name = "field_validation_request_duration_seconds";
         let help = "Duration of requests, in seconds, by their level of field validation";
         let requests = FieldValidation::ALL.into_iter().zip(&self.requests).filter_map(|(validation, times)| {
             let labels = vec![("field_validation", validation.as_str().to_owned())];
-            Some(HistogramSample::of(&[times], name, help)?.with(labels))
+            Some(HistogramSample::sum(&[times], name, help)?.with(labels))
         });
         filters.chain(requests).collect()
     }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_validation_that_a_query_asks_for_is_read_as_upstream_reads_it() {
+    fn the_validation_that_a_query_requests_is_read_as_upstream_reads_it() {
         for (query, expected) in [
             ("", FieldValidation::None),
             ("a=fieldValidation", FieldValidation::None),
@@ -143,7 +143,7 @@ mod tests {
             ("fieldValidation=strict", FieldValidation::Invalid),
             ("fieldValidation=Warn&fieldValidation=Warn", FieldValidation::Invalid),
         ] {
-            assert_eq!(FieldValidation::of(query), expected, "{query}");
+            assert_eq!(FieldValidation::from_query(query), expected, "{query}");
         }
     }
 }

@@ -54,7 +54,7 @@ impl Times {
 
     fn histograms(&self, name: &'static str, help: &'static str) -> Vec<HistogramSample> {
         let one = |(labels, times): (_, &AtomicHistogram)| {
-            let sample = HistogramSample::of(&[times], name, help)?;
+            let sample = HistogramSample::sum(&[times], name, help)?;
             Some(HistogramSample { labels, ..sample })
         };
         self.all().filter_map(one).collect()

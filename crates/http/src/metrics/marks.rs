@@ -36,7 +36,7 @@ pub(crate) struct RequestMarks {
 
 impl RequestMarks {
     /// Registers the marks with a supervisor's watchdog.
-    pub(crate) fn of(supervisor: &Supervisor) -> Self {
+    pub(crate) fn new(supervisor: &Supervisor) -> Self {
         Self {
             connection: supervisor.mark(CONNECTION),
             page: supervisor.mark(PAGE),
@@ -82,7 +82,7 @@ mod tests {
     async fn a_request_that_holds_its_thread_is_named_by_its_verb() {
         let (supervisor, stopping) = (Supervisor::default(), CancellationToken::new());
         supervisor.watch_threads(&stopping);
-        let marks = RequestMarks::of(&supervisor);
+        let marks = RequestMarks::new(&supervisor);
         for (verb, expected) in [
             (RequestVerb::Resource(Verb::List), "list request"),
             (RequestVerb::Other("trace".into()), "request for a page"),

@@ -86,7 +86,7 @@ impl Observation {
         Self {
             series,
             filter_times: metrics.filter_times.clone(),
-            field_validation: FieldValidation::of(parts.uri.query().unwrap_or_default()),
+            field_validation: FieldValidation::from_query(parts.uri.query().unwrap_or_default()),
             in_flight,
             started: Instant::now(),
             system_client,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_no_more_is_forgotten() {
+    fn unserved_resources_are_removed() {
         let metrics = Arc::new(Metrics::new());
         metrics.serve(|_, version, resource| (version, resource) == ("v1", "pods"));
         for number in 0..3_000 {

@@ -65,7 +65,7 @@ fn open_descriptors() -> Option<f64> {
     Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64)
 }
 
-/// The soft limit, the first number of its line.
+/// The soft limit of open files: the first number of the line.
 fn most_descriptors() -> Option<f64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;

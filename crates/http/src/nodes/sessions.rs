@@ -35,7 +35,7 @@ impl NodeAccess {
             return Err(ApiError::BadRequest("Upgrade request required".to_owned()));
         };
         let held = parts.extensions.remove::<HeldValue>();
-        let (target, streams) = (kubelet_target(&endpoint, subresource, said), translated::Streams::of(said));
+        let (target, streams) = (kubelet_target(&endpoint, subresource, said), translated::Streams::from_object(said));
         let KubeletEndpoint { host, port, takes_websockets, .. } = endpoint;
         let address = NodeAddress { host, port, security: Security::Kubelet, is_confined: false };
         self.counts.sessions.fetch_add(1, Ordering::Relaxed);

@@ -69,7 +69,7 @@ pub(super) struct Streams {
 
 impl Streams {
     /// The streams in the options of a session.
-    pub(super) fn of(said: &Object) -> Self {
+    pub(super) fn from_object(said: &Object) -> Self {
         let tty = is_set(said, "tty");
         // A terminal has one output.
         let stderr = is_set(said, "stderr") && !tty;

@@ -97,7 +97,7 @@ impl Documentation {
     ///
     /// Cost: two atomic increments if nothing changed. Otherwise a comparison of each resource, and rendering of the
     /// changed versions outside of the runtime's threads, for which concurrent requests wait.
-    pub async fn of(self: Arc<Self>, surface: Arc<ServedApis>) -> Arc<ServedDocuments> {
+    pub async fn documents(self: Arc<Self>, surface: Arc<ServedApis>) -> Arc<ServedDocuments> {
         if let Some(documents) = self.newest(&surface) {
             return documents;
         }
@@ -179,7 +179,7 @@ impl Version {
             }
             let stored_as =
                 resource.storage_kind().filter(|kind| resource.default_storage_kind().as_ref() != Some(*kind));
-            DiscoveredResource::of(resource, version, stored_as.map(|kind| kind.version.as_str()))
+            DiscoveredResource::new(resource, version, stored_as.map(|kind| kind.version.as_str()))
         };
         let builtin = served().all(|(resource, _)| resource.is_builtin());
         let discovery = keelson_discovery::Fragment::new(VersionSource {
@@ -193,7 +193,7 @@ impl Version {
         });
         let described = |(resource, version): (&Arc<ServedResource>, &Arc<KindVersion>)| {
             if resource.is_builtin() {
-                ResourceDescription::of(resource, version).returning_deleted(version.returns_deleted())
+                ResourceDescription::new(resource, version).returning_deleted(version.returns_deleted())
             } else {
                 ResourceDescription::of_custom(resource, version, version.document())
             }

@@ -54,7 +54,9 @@ pub(super) async fn answer(
         (DocumentEncoding::Protobuf, Description::V2) => V2_PROTOBUF,
         (DocumentEncoding::Protobuf, Description::V3Index | Description::V3(_)) => V3_PROTOBUF,
     };
-    let Some(document) = made(documents, &wanted, accepts_gzip(&parts.headers)).await? else { return Ok(not_there()) };
+    let Some(document) = rendered(documents, &wanted, accepts_gzip(&parts.headers)).await? else {
+        return Ok(not_there());
+    };
     match asked_hash(parts) {
         Some(hash) if hash != document.hash => see_current(parts, &document),
         asked => send(&document, content_type, asked.is_some(), &parts.headers),
@@ -62,7 +64,7 @@ pub(super) async fn answer(
 }
 
 /// A document. Rendered outside the runtime's threads if it is not cached.
-async fn made(
+async fn rendered(
     documents: &Arc<ServedDocuments>,
     wanted: &DocumentId,
     gzip: bool,

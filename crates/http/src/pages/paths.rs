@@ -9,7 +9,7 @@ use super::zpages::ZPage;
 use super::{ServedDocuments, announcement};
 use crate::negotiation::Serving;
 
-/// A path that is no resource.
+/// A path that is not a resource.
 pub(super) enum Page<'a> {
     Root,
     Core,

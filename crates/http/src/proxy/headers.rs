@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_the_connection_or_a_credential_does_not_pass() {
+    fn connection_and_credential_headers_are_dropped() {
         let believed = IdentityHeaders::new(vec!["x-auth-user".parse().unwrap()], vec!["X-Auth-Extra-".to_owned()]);
         let passed = believed.cleared(&headers(&[
             ("connection", "X-Drop, keep-alive"),
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_told_with_all_that_is_known() {
+    fn a_user_is_reported_with_all_that_is_known() {
         let user = User {
             name: "b\u{f6}b".to_owned(),
             uid: Some("u".to_owned()),
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_asked_for_by_two_fields() {
+    fn an_upgrade_is_requested_by_two_fields() {
         assert!(wants_upgrade(&headers(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")])));
         assert!(!wants_upgrade(&headers(&[("upgrade", "websocket")])));
         assert!(!wants_upgrade(&headers(&[("connection", "upgrade")])));

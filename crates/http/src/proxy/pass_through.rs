@@ -113,8 +113,7 @@ impl PassThrough {
             None => self.passed(&parts, upgrade.is_some()),
             // The other server would take the fields of the client for those of this server.
             Some(_) if parts.headers.keys().any(|name| is_impersonating(name.as_str())) => {
-                const REFUSED: &str =
-                    "a client that is known by its certificate can't impersonate through this server\n";
+                const REFUSED: &str = "a client with a client certificate can't impersonate through this server\n";
                 return respond::plain_text(StatusCode::FORBIDDEN, REFUSED);
             }
             Some(_) if !self.base_path.is_empty() && has_relative_segments(parts.uri.path()) => {

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_sorted_and_written_anew() {
+    fn queries_are_sorted_and_rewritten() {
         let check = |given: &str, expected: &str| assert_eq!(query(given), expected, "{given}");
         check("", "");
         check("b=2&a=1&a=0&c&d=%20+%2B%26&=e", "=e&a=1&a=0&b=2&c=&d=++%2B%26");

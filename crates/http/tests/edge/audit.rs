@@ -50,7 +50,7 @@ fn auditor() -> (Arc<Auditor>, mpsc::UnboundedReceiver<Value>) {
     let batching = Batching { buffer: 100, most: 1, wait: Duration::ZERO, throttle: None, at_once: 1 };
     let (backend, worker) = Backend::new(AuditMode::Batch, batching, None, Arc::new(Telling(sender)), counts.clone());
     tokio::spawn(worker.run(pending()));
-    (Arc::new(Auditor::new(Policy::of(&policy).unwrap(), vec![backend], counts, Arc::new(SystemClock))), told)
+    (Arc::new(Auditor::new(Policy::parse(&policy).unwrap(), vec![backend], counts, Arc::new(SystemClock))), told)
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ const SOON: Duration = Duration::from_secs(1);
 const NEVER: Duration = Duration::from_secs(600);
 
 #[tokio::test]
-async fn who_has_no_credentials_takes_no_place() {
+async fn unauthenticated_requests_take_no_place() {
     let server = narrow(1, 0, NEVER).await;
     let stranger = server.connect(Protocol::Shut, Credentials::None).await;
     let mut unread = Vec::new();
@@ -77,7 +77,7 @@ async fn a_list_of_which_nothing_is_taken_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_watch_that_has_something_to_tell_and_is_not_read_is_given_up() {
+async fn a_watch_that_has_something_to_report_and_is_not_read_is_given_up() {
     let server = narrow(1, 0, SOON).await;
     let mut shut = server.connect(Protocol::Shut, ANN).await;
     let watch = shut.open("/api/v1/namespaces/a/configmaps?watch=1").await;
@@ -109,7 +109,7 @@ async fn a_request_waits_for_its_place() {
 
 /// Unauthenticated clients could otherwise choose the number of unread bytes.
 #[tokio::test]
-async fn strangers_who_leave_many_answers_unread_are_told_the_code_alone() {
+async fn unauthenticated_clients_with_unread_responses_get_only_the_code() {
     let server = Server::start().await;
     let mut unread = Vec::new();
     for _ in 0..5 {
@@ -294,7 +294,7 @@ async fn heads_that_can_be_read_in_two_ways_are_refused() {
 
 /// A health check over a new connection does not wait for blocked threads.
 #[test]
-fn health_is_told_while_requests_hold_all_threads() {
+fn health_is_reported_while_requests_hold_all_threads() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = runtime.block_on(async { tokio::spawn(Server::start()).await.unwrap() });
     let others = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -319,7 +319,7 @@ fn health_is_told_while_requests_hold_all_threads() {
 }
 
 #[tokio::test]
-async fn who_acts_as_another_user_has_the_rights_of_that_one() {
+async fn impersonation_has_the_rights_of_the_impersonated_user() {
     let server = Server::start().await;
     let mut admin = server.connect(Protocol::Http2, Credentials::Admin).await;
     let refused = admin.send("GET", SMALL, &[("impersonate-user", "nobody")], "").await;

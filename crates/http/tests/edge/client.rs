@@ -171,7 +171,7 @@ impl Server {
             pipeline.flow_control().configure(defaults::flow_schemas(), levels);
         }
         let certificates = Arc::new(PublishedAuthorities::default());
-        certificates.publish(AuthenticationInfo::of(&pki).unwrap().of_clients());
+        certificates.publish(AuthenticationInfo::new(&pki).unwrap().of_clients());
         let tls = TlsSettings::new(certificates.server_config(&pki.serving).unwrap());
         let pipeline = pipeline.with_authorizer(authorizer).with_certificates(certificates).with_auditor(setup.auditor);
         let pipeline = pipeline.with_tokens(Arc::new(NamedByTokens));

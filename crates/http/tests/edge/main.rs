@@ -33,7 +33,7 @@ async fn an_administrator_is_served_over_both_versions_of_http() {
 }
 
 #[tokio::test]
-async fn without_credentials_only_health_is_told() {
+async fn unauthenticated_clients_read_only_health() {
     let server = Server::start().await;
     for protocol in BOTH {
         let mut client = server.connect(protocol, Credentials::None).await;
@@ -172,7 +172,7 @@ async fn stopping_ends_watches_cleanly_and_lets_answers_finish() {
 /// At a shutdown the accepting thread ends too, often before the server notices the shutdown. The server must not treat
 /// that as a panic of the thread, which would close all connections.
 #[tokio::test]
-async fn what_is_in_flight_is_answered_however_early_connections_are_no_longer_accepted() {
+async fn running_requests_finish_after_the_listener_closes() {
     for turn in 0..12 {
         let server = Server::start().await;
         let mut lister = server.connect(Protocol::Http1, Credentials::Admin).await;

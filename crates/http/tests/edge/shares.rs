@@ -66,7 +66,7 @@ async fn a_user_with_its_share_of_connections_gets_no_more_and_others_do() {
 }
 
 #[tokio::test]
-async fn users_that_take_all_connections_keep_out_neither_health_checks_nor_anybody_else() {
+async fn users_with_many_connections_block_neither_health_checks_nor_others() {
     const USERS: [&str; 10] = ["u0", "u1", "u2", "u3", "u4", "u5", "u6", "u7", "u8", "u9"];
     let server = with_connections(64).await;
     let mut early = server.connect(Protocol::Http2, Credentials::Admin).await;
@@ -108,7 +108,7 @@ async fn narrow(seats: usize, limits: Limits) -> Server {
 }
 
 #[tokio::test]
-async fn an_answer_that_waits_for_its_client_lends_its_seats_and_goes_on_with_them() {
+async fn a_response_that_waits_for_its_client_lends_and_regains_its_seats() {
     let server = narrow(1, Limits { unread: Duration::from_secs(60), ..Limits::default() }).await;
     for protocol in [Protocol::Http1, Protocol::Http2] {
         let mut ann = server.connect(protocol, ANN).await;

@@ -189,7 +189,7 @@ impl Forwarder {
         if head.headers.contains_key(UPGRADE) {
             return text(StatusCode::NOT_IMPLEMENTED, "the layer of faults passes no upgraded connections on");
         }
-        let target = Target::of(&head.method, &head.uri);
+        let target = Target::new(&head.method, &head.uri);
         let ActiveFaults { delay, effect } = self.layer.rules.meet(&target);
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;

@@ -153,7 +153,7 @@ pub(crate) struct Target<'r> {
 }
 
 impl<'r> Target<'r> {
-    pub(crate) fn of(method: &'r Method, uri: &'r Uri) -> Self {
+    pub(crate) fn new(method: &'r Method, uri: &'r Uri) -> Self {
         let asks = |part: &str| matches!(part, "watch" | "watch=true" | "watch=1");
         let is_watch = *method == Method::GET
             && (uri.query().is_some_and(|query| query.split('&').any(asks)) || uri.path().contains("/watch/"));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     fn met(rules: &Rules, method: &Method, uri: &str) -> (Duration, bool) {
-        let met = rules.meet(&Target::of(method, &uri.parse().unwrap()));
+        let met = rules.meet(&Target::new(method, &uri.parse().unwrap()));
         (met.delay, met.effect.is_some())
     }
 

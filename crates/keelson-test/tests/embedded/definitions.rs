@@ -15,7 +15,7 @@ async fn a_type_is_served_when_its_installation_returns() {
     let widgets: Api<Widget> = Api::namespaced(server.client(), "default");
     let made = widgets.create(&PostParams::default(), &Widget::new("w", WidgetSpec { size: 3 })).await.unwrap();
     assert_eq!(made.spec.size, 3);
-    // A second installation is no error.
+    // A second installation is not an error.
     server.install::<Widget>().await.unwrap();
     assert_eq!(widgets.get("w").await.unwrap().spec.size, 3);
     let mut wrong = serde_json::to_value(Widget::new("x", WidgetSpec { size: 1 })).unwrap();

@@ -153,7 +153,7 @@ async fn wrong_settings_are_refused() {
 }
 
 #[test]
-fn the_binary_of_the_variable_takes_the_place_of_the_server_in_this_process() {
+fn the_variable_replaces_the_embedded_server_by_a_binary() {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "life::a_start_without_a_form", "--nocapture"])
         .env("KEELSON_TEST_FORM", "1")

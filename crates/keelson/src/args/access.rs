@@ -17,8 +17,8 @@ use super::kinds::{List, ListValues as _, duration, list, switch};
 
 #[derive(ClapArgs)]
 pub(crate) struct Access {
-    /// Take requests without credentials as those of system:anonymous, who may ask for health and the version: true unless given, or as
-    /// --authentication-config says. Otherwise they are refused (401).
+    /// Accept requests without credentials as the user system:anonymous, who may read health and version. True by
+    /// default, or as in --authentication-config. Otherwise they are refused (401).
     #[arg(
         long,
         env = "KEELSON_ANONYMOUS_AUTH",
@@ -28,8 +28,8 @@ pub(crate) struct Access {
         value_parser = switch
     )]
     anonymous_auth: Option<bool>,
-    /// A file with an AuthenticationConfiguration (apiserver.config.k8s.io/v1): issuers whose tokens (JWT) are believed, and for which
-    /// paths requests without credentials are taken. It is read again when it changes.
+    /// A file with an AuthenticationConfiguration (apiserver.config.k8s.io/v1): trusted issuers of tokens (JWT), and
+    /// the paths that accept requests without credentials. It is read again when it changes.
     #[arg(long, env = "KEELSON_AUTHENTICATION_CONFIG")]
     authentication_config: Option<PathBuf>,
     #[command(flatten)]
@@ -48,15 +48,15 @@ pub(crate) struct Access {
     /// AlwaysDeny nothing. Node,RBAC by default.
     #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_parser = list::<AuthorizerKind>)]
     authorization_mode: Vec<List<AuthorizerKind>>,
-    /// A file with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): the same with several webhooks and conditions under which
-    /// they are asked. It is read again when it changes.
+    /// A file with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): the authorizers, with several webhooks
+    /// and the conditions of their calls. It is read again when it changes.
     #[arg(long, env = "KEELSON_AUTHORIZATION_CONFIG")]
     authorization_config: Option<PathBuf>,
     /// The policy file of --authorization-mode ABAC: a Policy (abac.authorization.kubernetes.io/v1beta1) as JSON on each line. It is
     /// read once.
     #[arg(long, env = "KEELSON_AUTHORIZATION_POLICY_FILE")]
     authorization_policy_file: Option<PathBuf>,
-    /// A kubeconfig that says which webhook is asked by --authorization-mode Webhook.
+    /// The kubeconfig of the webhook of --authorization-mode Webhook.
     #[arg(long, env = "KEELSON_AUTHORIZATION_WEBHOOK_CONFIG_FILE")]
     authorization_webhook_config_file: Option<PathBuf>,
     /// The version of the SubjectAccessReviews that it understands: v1 or v1beta1.
@@ -72,13 +72,13 @@ pub(crate) struct Access {
 
 #[derive(ClapArgs)]
 struct Oidc {
-    /// The URL of an issuer whose tokens (JWT) are believed, as --authentication-config names several.
+    /// The URL of a trusted issuer of tokens (JWT). --authentication-config names several.
     #[arg(long, env = "KEELSON_OIDC_ISSUER_URL")]
     oidc_issuer_url: Option<String>,
     /// The audience that its tokens must have.
     #[arg(long, env = "KEELSON_OIDC_CLIENT_ID")]
     oidc_client_id: Option<String>,
-    /// The authorities that may have signed its certificate (PEM); the system's unless given.
+    /// The authorities that sign its serving certificate (PEM); those of the system by default.
     #[arg(long, env = "KEELSON_OIDC_CA_FILE")]
     oidc_ca_file: Option<PathBuf>,
     /// The claim with the name of the user.

@@ -15,7 +15,7 @@ use super::kinds::{OptionalDuration, duration, duration_or_never};
 
 #[derive(ClapArgs)]
 pub(crate) struct Audit {
-    /// The policy that says what is audited (audit.k8s.io/v1, kind Policy); nothing is without one.
+    /// The audit policy (audit.k8s.io/v1, kind Policy). Without one nothing is audited.
     #[arg(long, env = "KEELSON_AUDIT_POLICY_FILE")]
     audit_policy_file: Option<PathBuf>,
     #[command(flatten)]
@@ -57,7 +57,7 @@ struct Log {
     /// The time that events wait for further ones; 0 for no wait.
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_MAX_WAIT", default_value = "20ms", value_parser = duration_or_never)]
     audit_log_batch_max_wait: OptionalDuration,
-    /// Write no faster than the two flags that follow say.
+    /// Limit the rate of batches by the two following flags.
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_THROTTLE_ENABLE")]
     audit_log_batch_throttle_enable: bool,
     /// The number of batches written in a second.
@@ -66,7 +66,7 @@ struct Log {
     /// The number of batches written at once after a pause.
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_THROTTLE_BURST", default_value_t = 15)]
     audit_log_batch_throttle_burst: u32,
-    /// Bound the sizes of events and batches of the audit log.
+    /// Limit the sizes of events and batches of the audit log.
     #[arg(long, env = "KEELSON_AUDIT_LOG_TRUNCATE_ENABLED")]
     audit_log_truncate_enabled: bool,
     /// The largest batch in bytes; one that is larger is split.
@@ -114,7 +114,7 @@ struct Webhook {
     /// The number of batches sent at once after a pause.
     #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_BATCH_THROTTLE_BURST", default_value_t = 15)]
     audit_webhook_batch_throttle_burst: u32,
-    /// Bound the sizes of events and batches that are sent to the webhook.
+    /// Limit the sizes of events and batches for the webhook.
     #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_TRUNCATE_ENABLED")]
     audit_webhook_truncate_enabled: bool,
     /// The largest batch in bytes; one that is larger is split.

@@ -95,7 +95,7 @@ mod tests {
         let refused = |file: &str| serve(file, &[]).err().unwrap();
         assert!(refused("nosuch: 1").contains("FILE has the unknown field \"nosuch\""));
         assert!(refused("config: other.yaml").contains("unknown field \"config\""));
-        assert!(refused("bind: {a: b}").contains("bind is no text, number, boolean or list of these"));
+        assert!(refused("bind: {a: b}").contains("bind is not a string, number, boolean or list of these"));
         assert!(refused("bind: 127.0.0.1:1\nbind: 127.0.0.1:2").contains("bind"));
         assert!(refused("- a").contains("no object of flags"));
         assert!(refused("bind: nowhere").contains("nowhere"));

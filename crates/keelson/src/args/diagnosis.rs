@@ -18,10 +18,10 @@ const HIDDEN: &str = "CLASSIFIED";
 /// The log, traces and profiles.
 #[derive(ClapArgs)]
 pub(crate) struct Diagnosis {
-    /// The level of the log, unless KEELSON_LOG has it: debug from 4 on, trace from 8 on. PUT to /debug/flags/v changes it.
+    /// The log level, unless KEELSON_LOG sets it: debug from 4 on, trace from 8 on. PUT to /debug/flags/v changes it.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) verbosity: i32,
-    /// The form of the log.
+    /// The format of the log.
     #[arg(long, env = "KEELSON_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
     /// Serve profiles below /debug/pprof, and the level of the log at /debug/flags/v.

@@ -18,7 +18,7 @@ pub(crate) struct Encryption {
     /// no value is encrypted.
     #[arg(long, env = "KEELSON_ENCRYPTION_PROVIDER_CONFIG")]
     encryption_provider_config: Option<PathBuf>,
-    /// Read that file again when it changes. New providers are used when all their key services are well.
+    /// Read that file again when it changes. New providers are used once all their key services are healthy.
     #[arg(
         long,
         env = "KEELSON_ENCRYPTION_PROVIDER_CONFIG_AUTOMATIC_RELOAD",
@@ -51,11 +51,11 @@ pub(crate) struct CopyStores {
     pub(crate) from: String,
     /// The store to write.
     pub(crate) to: String,
-    /// Copy a source without objects too. It is taken for a mistyped one otherwise.
+    /// Copy a source without objects too. By default that is an error, since the name may be mistyped.
     #[arg(long)]
     pub(crate) allow_empty: bool,
-    /// A file with an EncryptionConfiguration, by which values are decrypted and encrypted anew. Without it stored values are copied as
-    /// they are.
+    /// A file with an EncryptionConfiguration that decrypts and encrypts the copied values. Without it stored values
+    /// are copied unchanged.
     #[arg(long, env = "KEELSON_ENCRYPTION_PROVIDER_CONFIG")]
     pub(crate) encryption_provider_config: Option<PathBuf>,
     #[command(flatten)]

@@ -10,7 +10,8 @@ use super::kinds::switch;
 /// Limits of requests at once.
 #[derive(ClapArgs)]
 pub(crate) struct Flow {
-    /// Schedule requests by FlowSchemas and PriorityLevelConfigurations. Without it two numbers limit the requests at once.
+    /// Schedule requests by FlowSchemas and PriorityLevelConfigurations. Without it two numbers limit concurrent
+    /// requests.
     #[arg(
         long,
         env = "KEELSON_ENABLE_PRIORITY_AND_FAIRNESS",

@@ -10,7 +10,7 @@ use super::kinds::{List, ListValues as _, list};
 
 #[derive(ClapArgs)]
 pub(crate) struct FrontProxy {
-    /// The certificate that aggregated API servers are shown (PEM), instead of one of the server's own.
+    /// The client certificate for aggregated API servers (PEM), instead of one of the server's own.
     #[arg(long, env = "KEELSON_PROXY_CLIENT_CERT_FILE", requires = "proxy_client_key_file")]
     proxy_client_cert_file: Option<PathBuf>,
     /// The private key of --proxy-client-cert-file (PEM).
@@ -20,7 +20,7 @@ pub(crate) struct FrontProxy {
     /// Aggregated API servers read the same from the config map kube-system/extension-apiserver-authentication.
     #[arg(long, env = "KEELSON_REQUESTHEADER_CLIENT_CA_FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
-    /// The common names that certificates of front proxies have; any where there is none.
+    /// The common names that certificates of front proxies may have; any if there are none.
     #[arg(long, env = "KEELSON_REQUESTHEADER_ALLOWED_NAMES", value_parser = list::<String>)]
     requestheader_allowed_names: Vec<List<String>>,
     /// The header fields for the name of the user.

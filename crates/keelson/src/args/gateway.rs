@@ -24,8 +24,8 @@ pub(crate) struct Gateway {
     /// The directory for the serving certificate and its authority.
     #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-gateway")]
     pub(crate) data_dir: PathBuf,
-    /// A cluster behind the gateway: a name, and the kubeconfig with its address and the gateway's own credentials. May be repeated: one
-    /// cluster alone has the paths of its own server, and of several each has its paths below /clusters/NAME.
+    /// A cluster behind the gateway: a name, and the kubeconfig with its address and the gateway's own credentials. May
+    /// be repeated: a single cluster has the usual paths, and each of several has its paths below /clusters/NAME.
     #[arg(long, env = "KEELSON_SOURCE", value_name = "NAME=KUBECONFIG", value_parser = source, required = true)]
     pub(crate) source: Vec<NamedSource>,
     /// Impersonate users of client certificates with the credentials of the kubeconfig, so that their writes and other requests can be
@@ -55,10 +55,10 @@ pub(crate) struct Gateway {
         value_parser = switch
     )]
     pub(crate) console: bool,
-    /// The level of the log, unless KEELSON_LOG has it: debug from 4 on, trace from 8 on.
+    /// The log level, unless KEELSON_LOG sets it: debug from 4 on, trace from 8 on.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) verbosity: i32,
-    /// The form of the log.
+    /// The format of the log.
     #[arg(long, env = "KEELSON_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 }

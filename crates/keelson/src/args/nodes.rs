@@ -15,7 +15,7 @@ pub(crate) struct Nodes {
     /// read again when it changes.
     #[arg(long, env = "KEELSON_KUBELET_CERTIFICATE_AUTHORITY")]
     kubelet_certificate_authority: Option<PathBuf>,
-    /// The client certificate that kubelets are shown (PEM). The file is read again when it changes.
+    /// The client certificate for kubelets (PEM). The file is read again when it changes.
     #[arg(long, env = "KEELSON_KUBELET_CLIENT_CERTIFICATE", requires = "kubelet_client_key")]
     kubelet_client_certificate: Option<PathBuf>,
     /// The private key of --kubelet-client-certificate (PEM).

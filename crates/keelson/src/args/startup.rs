@@ -20,8 +20,8 @@ pub(crate) struct Startup {
     /// The form of standard output. With json it is one line when the server is ready: an object with url, kubeconfig, pid and version.
     #[arg(long, env = "KEELSON_OUTPUT", value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
-    /// Stop when the parent process has ended, however it ended, or the process with this PID. Give the PID of the parent to be sure that
-    /// one is noticed that ended before the server looked.
+    /// Stop when the parent process ends, or the process with this PID. The PID covers a parent that ends before the
+    /// server first looks.
     #[arg(
         long,
         env = "KEELSON_EXIT_WITH_PARENT",
@@ -32,8 +32,8 @@ pub(crate) struct Startup {
         value_parser = watched_process
     )]
     pub(crate) exit_with_parent: Option<WatchedProcess>,
-    /// Do not wait until data is on the disk. A crash of the machine may damage the embedded store and lose new keys; one of the server
-    /// does not. For tests.
+    /// Do not wait until data is on the disk, for tests. A crash of the machine may damage the embedded store and lose
+    /// new keys. A crash of the server does not.
     #[arg(long, env = "KEELSON_UNSAFE_NO_FSYNC")]
     pub(crate) unsafe_no_fsync: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) enum Output {
     Text,
     /// One JSON object a line.
     Json,
-    /// Nothing: for a server that stands in for another program.
+    /// Prints nothing, for a server that replaces another program.
     #[value(skip)]
     Silent,
 }

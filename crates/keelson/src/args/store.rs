@@ -11,16 +11,17 @@ const SMALLEST_QUOTA: u64 = 16 * 1024 * 1024;
 /// Settings of the room of the embedded store and of the one in memory.
 #[derive(ClapArgs)]
 pub(crate) struct StoreArgs {
-    /// The most that the embedded store may use of its disk (such as 8Gi, 500Mi, or bytes), free pages of its file, log and reserve aside.
-    /// A store that uses as much refuses what adds to it, and takes deletions. Without it the disk is the limit.
+    /// The largest size of the embedded store (such as 8Gi, 500Mi, or bytes), without free pages of its file, log and
+    /// reserve. A store of that size refuses writes that add data, and accepts deletions. Without the flag the disk is
+    /// the limit.
     #[arg(long, env = "KEELSON_STORE_QUOTA", value_parser = quota)]
     pub(crate) store_quota: Option<u64>,
-    /// The most that replaced and deleted versions may take in the embedded store or in memory (such as 2Gi), within a quarter of the room
-    /// there is. When they take more, history is shorter than --history says.
+    /// The largest size of replaced and deleted versions in the embedded store or in memory (such as 2Gi), and at most
+    /// a quarter of the available space. If they need more, the history is shorter than --history.
     #[arg(long, env = "KEELSON_STORE_HISTORY_BYTES", default_value = "2Gi", value_parser = bytes)]
     pub(crate) store_history_bytes: u64,
-    /// The room that the embedded store reserves on its disk for the way out of a full one (such as 64Mi); 0 is none. A sixteenth of
-    /// the disk, between 4Mi and 64Mi, unless given.
+    /// The disk space that the embedded store reserves for deletions on a full disk (such as 64Mi); 0 for none. A
+    /// sixteenth of the disk, between 4Mi and 64Mi, by default.
     #[arg(long, env = "KEELSON_STORE_RESERVE", value_parser = bytes)]
     pub(crate) store_reserve: Option<u64>,
 }

@@ -21,7 +21,7 @@ pub(crate) struct Doctor {
     /// The data directory of the server.
     #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
     pub(crate) data_dir: PathBuf,
-    /// The address on which the server listens or is to listen.
+    /// The address on which the server listens or will listen.
     #[arg(
         long,
         env = "KEELSON_BIND",
@@ -29,7 +29,7 @@ pub(crate) struct Doctor {
         value_parser = listen_address
     )]
     pub(crate) bind: SocketAddr,
-    /// The store, as for serve; the one that the data directory notes unless given.
+    /// The store, as for serve. By default the one noted in the data directory.
     #[arg(long, env = "KEELSON_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
     /// Verify every version of every object in the embedded store, however large it is.
@@ -82,7 +82,8 @@ pub(crate) struct PrintKubeconfig {
 /// Settings of `token`.
 #[derive(ClapArgs)]
 pub(crate) struct PrintToken {
-    /// The service account, which is made if it is absent. Unless given it is keelson-admin in kube-system, with the role cluster-admin.
+    /// The service account, which is created if absent. By default keelson-admin in kube-system, with the role
+    /// cluster-admin.
     #[arg(value_parser = name)]
     pub(crate) account: Option<String>,
     /// The namespace of the account.

@@ -69,7 +69,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// The cluster with this number of pods.
-    pub(super) fn of(pods: u32) -> Self {
+    pub(super) fn with_pods(pods: u32) -> Self {
         let nodes = pods.div_ceil(PODS_ON_A_NODE);
         let mut stages: [Vec<Object>; 5] = Default::default();
         let [first, second, workloads, running, custom_resources] = &mut stages;
@@ -150,9 +150,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_has_as_many_pods_as_were_asked_for_and_no_name_twice() {
+    fn a_cluster_has_as_many_pods_as_were_requested_and_no_name_twice() {
         for pods in [1, 7, 2000] {
-            let cluster = Cluster::of(pods);
+            let cluster = Cluster::with_pods(pods);
             let all = cluster.stages().iter().flatten();
             let mut names: Vec<_> = all.map(|object| (&object.collection, &object.name)).collect();
             let of_pods = names.iter().filter(|(collection, _)| collection.ends_with("/pods")).count();
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn some_pods_are_in_trouble_and_have_events() {
-        let cluster = Cluster::of(2000);
+        let cluster = Cluster::with_pods(2000);
         let events: Vec<_> = cluster.stages().iter().flatten().filter(|object| object.kind == "Event").collect();
         let warnings = events.iter().filter(|event| event.body["type"] == "Warning").count();
         assert!(warnings > 20 && events.len() > 500, "{warnings} of {}", events.len());

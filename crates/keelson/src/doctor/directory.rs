@@ -45,7 +45,11 @@ pub(super) fn check(place: &Place) -> Vec<Finding> {
         }
     };
     if !found.is_dir() {
-        return vec![Finding::failed(DIRECTORY, format!("{path} is no directory"), "name another one with --data-dir")];
+        return vec![Finding::failed(
+            DIRECTORY,
+            format!("{path} is not a directory"),
+            "name another one with --data-dir",
+        )];
     }
     let mut findings = Vec::new();
     let own = rustix::process::geteuid().as_raw();
@@ -101,15 +105,16 @@ pub(super) fn store(place: &Place, url: Option<&str>, thorough: bool) -> Vec<Fin
         let elsewhere = std::fs::read_to_string(place.directory.join("keelson.store")).unwrap_or_default();
         let elsewhere = elsewhere.trim();
         return vec![if elsewhere == "sqlite" {
-            let text = format!("{} is gone, and servers of this directory have kept objects in it", shown(&file));
+            let text =
+                format!("{} is missing, although servers of this directory have stored objects in it", shown(&file));
             Finding::failed(STORE, text, "restore a backup with keelson storage restore")
         } else if elsewhere == "memory" {
             Finding::ok(STORE, "in memory: it ends with the server")
         } else if elsewhere.is_empty() {
-            Finding::ok(STORE, format!("there is none in {} yet", shown(&embedded)))
+            Finding::ok(STORE, format!("no store in {} yet", shown(&embedded)))
         } else {
             let text =
-                format!("the servers of this directory keep their objects in {elsewhere}, which was not looked at");
+                format!("the servers of this directory keep their objects in {elsewhere}, which was not checked");
             Finding::warning(STORE, text, "give --store with its URL to have it checked")
         }];
     };

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_server_of_this_host_is_asked() {
+    fn only_one_server_of_this_host_is_called() {
         for urls in
             [&["http://127.0.0.1:1", "http://127.0.0.1:2"][..], &["https://127.0.0.1:1"], &["http://192.0.2.1:1"], &[]]
         {

@@ -42,11 +42,11 @@ pub(super) enum Class {
 use Class::{Idle, Only, Same};
 use Form::{Duration, File, List, Number, Switch, Text};
 
-const ETCD: &str = "the client of etcd has settings of its own";
+const ETCD: &str = "keelson's etcd client is configured in --store";
 const KUBELET: &str = "logs and sessions have no time limit";
-const LIMITS: &str = "requests and connections have limits that the server sets by itself";
-const LOG: &str = "the log has a form of its own";
-const METRICS: &str = "all metrics are served as they are";
+const LIMITS: &str = "keelson has its own limits for requests and connections";
+const LOG: &str = "keelson has its own log format";
+const METRICS: &str = "all metrics are always served";
 const CACHE: &str = "reads are always served from a cache";
 const VERSIONS: &str = "the server behaves as one release";
 const SHUTDOWN: &str = "a stop ends watches and waits for requests in flight";
@@ -137,7 +137,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("enable-aggregator-routing", Switch, Idle("services lead to their endpoints")),
     row("enable-bootstrap-token-auth", Switch, Same),
     row("enable-garbage-collector", Switch, Idle("--controllers says whether garbage is collected")),
-    row("enable-logs-handler", Switch, Idle("there are no logs of the host to serve")),
+    row("enable-logs-handler", Switch, Idle("keelson serves no host logs")),
     row("enable-priority-and-fairness", Switch, Same),
     row("encryption-provider-config", File, Same),
     row("encryption-provider-config-automatic-reload", Switch, Same),
@@ -224,7 +224,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("shutdown-delay-duration", Duration, Idle(SHUTDOWN)),
     row("shutdown-send-retry-after", Switch, Idle(SHUTDOWN)),
     row("shutdown-watch-termination-grace-period", Duration, Idle(SHUTDOWN)),
-    row("storage-backend", Text, Only(&["", "etcd3"], "there is no other backend than etcd3")),
+    row("storage-backend", Text, Only(&["", "etcd3"], "etcd3 is the only backend")),
     row("storage-initialization-timeout", Duration, Idle(ETCD)),
     row("storage-media-type", Text, Idle("the server chooses the encoding of stored objects")),
     row("strict-transport-security-directives", List, Same),

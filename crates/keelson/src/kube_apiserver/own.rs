@@ -235,7 +235,9 @@ impl Line {
         let hosts = servers.into_iter().map(|url| match host(url) {
             Some(at) => Ok(url[at..].trim_end_matches('/')),
             None if !url.contains("://") => Ok(url),
-            None => Err(format!("invalid argument {url:?} for \"--etcd-servers\" flag: it is no http or https URL")),
+            None => {
+                Err(format!("invalid argument {url:?} for \"--etcd-servers\" flag: it is not an http or https URL"))
+            }
         });
         hosts.collect()
     }

@@ -30,7 +30,7 @@ pub(super) fn run(settings: &Versions) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
     runtime.block_on(async {
         let kubeconfig = settings.kubeconfig.clone().unwrap_or_else(|| settings.data_dir.join("kubeconfig"));
-        let fleet = Fleet::of(&kubeconfig).await?;
+        let fleet = Fleet::connect(&kubeconfig).await?;
         let report = fleet.report().await?;
         answer(text::report(&report))?;
         if settings.wait { wait(&fleet, report, settings.timeout).await } else { Ok(()) }
@@ -42,7 +42,7 @@ async fn wait(fleet: &Fleet, mut report: Report, timeout: Option<Duration>) -> a
     let mut progress = Progress::new("versions");
     while !report.is_done() {
         if let Some(timeout) = timeout.filter(|timeout| begun.elapsed() >= *timeout) {
-            bail!("it is not done after {timeout:?}: {}", text::what_is_left(&report));
+            bail!("the migration is not finished after {timeout:?}: {}", text::what_is_left(&report));
         }
         most = most.max(report.older()).max(report.total());
         let done = most.saturating_sub(report.older());

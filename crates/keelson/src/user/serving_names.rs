@@ -24,7 +24,7 @@ const HTTPS: u16 = 443;
 /// When the URL has no host.
 pub(super) fn host_of(url: &str) -> anyhow::Result<(String, u16)> {
     let whole = if url.contains("://") { url.to_owned() } else { format!("https://{url}") };
-    let uri: Uri = whole.parse().with_context(|| format!("{url} is no URL of a server"))?;
+    let uri: Uri = whole.parse().with_context(|| format!("{url} is not a URL of a server"))?;
     let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| anyhow!("{url} names no host"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     Ok((host, uri.port_u16().unwrap_or(HTTPS)))
@@ -48,7 +48,7 @@ pub(super) fn other_names(url: &str, ca_pem: &str, host: &str) -> anyhow::Result
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let name = ServerName::try_from(host.to_owned()).with_context(|| format!("{host} is no name of a host"))?;
+    let name = ServerName::try_from(host.to_owned()).with_context(|| format!("{host} is not the name of a host"))?;
     let mut connection = ClientConnection::new(Arc::new(config), name)?;
     let (at, port) = host_of(url)?;
     let address = (at.as_str(), port).to_socket_addrs()?.next().ok_or_else(|| anyhow!("{at} has no address"))?;

@@ -85,7 +85,7 @@ async fn the_condition_says_what_is_missing_of_a_service_and_follows_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_is_judged_by_the_code_of_its_answer() {
+async fn availability_follows_the_status_code() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let backend = Backend::start(&raw, "coded").await;
@@ -121,7 +121,7 @@ async fn a_server_is_judged_by_the_code_of_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whose_certificate_is_not_believed_is_not_available_and_who_hangs_delays_nobody() {
+async fn an_untrusted_server_is_unavailable_and_a_hanging_one_delays_no_other() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let (backend, other) = (Backend::start(&raw, "first").await, Backend::start(&raw, "second").await);
@@ -162,7 +162,7 @@ async fn whose_certificate_is_not_believed_is_not_available_and_who_hangs_delays
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_touches_an_api_service_has_its_server_asked() {
+async fn an_update_of_an_api_service_checks_its_server() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let backend = Backend::start(&raw, "touched").await;
@@ -197,7 +197,7 @@ async fn unsecured(answer: &'static [u8]) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_secures_nothing_is_told_by_what_it_speaks() {
+async fn a_server_that_secures_nothing_is_reported_by_what_it_speaks() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let backend = Backend::start(&raw, "plain").await;
@@ -219,7 +219,7 @@ async fn a_server_that_secures_nothing_is_told_by_what_it_speaks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_route_leads_to_a_server_whose_service_nobody_has_made() {
+async fn a_route_replaces_a_missing_service() {
     let path = "/apis/routed.example.org/v1/things";
     let hook = HookServer::start(&["routed.default.svc"], move |request: HookRequest| {
         let found = request.path == path || request.path == "/apis/routed.example.org/v1";
@@ -241,7 +241,7 @@ async fn a_route_leads_to_a_server_whose_service_nobody_has_made() {
 
 /// Two servers share one store. A condition that a client reads from one of them is valid at once on both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reads_that_a_server_is_available_can_use_it_at_once() {
+async fn an_available_server_serves_at_once() {
     let (store, keys): (Arc<dyn Store>, _) = (Arc::new(MemoryStore::new()), TempDir::new().unwrap());
     let start = |name: &'static str| {
         let directory = keys.path().to_owned();

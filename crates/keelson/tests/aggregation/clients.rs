@@ -45,7 +45,7 @@ fn definition(plural: &str, kind: &str) -> Value {
 }
 
 /// The paths of kubectl's discovery requests in its log, without queries.
-fn asked(log: &str) -> Vec<&str> {
+fn discovery_paths(log: &str) -> Vec<&str> {
     let addresses = log.lines().filter_map(|line| line.split_once("https://")).map(|(_, rest)| rest);
     let paths = addresses.filter_map(|rest| rest.split_once('/')).map(|(_, path)| path);
     let ends = |last: char| matches!(last, '?' | '"' | ' ');
@@ -72,7 +72,7 @@ fn check_all_sources(found: KubectlOutput) {
     ] {
         assert!(is_listed(&resources, line), "{line} is not in {resources}");
     }
-    let asked = asked(&log);
+    let asked = discovery_paths(&log);
     assert_eq!(asked.iter().collect::<BTreeSet<_>>(), BTreeSet::from([&"api", &"apis"]), "{log}");
     assert_eq!(asked.len(), 2, "{log}");
 }
@@ -100,7 +100,7 @@ async fn check_release(server: &TestServer, program: &Path) {
 
     // kubectl requests no documents that it has cached.
     let got = kubectl("get trains -v=6").await;
-    assert_eq!(asked(&got.stderr), ["apis/rail.example.org/v1/namespaces/default/trains"], "{}", got.stderr);
+    assert_eq!(discovery_paths(&got.stderr), ["apis/rail.example.org/v1/namespaces/default/trains"], "{}", got.stderr);
     assert!(got.ok().contains("express"));
     let boat = json!({ "apiVersion": "water.example.org/v1", "kind": "Boat", "metadata": { "name": "tug" } });
     kubectl("apply -f -").stdin(boat.to_string()).await.ok();
@@ -122,7 +122,7 @@ async fn check_release(server: &TestServer, program: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn old_and_new_releases_of_kubectl_ask_twice_and_then_only_what_has_changed() {
+async fn kubectl_releases_cache_discovery_and_fetch_only_changes() {
     let (server, _backend) = served().await;
     for program in other_kubectls() {
         check_release(&server, &program).await;
@@ -157,7 +157,7 @@ fn mapping(discovery: &Discovery) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_knows_the_document_is_sent_it_again_after_a_change_alone() {
+async fn discovery_with_an_etag_is_sent_only_after_changes() {
     let (server, backend) = served().await;
     let raw = server.raw();
     let first = tag(&raw).await;

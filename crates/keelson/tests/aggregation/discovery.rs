@@ -120,7 +120,7 @@ async fn each_server_is_shown_by_what_it_says_and_one_that_fails_is_stale() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_is_stale_while_its_server_is_away_and_the_tags_tell_nothing_else() {
+async fn a_version_is_stale_while_its_server_is_away() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let without = tag(&raw).await;

@@ -187,7 +187,7 @@ async fn every_verb_of_every_path_is_answered_on_every_source() {
 
 /// An aggregated server that runs as a separate process and is written with the library.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_verb_of_every_path_of_a_server_written_with_the_library_is_answered() {
+async fn a_library_server_serves_every_verb_of_every_path() {
     let main = TestServer::builder().every_version().start().await;
     let (_flunders, _loads) = (Example::flunders(&main, |_| "memory:".to_owned()).await, Example::loads(&main).await);
     let raw = main.raw();

@@ -37,7 +37,7 @@ fn certificates(text: &Value) -> usize {
 }
 
 #[tokio::test]
-async fn aggregated_servers_are_told_who_may_say_who_asks() {
+async fn aggregated_servers_read_the_front_proxy_settings() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let body = raw.get(TOLD).await.expect(200).json();
@@ -61,7 +61,7 @@ async fn aggregated_servers_are_told_who_may_say_who_asks() {
 }
 
 #[tokio::test]
-async fn what_is_told_is_put_back_when_somebody_deletes_or_damages_it() {
+async fn deleted_authentication_info_is_restored() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let before = raw.get(TOLD).await.expect(200).json();
@@ -74,7 +74,7 @@ async fn what_is_told_is_put_back_when_somebody_deletes_or_damages_it() {
 }
 
 #[tokio::test]
-async fn servers_with_different_authorities_tell_of_all_of_them() {
+async fn servers_publish_all_their_different_authorities() {
     let store = MemoryStore::new();
     let server = |id: &'static str| {
         TestServer::builder().shared_store(Arc::new(store.clone())).configure(move |config| {
@@ -100,7 +100,7 @@ async fn servers_with_different_authorities_tell_of_all_of_them() {
 
 /// Without allowed names, every certificate of the authority is accepted, as in kube-apiserver.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_has_a_certificate_of_the_operators_authority_says_who_asks() {
+async fn certificates_of_the_given_authority_act_as_front_proxies() {
     let other = TestServer::start().await;
     let files = TempDir::new().unwrap();
     let authority = files.path().join("front-proxy-ca.crt");

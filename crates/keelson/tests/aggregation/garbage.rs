@@ -257,7 +257,7 @@ async fn only_a_server_that_says_so_by_name_has_lost_an_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_says_it_has_the_uid_of_another_changes_nothing_for_that_ones_dependents() {
+async fn a_server_that_claims_a_foreign_uid_keeps_its_dependents_unchanged() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let mine = map(&raw, "mine", &[]).await;

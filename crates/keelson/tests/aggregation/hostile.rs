@@ -165,7 +165,7 @@ const CASES: [&str; 11] = ["many", "odd", "deepest", "empty", "kind", "yaml", "u
 /// The server requests documents after each change of an APIService. Others get answers meanwhile, and the documents of
 /// this server stay usable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn documents_of_any_size_depth_and_text_hold_up_nobody() {
+async fn documents_of_any_size_depth_and_text_block_no_others() {
     let case = Arc::new(Mutex::new(""));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (current, noted) = (case.clone(), asked.clone());

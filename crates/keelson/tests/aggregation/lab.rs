@@ -38,7 +38,7 @@ impl Lab {
         answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,
     ) -> Self {
         let upstream = UpstreamServer::start(&NAMES, &front_proxies(&server), answer).await;
-        Self::of(server, upstream).await
+        Self::with_upstream(server, upstream).await
     }
 
     /// Starts a server and an aggregated one with HTTP/1.1 only.
@@ -55,7 +55,7 @@ impl Lab {
     ) -> Self {
         let server = server.start().await;
         let upstream = UpstreamServer::http1(&NAMES, &front_proxies(&server), answer).await;
-        Self::of(server, upstream).await
+        Self::with_upstream(server, upstream).await
     }
 
     /// Starts an aggregated server that sends these bytes for every request except for discovery.
@@ -69,10 +69,10 @@ impl Lab {
             }
         })
         .await;
-        Self::of(server, upstream).await
+        Self::with_upstream(server, upstream).await
     }
 
-    async fn of(server: TestServer, upstream: UpstreamServer) -> Self {
+    async fn with_upstream(server: TestServer, upstream: UpstreamServer) -> Self {
         let raw = server.raw();
         raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "agg"}})).await.expect(201);
         let service = json!({

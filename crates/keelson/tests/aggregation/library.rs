@@ -140,7 +140,7 @@ async fn its_declared_fields_are_selected_indexed_and_sorted_by() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_watches_are_told_of_changes_and_its_objects_go_with_their_namespace() {
+async fn watches_of_the_library_send_changes_and_namespaces_take_its_objects() {
     let main = TestServer::start().await;
     let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
     main.kubectl(["create", "namespace", "n"]).await.ok();
@@ -169,7 +169,7 @@ async fn its_watches_are_told_of_changes_and_its_objects_go_with_their_namespace
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_believes_nobody_but_the_front_proxy_and_those_whom_the_main_server_knows() {
+async fn the_library_trusts_only_the_front_proxy_and_users_of_the_main_server() {
     let main = TestServer::start().await;
     let flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
     let direct = flunders.direct(&main).await;
@@ -189,7 +189,7 @@ async fn it_believes_nobody_but_the_front_proxy_and_those_whom_the_main_server_k
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_it_has_acknowledged_under_load_survives_a_crash() {
+async fn acknowledged_writes_of_the_library_survive_a_crash() {
     let main = TestServer::start().await;
     let mut flunders = Example::flunders(&main, |directory| format!("sqlite:{}", directory.display())).await;
     check_crashes(&mut flunders, &[&main]).await;
@@ -260,7 +260,7 @@ async fn two_of_them_on_one_postgresql_are_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_it_stores_is_published_at_the_main_server_for_as_long_as_its_lease_stands() {
+async fn storage_versions_of_the_library_are_published_while_its_lease_lasts() {
     let main = TestServer::start().await;
     let raw = main.raw();
     let mut flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
@@ -292,7 +292,7 @@ async fn what_it_stores_is_published_at_the_main_server_for_as_long_as_its_lease
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_whose_record_in_a_shared_store_was_taken_away_writes_nothing_before_it_has_registered_anew() {
+async fn a_process_without_its_record_writes_only_after_registering_again() {
     let Some(postgres) = PostgresServer::shared() else { return };
     let main = TestServer::start().await;
     let url = postgres.create_database("flunders_fenced");
@@ -394,7 +394,7 @@ async fn it_starts_on_an_etcd_without_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_computed_when_it_is_read_needs_no_store() {
+async fn computed_objects_need_no_store() {
     let main = TestServer::start().await;
     let _loads = Example::loads(&main).await;
     let table = main.kubectl(["get", "loads"]).await.ok();

@@ -60,13 +60,13 @@ fn holds(migration: &Value, kind: &str) -> bool {
 }
 
 /// The migrations of a resource in a list.
-fn of<'l>(list: &'l Value, resource: &str) -> Vec<&'l Value> {
+fn migrations_of<'l>(list: &'l Value, resource: &str) -> Vec<&'l Value> {
     let all = list["items"].as_array().into_iter().flatten();
     all.filter(|migration| migration["spec"]["resource"]["resource"] == *resource).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_it_stores_in_an_older_version_is_written_anew_by_itself_also_when_it_is_killed_meanwhile() {
+async fn the_library_migrates_its_older_objects_even_after_kills() {
     let main = TestServer::start().await;
     let raw = main.raw();
     let mut crates = Example::moved(&main, |directory| format!("sqlite:{}", directory.display())).await;
@@ -76,10 +76,11 @@ async fn what_it_stores_in_an_older_version_is_written_anew_by_itself_also_when_
     crates.store_in("v2");
     crates.start_again().await;
     until(&raw, PUBLISHED, |found| found["status"]["commonEncodingVersion"] == "moved.example.com/v2").await;
-    until(&raw, MIGRATIONS, |list| !of(list, "crates").is_empty()).await;
+    until(&raw, MIGRATIONS, |list| !migrations_of(list, "crates").is_empty()).await;
     crates.crash().await;
-    let list = until(&raw, MIGRATIONS, |list| of(list, "crates").iter().any(|it| holds(it, "Succeeded"))).await;
-    let found = of(&list, "crates");
+    let list =
+        until(&raw, MIGRATIONS, |list| migrations_of(list, "crates").iter().any(|it| holds(it, "Succeeded"))).await;
+    let found = migrations_of(&list, "crates");
     assert_eq!(found.len(), 1, "the one that was begun goes on: {list}");
     assert_eq!(found[0]["metadata"]["labels"]["keelson.io/automatic"], "true");
     assert_eq!(found[0]["metadata"]["annotations"]["keelson.io/objects-done"], MANY.to_string());
@@ -185,10 +186,10 @@ async fn processes_go_over_one_by_one_and_another_ends_what_a_killed_one_has_beg
     newer.kill().await;
     assert_eq!(versions(store).await, [V1, V2], "it was killed in the middle");
     // Its published version remains until its lease ends. The other process continues before that.
-    until(&raw, MIGRATIONS, |list| of(list, "crates").iter().any(|it| holds(it, "Succeeded"))).await;
+    until(&raw, MIGRATIONS, |list| migrations_of(list, "crates").iter().any(|it| holds(it, "Succeeded"))).await;
     assert_eq!(versions(store).await, [V2]);
-    let list = until(&raw, MIGRATIONS, |list| !of(list, "crates").is_empty()).await;
-    assert_eq!(of(&list, "crates").len(), 2, "the one that was begun went on: {list}");
+    let list = until(&raw, MIGRATIONS, |list| !migrations_of(list, "crates").is_empty()).await;
+    assert_eq!(migrations_of(&list, "crates").len(), 2, "the one that was begun went on: {list}");
     newer.start_again().await;
     for process in [&newer, &last] {
         assert_eq!(contents(&process.direct(&main).await.raw()).await, before, "nothing but the encoding has changed");
@@ -215,7 +216,7 @@ async fn what_a_process_stores_that_dies_or_stands_still_holds_the_others_up_unt
     });
     let late: Vec<_> = late.collect();
     until(&raw, PUBLISHED, |found| said(found) == (vec![V2], Some(V2))).await;
-    until(&raw, MIGRATIONS, |list| of(list, "crates").iter().any(|it| holds(it, "Succeeded"))).await;
+    until(&raw, MIGRATIONS, |list| migrations_of(list, "crates").iter().any(|it| holds(it, "Succeeded"))).await;
     assert_eq!(versions(store).await, [V2]);
     old.signal("-CONT").await;
     until_stored("it is back and says so", async || {
@@ -247,7 +248,7 @@ async fn what_a_process_stores_that_dies_or_stands_still_holds_the_others_up_unt
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_migration_that_somebody_asks_for_is_run_by_the_server_that_publishes_the_resource() {
+async fn a_requested_migration_runs_on_the_publishing_server() {
     let controllers =
         |config: &mut keelson_server::Config| config.controllers = keelson_server::Switches::parse(["*"]).unwrap();
     let main = TestServer::builder().configure(controllers).start().await;

@@ -133,7 +133,7 @@ async fn with_peer<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_peer_is_told_who_asks_and_not_to_pass_it_on() {
+async fn a_peer_gets_the_user_and_does_not_forward() {
     let (lab, peer) = with_peer(upstream_echo).await;
     let asked = lab.raw.get(format!("{THINGS}/a?limit=3&b=2&b=1")).header("x-remote-user", "root");
     let response_body = asked.header("cookie", "a=b").header("x-remote-extra-scopes", "all").await.expect(200).json();
@@ -204,7 +204,7 @@ async fn a_peer_that_dies_in_the_middle_breaks_the_answer_off_and_is_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_only_a_peer_knows_of_a_namespace_is_deleted_there() {
+async fn namespace_content_of_peers_is_deleted() {
     let things = Arc::new(AtomicUsize::new(2));
     let seen = Arc::<Mutex<Vec<String>>>::default();
     let (left, noted) = (things.clone(), seen.clone());
@@ -228,7 +228,7 @@ async fn what_only_a_peer_knows_of_a_namespace_is_deleted_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_refers_to_an_object_that_only_a_peer_could_know_is_collected_when_the_peer_has_none() {
+async fn dependents_of_a_peers_missing_object_are_collected() {
     let (lab, _peer) = with_peer(|request: UpstreamRequest| {
         let thing = json!({
             "kind": "Thing", "apiVersion": "future.k8s.io/v1",
@@ -316,7 +316,7 @@ fn lie(lie: WrongResponse) -> Response<UpstreamBody> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn peers_that_lie_hang_or_say_too_much_add_nothing_and_hold_nobody_up() {
+async fn peers_that_lie_hang_or_say_too_much_add_nothing_and_block_no_others() {
     let (keys, front_proxies) = keys().await;
     let lies = [
         WrongResponse::Hangs,
@@ -376,7 +376,7 @@ pub(crate) async fn claimed(endpoint: &Endpoint, user: Option<&str>) -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_front_proxies_of_its_own_authority_say_who_asks_and_only_where_servers_answer_for_each_other() {
+async fn only_own_front_proxies_name_users_and_only_between_peers() {
     let (keys, _) = keys().await;
     let lab = Lab::start(&[], keys).await;
     let (plain, other) = (TestServer::start().await, TestServer::start().await);

@@ -19,7 +19,7 @@ async fn ask(raw: &Raw) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_document_is_made_once_for_all_changes_that_nobody_asked_about() {
+async fn unrequested_changes_build_no_document() {
     let server = TestServer::start().await;
     let raw = server.raw();
     ask(&raw).await;
@@ -51,7 +51,7 @@ async fn the_document_is_made_once_for_all_changes_that_nobody_asked_about() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn however_many_ask_meanwhile_the_document_is_made_no_more_often_than_it_changed() {
+async fn concurrent_requests_build_the_document_once_per_change() {
     let server = TestServer::start().await;
     let raw = server.raw();
     ask(&raw).await;
@@ -91,7 +91,7 @@ async fn however_many_ask_meanwhile_the_document_is_made_no_more_often_than_it_c
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_not_available_is_counted_by_name_and_reason() {
+async fn unavailable_servers_are_counted_by_name_and_reason() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let gauge = "aggregator_unavailable_apiservice{name=\"v1.lost.example.org\"}";

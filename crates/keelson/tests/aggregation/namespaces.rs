@@ -8,7 +8,7 @@ use super::backend::{Backend, resource};
 use super::{AGGREGATED, until, until_of};
 
 /// A resource whose objects block the deletion of a namespace.
-fn held() -> Value {
+fn blocking_resource() -> Value {
     let mut held = resource("things", "Thing");
     held["verbs"] = json!(["delete", "deletecollection", "get", "list"]);
     held
@@ -39,11 +39,11 @@ fn condition(namespace: &Value, kind: &str) -> [String; 3] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_server_holds_of_a_namespace_is_deleted_there() {
+async fn namespace_content_on_other_servers_is_deleted() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let backend = Backend::start(&raw, "holds").await;
-    backend.serve(&[("holds.example.org", "v1", json!([held()]))]);
+    backend.serve(&[("holds.example.org", "v1", json!([blocking_resource()]))]);
     register(&raw, &backend, "holds.example.org", "Current").await;
     make(&raw, "ns").await;
     let path = "/apis/holds.example.org/v1/namespaces/ns/things";
@@ -72,7 +72,7 @@ async fn a_server_that_is_away_holds_the_namespace_and_nothing_in_it() {
     let (dead, hangs) = (Backend::start(&raw, "dead").await, Backend::start(&raw, "hangs").await);
     dead.answer("/apis/dead.example.org/v1", HookReply::Other(500, vec![], String::new()));
     register(&raw, &dead, "dead.example.org", "Stale").await;
-    hangs.serve(&[("hangs.example.org", "v1", json!([held()]))]);
+    hangs.serve(&[("hangs.example.org", "v1", json!([blocking_resource()]))]);
     hangs.answer("/apis/hangs.example.org/v1/namespaces/ns/things", HookReply::Hangs);
     register(&raw, &hangs, "hangs.example.org", "Current").await;
     make(&raw, "ns").await;
@@ -103,13 +103,13 @@ async fn a_server_that_is_away_holds_the_namespace_and_nothing_in_it() {
 
     // When the servers are available again, everything is deleted.
     hangs.answer("/apis/hangs.example.org/v1/namespaces/ns/things", HookReply::Json(json!({ "items": [] })));
-    dead.serve(&[("dead.example.org", "v1", json!([held()]))]);
+    dead.serve(&[("dead.example.org", "v1", json!([blocking_resource()]))]);
     dead.answer("/apis/dead.example.org/v1/namespaces/ns/things", HookReply::Json(json!({ "items": [] })));
     until(&raw, "/api/v1/namespaces/ns", |found| found["code"] == 404).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn however_a_server_lies_about_its_part_of_a_namespace_everything_else_of_it_goes() {
+async fn a_lying_server_blocks_only_its_own_part_of_a_namespace() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let nonsense =
@@ -126,7 +126,7 @@ async fn however_a_server_lies_about_its_part_of_a_namespace_everything_else_of_
     let mut backends = Vec::new();
     for (name, lie) in lies {
         let (backend, group) = (Backend::start(&raw, name).await, format!("{name}.example.org"));
-        backend.serve(&[(&group, "v1", json!([held()]))]);
+        backend.serve(&[(&group, "v1", json!([blocking_resource()]))]);
         backend.answer(&path(&group), lie);
         register(&raw, &backend, &group, "Current").await;
         backends.push((backend, group));

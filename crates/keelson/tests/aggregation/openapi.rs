@@ -84,7 +84,7 @@ fn swagger(group: &str, description: &str) -> Value {
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn documents_of_version_2_are_merged_by_their_paths_and_go_with_their_servers() {
+async fn openapi_2_documents_are_merged_by_path_and_removed_with_their_servers() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let mut backends = Vec::new();

@@ -45,7 +45,7 @@ fn with_usual(path: &str, more: &[&str]) -> Vec<String> {
     fields
 }
 
-async fn told(call: Call) -> Value {
+async fn body_of(call: Call) -> Value {
     call.await.expect(200).json()
 }
 
@@ -53,31 +53,31 @@ async fn told(call: Call) -> Value {
 async fn requests_arrive_as_they_were_sent() {
     for lab in [Lab::start(upstream_echo).await, Lab::http1(upstream_echo).await] {
         let raw = &lab.raw;
-        let seen = told(raw.get(format!("{THINGS}/a")).header("accept", "application/json")).await;
+        let seen = body_of(raw.get(format!("{THINGS}/a")).header("accept", "application/json")).await;
         assert_eq!((&seen["method"], &seen["path"]), (&json!("GET"), &json!(format!("{THINGS}/a"))));
         assert_eq!(seen["serverName"], json!("echo.agg.svc"));
         assert_eq!(fields(&seen), with_usual(&format!("{THINGS}/a"), &["accept: application/json"]));
         let thing = json!({"kind": "Thing", "metadata": {"name": "a"}});
         let length = format!("content-length: {}", thing.to_string().len());
         for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
-            let seen = told(raw.call(method.clone(), format!("{THINGS}/a")).json(&thing)).await;
+            let seen = body_of(raw.call(method.clone(), format!("{THINGS}/a")).json(&thing)).await;
             assert_eq!((&seen["method"], &seen["body"]), (&json!(method.as_str()), &json!(thing.to_string())));
             let more = [&*length, "content-type: application/json"];
             assert_eq!(fields(&seen), with_usual(&format!("{THINGS}/a"), &more));
         }
         for method in ["OPTIONS", "FROB"] {
-            let seen = told(raw.call(Method::from_bytes(method.as_bytes()).unwrap(), THINGS)).await;
+            let seen = body_of(raw.call(Method::from_bytes(method.as_bytes()).unwrap(), THINGS)).await;
             assert_eq!(seen["method"], json!(method));
         }
         let head = raw.call(Method::HEAD, THINGS).await.expect(200);
         assert!(head.body.is_empty() && head.header("content-type") == "application/json");
         let odd = raw.call(Method::POST, THINGS).header("content-type", "text/odd").body("just text");
-        assert_eq!(told(odd).await["body"], json!("just text"));
+        assert_eq!(body_of(odd).await["body"], json!("just text"));
         // The client's request uses HTTP/2 too.
-        let seen = told(raw.http2().get(format!("{THINGS}/a"))).await;
+        let seen = body_of(raw.http2().get(format!("{THINGS}/a"))).await;
         assert_eq!(fields(&seen), with_usual(&format!("{THINGS}/a"), &[]));
         let large = "x".repeat(4 << 20);
-        let seen = told(raw.call(Method::POST, THINGS).body(large.clone())).await;
+        let seen = body_of(raw.call(Method::POST, THINGS).body(large.clone())).await;
         assert!(seen["body"].as_str() == Some(&large), "more than this server takes itself");
     }
 }
@@ -90,8 +90,8 @@ async fn connections_speak_the_best_protocol_of_the_server_and_are_used_again() 
         // An ordinary request uses a connection exclusively. Watches share one if the aggregated server supports
         // HTTP/2.
         for _ in 0..50 {
-            assert_eq!(told(lab.raw.get(THINGS)).await["protocol"], json!("HTTP/1.1"));
-            assert_eq!(told(lab.raw.get(format!("{THINGS}?watch=true"))).await["protocol"], json!(protocol));
+            assert_eq!(body_of(lab.raw.get(THINGS)).await["protocol"], json!("HTTP/1.1"));
+            assert_eq!(body_of(lab.raw.get(format!("{THINGS}?watch=true"))).await["protocol"], json!(protocol));
         }
         // Some connections belong to the server's own discovery requests.
         assert!(lab.upstream.open_connections() < 20, "{protocol}");
@@ -99,10 +99,10 @@ async fn connections_speak_the_best_protocol_of_the_server_and_are_used_again() 
 }
 
 #[tokio::test]
-async fn paths_and_queries_are_written_as_they_are_judged() {
+async fn paths_and_queries_are_written_as_they_are_validated() {
     let lab = Lab::start(upstream_echo).await;
     let check = async |given: &str, expected: &str, uri: &str| {
-        let seen = told(lab.raw.get(format!("/apis/px.example.org/v1{given}"))).await;
+        let seen = body_of(lab.raw.get(format!("/apis/px.example.org/v1{given}"))).await;
         assert_eq!(seen["path"], json!(format!("/apis/px.example.org/v1{expected}")), "{given}");
         let uri = format!("x-forwarded-uri: /apis/px.example.org/v1{uri}");
         assert!(fields(&seen).contains(&uri), "{given}: {seen}");
@@ -125,7 +125,7 @@ async fn paths_and_queries_are_written_as_they_are_judged() {
 }
 
 #[tokio::test]
-async fn nobody_can_say_in_a_header_who_asks() {
+async fn user_headers_of_clients_are_ignored() {
     let lab = Lab::start(upstream_echo).await;
     let forged = lab
         .raw
@@ -141,7 +141,7 @@ async fn nobody_can_say_in_a_header_who_asks() {
         .header("forwarded", "for=evil")
         .header("cookie", "a=b")
         .header("authorization", "Bearer x");
-    let seen = fields(&told(forged).await);
+    let seen = fields(&body_of(forged).await);
     let mut expected = with_usual(THINGS, &["forwarded: for=evil"]);
     expected.retain(|field| !field.starts_with("x-forwarded-for"));
     expected.push("x-forwarded-for: 203.0.113.7, 127.0.0.1".to_owned());
@@ -160,7 +160,7 @@ async fn nobody_can_say_in_a_header_who_asks() {
         .header("user-agent", "me/1.0")
         .header("upgrade", "websocket")
         .header("audit-id", "mine");
-    let seen = told(usual).await;
+    let seen = body_of(usual).await;
     let more = ["accept-encoding: gzip, br", "if-none-match: \"x\"", "te: trailers", "user-agent: me/1.0"];
     assert_eq!(fields(&seen), with_usual(THINGS, &more));
     assert!(seen["headers"].as_array().unwrap().contains(&json!(["audit-id", "mine"])));
@@ -175,7 +175,7 @@ async fn names_that_would_arrive_as_others_are_not_passed_on() {
         let call = raw.get(THINGS).header("impersonate-user", "ann").header("impersonate-group", "system:masters");
         call.also_header(field, value)
     };
-    told(asked("impersonate-group", "two words")).await;
+    body_of(asked("impersonate-group", "two words")).await;
     for (field, value) in [
         ("impersonate-group", " system:nodes"),
         ("impersonate-group", "system:nodes "),
@@ -193,12 +193,12 @@ async fn a_request_that_goes_in_circles_is_not_passed_on() {
     let lab = Lab::start(upstream_echo).await;
     let through =
         |proxies: usize| lab.raw.get(THINGS).header("x-forwarded-for", ["203.0.113.7"].repeat(proxies).join(", "));
-    told(through(15)).await;
+    body_of(through(15)).await;
     assert_eq!(through(16).await.expect(508).text(), "the request is passed on in a circle\n");
 }
 
 #[tokio::test]
-async fn who_may_not_ask_is_told_so_here() {
+async fn forbidden_requests_are_not_forwarded() {
     let lab = Lab::start(upstream_echo).await;
     let anonymous = lab.server.anonymous();
     let refused = anonymous.get(THINGS).await;
@@ -331,7 +331,7 @@ async fn an_aggregated_server_says_nothing_to_browsers_about_the_origin() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_available_is_not_asked() {
+async fn an_unavailable_server_is_not_called() {
     let lab = Lab::start(upstream_echo).await;
     let elsewhere = json!({"spec": {"service": {"port": 1}}});
     lab.raw.patch(format!("{SERVICES}/v1.px.example.org"), MERGE, &elsewhere).await.expect(200);
@@ -352,7 +352,7 @@ async fn a_server_that_is_not_available_is_not_asked() {
 }
 
 #[tokio::test]
-async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
+async fn proxy_failures_have_upstream_errors() {
     let lab = Lab::raw(|head| {
         let bytes: &[u8] = if head.contains("/short") {
             b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfew"

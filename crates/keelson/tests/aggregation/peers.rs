@@ -152,7 +152,7 @@ async fn servers_show_what_any_of_them_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_only_a_peer_serves_is_described_as_the_peer_describes_it() {
+async fn resources_of_peers_have_the_openapi_of_the_peer() {
     let fleet = Fleet::new();
     let (a, b) = fleet.two().await;
     let (part, other) = ("apis/batch/v1", "apis/storagemigration.k8s.io/v1beta1");
@@ -249,7 +249,7 @@ async fn requests_for_what_only_a_peer_serves_are_answered_by_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_is_told_to_the_peer_and_by_nobody_but_servers() {
+async fn only_servers_send_user_headers_to_peers() {
     let fleet = Fleet::new();
     let a = fleet.start("server-a", &["authentication.k8s.io/v1"]).await;
     let b = fleet.start("server-b", &[]).await;
@@ -276,7 +276,7 @@ async fn who_asks_is_told_to_the_peer_and_by_nobody_but_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_peer_that_stops_leaves_the_document_and_one_that_dies_is_missed_for_as_long_as_it_may_live() {
+async fn a_stopped_peer_leaves_the_document_and_a_killed_one_after_its_lease() {
     let fleet = Fleet::new();
     let (a, mut b) = fleet.two().await;
     let raw = a.raw();
@@ -311,7 +311,7 @@ async fn a_peer_that_stops_leaves_the_document_and_one_that_dies_is_missed_for_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_server_that_comes_has_built_in_stays_registered_while_another_takes_it_away() {
+async fn built_in_versions_stay_registered_while_another_server_lacks_them() {
     let fleet = Fleet::new();
     drop(fleet.start("server-a", &[]).await);
     let held = FaultyStore::new(fleet.store.clone());
@@ -362,7 +362,7 @@ async fn custom_resources_are_every_servers_own_and_the_tags_stay_equal() {
 
 /// Only the operator's files decide which peers a server trusts; the content of the store does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_was_given_no_authority_of_peers_shows_and_serves_its_own_alone() {
+async fn a_server_without_a_peer_authority_serves_only_its_own() {
     let fleet = Fleet::new();
     let a = fleet.start("server-a", &["storagemigration.k8s.io/v1beta1"]).await;
     let _c = fleet.start("server-c", &[]).await;

@@ -60,7 +60,7 @@ async fn each_built_in_version_has_an_api_service_that_is_local() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_changes_or_deletes_one_of_a_built_in_group_has_his_way_until_a_start() {
+async fn changed_built_in_api_services_stay_changed_until_a_start() {
     let mut server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();
     let (scheduling, batch) = (format!("{SERVICES}/v1.scheduling.k8s.io"), format!("{SERVICES}/v1.batch"));

@@ -94,7 +94,7 @@ async fn a_client_that_goes_away_ends_the_call() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_cleanly_when_the_server_stops_and_a_line_that_is_cut_does_not() {
+async fn a_stopping_server_ends_watches_at_a_line() {
     let (mut lab, mut begins) = watched().await;
     let mut whole = lab.raw.get(format!("{THINGS}?watch=true")).stream().await;
     let of_whole = begins.recv().await.unwrap();
@@ -113,7 +113,7 @@ async fn a_watch_ends_cleanly_when_the_server_stops_and_a_line_that_is_cut_does_
 
 /// Such a stream delays neither the next event nor another client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_that_never_rests_ends_after_a_whole_event_when_the_server_stops() {
+async fn a_busy_watch_ends_after_a_whole_event_when_the_server_stops() {
     let mut lab = Lab::start(|request: UpstreamRequest| async move {
         if request.uri().query().is_none_or(|query| !query.contains("watch")) {
             return upstream_echo(request).await;
@@ -283,7 +283,7 @@ async fn a_compressed_answer_passes_as_it_is() {
 
 /// All seats of the hanging server are taken, and requests wait for a seat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_hangs_delays_only_who_asks_for_it() {
+async fn a_hanging_server_delays_only_its_own_requests() {
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = begun.clone();
     let builder = TestServer::builder().configure(|config| {

@@ -22,7 +22,7 @@ fn path(record: &str) -> std::path::PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_api_service_may_say_and_what_becomes_of_it() {
+async fn api_services_are_validated_and_defaulted() {
     check("api-services.wire").await;
 }
 

@@ -37,7 +37,7 @@ fn check_no_page(answer: &Answer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_served_is_no_page_and_what_is_not_below_an_object_is_not_found() {
+async fn unserved_paths_are_plain_404_and_unknown_subresources_a_status() {
     let server = start().await;
     let raw = server.raw();
     for path in [place("v3"), place("v9"), format!("/apis/{GROUP}/v3"), format!("/apis/{GROUP}/v1/tells/x")] {
@@ -101,7 +101,7 @@ async fn an_object_of_another_kind_is_refused_by_its_rules() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dry_run_is_shown_as_it_was_asked_for() {
+async fn a_dry_run_is_shown_as_it_was_requested() {
     let server = start().await;
     let raw = server.raw();
     let object = json!({ "metadata": { "name": "y" }, "spec": { "a": "1" } });
@@ -154,7 +154,7 @@ async fn generations_are_counted_in_the_version_of_the_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_keeps_a_stored_version_and_is_deleted_only_when_it_is_the_one_meant() {
+async fn definitions_keep_stored_versions_and_deletes_check_preconditions() {
     let server = start().await;
     let raw = server.raw();
     let path = format!("{DEFINITIONS}/tells.{GROUP}");
@@ -180,7 +180,7 @@ async fn a_definition_keeps_a_stored_version_and_is_deleted_only_when_it_is_the_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_definition_is_told_in_the_words_of_the_server_of_definitions() {
+async fn invalid_definitions_get_the_errors_of_apiextensions_apiserver() {
     let server = TestServer::start().await;
     let mut thing = definition("told.example.com", "things", "Thing", json!([version("v1", true)]));
     thing["kind"] = json!("Thing");

@@ -116,7 +116,7 @@ fn with_parts(list: &str, map: &str, filled: Option<&str>) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_owned_parts_of_what_becomes_atomic_owns_the_whole() {
+async fn owners_of_parts_own_a_field_that_becomes_atomic() {
     let server = TestServer::start().await;
     let raw = server.raw();
     establish(&raw, &definition(GROUP, "olds", "Old", with_parts("atomic", "granular", None))).await;
@@ -229,7 +229,7 @@ async fn two_servers(certificates: &TempDir) -> (TestServer, TestServer, FaultyS
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_server_says_is_established_is_served_by_every_server() {
+async fn an_established_definition_is_served_by_every_server() {
     let certificates = TempDir::new().unwrap();
     let (first, second, way) = two_servers(&certificates).await;
     let (here, there) = (first.raw(), second.raw());

@@ -136,7 +136,7 @@ async fn dates_are_shown_as_ages() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_table_has_the_columns_of_its_definition_and_the_rows_that_were_asked_for() {
+async fn a_table_has_the_columns_of_its_definition_and_the_requested_rows() {
     let (_server, raw) = cols(&[]).await;
     make(&raw, "a", json!({ "s": "x" })).await;
     assert_eq!(names(&table(&raw, COLS).await), ["Name", "Age"], "where none are declared");
@@ -178,7 +178,7 @@ async fn a_table_has_the_columns_of_its_definition_and_the_rows_that_were_asked_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_ends_with_its_columns_and_the_next_one_begins_with_the_new_ones() {
+async fn a_change_of_columns_ends_watches() {
     let (_server, raw) = cols(&[("S", "string", ".spec.s")]).await;
     make(&raw, "a", json!({ "s": "x", "i": 1 })).await;
     let mut watch = raw.get(format!("{COLS}?watch=1&resourceVersion=0")).header("accept", TABLE).stream().await;
@@ -209,7 +209,7 @@ async fn a_watch_ends_with_its_columns_and_the_next_one_begins_with_the_new_ones
 
 /// A definition has any number of columns, and a path may traverse an object in any number of ways.
 #[tokio::test]
-async fn what_the_columns_of_a_row_cost_and_show_is_bounded() {
+async fn the_cost_and_size_of_columns_are_limited() {
     let descents = format!("{}.z", "..a".repeat(50));
     let labels: Vec<String> = (0..1_000).map(|number| format!("C{number}")).collect();
     let mut columns: Vec<(&str, &str, &str)> = vec![("First", "string", ".spec.note")];

@@ -14,7 +14,7 @@ fn place(plural: &str) -> String {
 }
 
 /// A definition of a kind whose `spec` has these properties.
-fn of(plural: &str, kind: &str, properties: &Value) -> Value {
+fn kind_definition(plural: &str, kind: &str, properties: &Value) -> Value {
     let spec = json!({ "type": "object", "properties": properties });
     let schema = json!({ "type": "object", "properties": { "spec": spec } });
     let versions = json!([{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }]);
@@ -63,11 +63,11 @@ async fn others_are_answered_while_much_is_compared() {
     schema["list"]["items"]["maxLength"] = json!(10);
     schema["list"]["x-kubernetes-validations"] = (0..400).map(rule).collect();
     let answered = answered_during(&other, async {
-        raw.post(DEFINITIONS, &of("trials", "Trial", &schema)).await.expect(201);
+        raw.post(DEFINITIONS, &kind_definition("trials", "Trial", &schema)).await.expect(201);
     });
     let answered = answered.await;
     assert!(answered >= 5, "{answered} were answered while a definition was validated");
-    establish(&raw, &of("attempts", "Attempt", &list)).await;
+    establish(&raw, &kind_definition("attempts", "Attempt", &list)).await;
     let spec = json!({ "list": vec!["a"; 1_500] });
     let answered = answered_during(&other, async {
         assert!(refusal(&raw, &place("attempts"), &named("a", &spec)).await.contains("at least one schema (anyOf)"));
@@ -85,7 +85,7 @@ async fn a_definition_with_many_patterns_is_served_and_they_are_all_kept() {
         (format!("p{index}"), json!({ "type": "string", "pattern": pattern }))
     };
     let properties: serde_json::Map<String, Value> = (0..300).map(property).collect();
-    establish(&raw, &of("forms", "Form", &json!(properties))).await;
+    establish(&raw, &kind_definition("forms", "Form", &json!(properties))).await;
     let filled = |wrong: usize| {
         let text = |index: usize| if index == wrong { "no".to_owned() } else { format!("zäx{index}") };
         let fields: serde_json::Map<String, Value> =
@@ -108,7 +108,7 @@ async fn an_object_of_which_its_schema_asks_too_much_is_refused() {
     // Thirty thousand states, each of which may be visited for each of a million characters.
     let pattern = "(ab?c?d?e?f?g?h?i?j?k?){1000}";
     let properties = json!({ "text": { "type": "string", "pattern": pattern } });
-    establish(&raw, &of("novels", "Novel", &properties)).await;
+    establish(&raw, &kind_definition("novels", "Novel", &properties)).await;
     raw.post(place("novels"), &named("short", &json!({ "text": "a".repeat(1_000) }))).await.expect(201);
     let long = named("long", &json!({ "text": "x".repeat(1_000_000) }));
     let refused = refusal(&raw, &place("novels"), &long).await;
@@ -122,14 +122,14 @@ async fn what_is_said_of_a_rule_or_of_many_values_is_bounded() {
     let raw = server.raw();
     let wrong = format!("[{}] == []", vec!["unknown"; 600].join(", "));
     let rules = json!([{ "rule": wrong }]);
-    let mut rooms = of("rooms", "Room", &json!({ "n": { "type": "integer" } }));
+    let mut rooms = kind_definition("rooms", "Room", &json!({ "n": { "type": "integer" } }));
     rooms["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] = rules;
     let told = refusal(&raw, DEFINITIONS, &rooms).await;
     assert!(told.len() < 200_000 && told.contains("500 more errors were truncated"), "{} bytes", told.len());
     // Each fault would contain the key that all of them are below.
     let below = json!({ "type": "object", "additionalProperties": { "type": "string", "maxLength": 1 } });
     let halls = json!({ "byName": { "type": "object", "additionalProperties": below } });
-    establish(&raw, &of("halls", "Hall", &halls)).await;
+    establish(&raw, &kind_definition("halls", "Hall", &halls)).await;
     let many: serde_json::Map<String, Value> = (0..1_500).map(|index| (format!("k{index}"), json!("long"))).collect();
     let key = "k".repeat(100_000);
     let told = refusal(&raw, &place("halls"), &named("a", &json!({ "byName": { key: many } }))).await;
@@ -148,7 +148,7 @@ async fn large_sets_are_compared_whatever_their_order() {
         "map": { "type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
             "x-kubernetes-validations": unchanged },
     });
-    establish(&raw, &of("sets", "Set", &lists)).await;
+    establish(&raw, &kind_definition("sets", "Set", &lists)).await;
     // As many as are stored with their owners.
     const COUNT: usize = 12_000;
     let filled = |names: &[String]| {

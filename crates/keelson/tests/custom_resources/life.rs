@@ -19,7 +19,7 @@ fn may(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_is_accepted_then_established_and_served_as_soon_as_it_says_so() {
+async fn an_established_definition_is_served_at_once() {
     let server = TestServer::start().await;
     let raw = server.raw();
     raw.get(MAYS).await.expect(404);
@@ -98,7 +98,7 @@ async fn a_definition_that_is_deleted_goes_when_its_objects_are_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_with_a_finalizer_of_its_own_says_that_its_objects_are_gone() {
+async fn a_definition_with_a_finalizer_reports_deleted_objects() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let mut definition = mays();

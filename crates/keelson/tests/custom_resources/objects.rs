@@ -37,7 +37,7 @@ fn check(answer: &Answer, field: &str, message: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_scale_shows_is_judged_whatever_is_written() {
+async fn the_scale_of_an_object_is_validated_at_every_write() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let free = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
@@ -86,7 +86,7 @@ async fn what_a_scale_shows_is_judged_whatever_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_of_the_status_is_judged_by_the_status_alone() {
+async fn a_write_of_the_status_is_validated_by_the_status_alone() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let number = json!({ "type": "integer", "maximum": 9 });
@@ -146,7 +146,7 @@ async fn values_are_validated_behind_a_wrong_length_or_type() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn values_are_told_apart_as_upstream_tells_them() {
+async fn values_are_distinguished_as_upstream_does() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let embedded = json!({
@@ -243,7 +243,7 @@ async fn defaults_make_no_small_object_larger_than_any_store_takes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_scale_shows_is_said_before_that_rules_were_not_asked() {
+async fn scale_errors_precede_skipped_rules() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let spec = json!({
@@ -282,7 +282,7 @@ async fn no_writer_says_that_an_object_is_being_deleted() {
             assert_eq!(told, vec![cause; times]);
         }
         raw.delete(&*object).await.expect(200);
-        // A deletion in progress can't be changed, and sending the earlier object is no error.
+        // A deletion in progress can't be changed, and sending the earlier object is not an error.
         let begun = change(json!({ "deletionTimestamp": "1999-01-01T00:00:00Z" })).await.expect(200).json();
         assert_ne!(begun["metadata"]["deletionTimestamp"], "1999-01-01T00:00:00Z");
         let kept = change(json!({ "deletionTimestamp": null, "labels": { "a": "b" } })).await.expect(200).json();
@@ -297,7 +297,7 @@ async fn no_writer_says_that_an_object_is_being_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn owners_are_forgotten_when_that_is_asked_for_and_not_for_an_empty_list() {
+async fn owners_are_forgotten_when_that_is_requested_and_not_for_an_empty_list() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let free = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });

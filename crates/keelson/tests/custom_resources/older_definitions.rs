@@ -113,7 +113,7 @@ fn in_protobuf(definition: &Value) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn definitions_that_are_stored_in_v1beta1_are_shown_and_served_as_of_today() {
+async fn definitions_stored_in_v1beta1_are_served_in_v1() {
     // SIZE: one story, in its order.
     let store = MemoryStore::new();
     put(&store, "oaks", oaks().to_string().into()).await;

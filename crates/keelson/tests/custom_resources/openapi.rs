@@ -57,7 +57,7 @@ async fn v2(raw: &Raw) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_defined_is_described_at_once_and_no_longer_than_it_is_defined() {
+async fn openapi_describes_definitions_while_they_exist() {
     let server = TestServer::start().await;
     let raw = server.raw();
     assert_eq!(place(&raw).await, None);

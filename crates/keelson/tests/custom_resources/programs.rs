@@ -27,7 +27,7 @@ async fn compiled(raw: &Raw) -> (u32, u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_compiles_no_expressions_and_who_writes_an_object_has_them_compiled_once() {
+async fn expressions_are_compiled_once_by_the_first_write() {
     let mut server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();
     for number in 0..DEFINED {

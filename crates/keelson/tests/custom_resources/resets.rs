@@ -62,7 +62,7 @@ async fn a_status_that_is_reset_has_its_defaults() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_without_a_status_has_a_default_that_its_definition_gets_later() {
+async fn a_later_default_applies_to_objects_without_a_status() {
     let server = TestServer::start().await;
     let raw = server.raw();
     define(&raw, false).await;

@@ -148,7 +148,7 @@ async fn a_scale_of_an_object_without_a_wanted_number_is_set() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_applies_a_scale_owns_the_number_of_the_object() {
+async fn applying_a_scale_owns_the_replicas_field() {
     let (_server, raw) = crews().await;
     let applied = |name: &str, replicas: i64| json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": name }, "spec": { "replicas": replicas } });
     let place = format!("{CREWS}/a/scale?fieldManager=hpa");

@@ -55,7 +55,7 @@ async fn filled() -> (TestServer, Raw) {
 }
 
 /// The names in the result of a query.
-async fn found(raw: &Raw, query: &str) -> String {
+async fn names_found(raw: &Raw, query: &str) -> String {
     let list = raw.get(format!("{SELS}?{query}")).await.expect(200).json();
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
 }
@@ -80,9 +80,9 @@ async fn lists_are_selected_by_declared_fields() {
         ("metadata.name%3Da,spec.s%3Done", "a"),
         (r"spec.s%3Da%5C%2Cb%5C%3Dc", "c"),
     ] {
-        assert_eq!(found(&raw, &format!("fieldSelector={selector}")).await, expected, "{selector}");
+        assert_eq!(names_found(&raw, &format!("fieldSelector={selector}")).await, expected, "{selector}");
     }
-    assert_eq!(found(&raw, "fieldSelector=spec.s!%3Done&labelSelector=n%3Dc").await, "c");
+    assert_eq!(names_found(&raw, "fieldSelector=spec.s!%3Done&labelSelector=n%3Dc").await, "c");
     let everywhere = raw.get("/apis/select.example.com/v1/sels?fieldSelector=spec.s%3Dtwo").await.expect(200).json();
     assert_eq!(everywhere["items"].as_array().unwrap().len(), 1);
 
@@ -120,7 +120,7 @@ async fn each_version_has_fields_of_its_own_and_no_others() {
     let watched = refused(format!("{SELS}?watch=1&fieldSelector=spec.other%3Dx")).await;
     assert_eq!(watched, "field label not supported: spec.other");
     raw.delete(format!("{SELS}?fieldSelector=spec.nope%3Dx")).await.expect(400);
-    assert_eq!(found(&raw, "").await, "abcd", "nothing was deleted");
+    assert_eq!(names_found(&raw, "").await, "abcd", "nothing was deleted");
 
     // One field is no longer declared, another one is new.
     let mut changed = sels();
@@ -129,16 +129,16 @@ async fn each_version_has_fields_of_its_own_and_no_others() {
     let versions = json!({ "spec": { "versions": changed["spec"]["versions"] } });
     raw.patch(format!("{DEFINITIONS}/sels.select.example.com"), MERGE, &versions).await.expect(200);
     until(&raw, &format!("{SELS}?fieldSelector=spec.i%3D1"), |found| found["code"] == 400).await;
-    assert_eq!(found(&raw, "fieldSelector=spec.other%3Dx").await, "d");
-    assert_eq!(found(&raw, "fieldSelector=spec.s%3Dtwo").await, "b");
+    assert_eq!(names_found(&raw, "fieldSelector=spec.other%3Dx").await, "d");
+    assert_eq!(names_found(&raw, "fieldSelector=spec.s%3Dtwo").await, "b");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queries_take_declared_fields_and_search_in_them() {
     let (_server, raw) = filled().await;
-    assert_eq!(found(&raw, "fieldSelector=spec.s!%3Done&keelson.io/sortBy=-metadata.name").await, "dcb");
-    assert_eq!(found(&raw, "fieldSelector=spec.b%3Dtrue&keelson.io/filter=spec.i+%3E+0").await, "a");
-    assert_eq!(found(&raw, "keelson.io/search=two").await, "b");
+    assert_eq!(names_found(&raw, "fieldSelector=spec.s!%3Done&keelson.io/sortBy=-metadata.name").await, "dcb");
+    assert_eq!(names_found(&raw, "fieldSelector=spec.b%3Dtrue&keelson.io/filter=spec.i+%3E+0").await, "a");
+    assert_eq!(names_found(&raw, "keelson.io/search=two").await, "b");
     let body = raw.get(format!("{SELS}?keelson.io/search=two&keelson.io/matches=true")).await.expect(200).json();
     assert_eq!(body["items"][0]["matches"][0]["field"], ".spec.s");
     // Each version has its own selectable fields.
@@ -168,13 +168,13 @@ async fn declared_fields_are_indexed_and_sorted_by() {
     };
     let mut seen = Vec::new();
     for _ in 0..4 {
-        seen.push((kept().await, found(&raw, "fieldSelector=spec.s%3Ds8,spec.i!%3D38").await));
+        seen.push((kept().await, names_found(&raw, "fieldSelector=spec.s%3Ds8,spec.i!%3D38").await));
     }
     let all: String = [8, 68, 98, 128, 158, 188, 218, 248, 278].map(|number| format!("n{number:03}")).concat();
     assert_eq!(seen, [0.0, 0.0, 0.0, 1.0].map(|kept| (kept, all.clone())));
     let first = raw.get(format!("{SELS}?fieldSelector=spec.s%3Ds8&limit=4")).await.expect(200).json();
     let token = first["metadata"]["continue"].as_str().unwrap();
-    assert_eq!(found(&raw, &format!("fieldSelector=spec.s%3Ds8&limit=6&continue={token}")).await, all[12..]);
+    assert_eq!(names_found(&raw, &format!("fieldSelector=spec.s%3Ds8&limit=6&continue={token}")).await, all[12..]);
 
     for (selector, expected) in [("spec.s%3Ds7", 10), ("spec.i%3D42", 1), ("spec.b%3Dtrue", 3)] {
         let mut looked_at = Vec::new();
@@ -227,7 +227,7 @@ async fn a_delete_of_a_collection_takes_only_what_is_selected() {
     let deleted =
         raw.delete(format!("{SELS}?fieldSelector=spec.s!%3Done&labelSelector=n!%3Dc")).await.expect(200).json();
     assert_eq!(deleted["items"].as_array().unwrap().len(), 2);
-    assert_eq!(found(&raw, "").await, "ac");
+    assert_eq!(names_found(&raw, "").await, "ac");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -312,7 +312,7 @@ async fn fields_are_selected_by_their_values_in_the_version_of_the_request() {
     let names = |list: &Value| -> String {
         list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
     };
-    let found = async |version: &str, query: &str| {
+    let names_found = async |version: &str, query: &str| {
         names(&raw.get(format!("{}?{query}", marks(version))).await.expect(200).json())
     };
     for (version, selector, expected) in [
@@ -324,9 +324,9 @@ async fn fields_are_selected_by_their_values_in_the_version_of_the_request() {
         ("v1", "spec.name%3Dx", "ac"),
         ("v1", "spec.name%3Dx-two", ""),
     ] {
-        assert_eq!(found(version, &format!("fieldSelector={selector}")).await, expected, "{version} {selector}");
+        assert_eq!(names_found(version, &format!("fieldSelector={selector}")).await, expected, "{version} {selector}");
     }
-    assert_eq!(found("v2", "fieldSelector=spec.name%3Dx-two&labelSelector=n%3Dc").await, "c");
+    assert_eq!(names_found("v2", "fieldSelector=spec.name%3Dx-two&labelSelector=n%3Dc").await, "c");
     let shown = raw.get(format!("{}?fieldSelector=spec.address%3Dy", marks("v2"))).await.expect(200).json();
     assert_eq!(shown["items"][0]["spec"], json!({ "name": "y-two", "address": "y" }));
 
@@ -369,7 +369,7 @@ async fn fields_are_selected_by_their_values_in_the_version_of_the_request() {
     let query = "fieldSelector=spec.name%3Dx-two&keelson.io/count=true";
     let refused = raw.get(format!("{}?{query}", marks("v2"))).await.expect(400).json();
     assert!(refused["message"].as_str().unwrap().contains("a webhook converts"), "{refused}");
-    assert_eq!(found("v1", "fieldSelector=spec.name%3Dx&keelson.io/sortBy=-metadata.name").await, "ca");
+    assert_eq!(names_found("v1", "fieldSelector=spec.name%3Dx&keelson.io/sortBy=-metadata.name").await, "ca");
 
     // With a failing webhook no object is selected or deleted by mistake.
     rename("b", "q").await;
@@ -378,5 +378,5 @@ async fn fields_are_selected_by_their_values_in_the_version_of_the_request() {
     raw.delete(format!("{}?fieldSelector=spec.name%3Dq-two", marks("v2"))).await.expect(500);
     fails.store(false, Ordering::SeqCst);
     raw.delete(format!("{}?fieldSelector=spec.name%3Dq-two", marks("v2"))).await.expect(200);
-    assert_eq!(found("v1", "").await, "acd");
+    assert_eq!(names_found("v1", "").await, "acd");
 }

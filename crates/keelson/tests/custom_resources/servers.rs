@@ -22,7 +22,7 @@ pub(crate) async fn server(store: &Arc<dyn Store>, certificates: &TempDir, name:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_defined_on_one_server_is_served_by_another_and_goes_there_too() {
+async fn all_servers_follow_definitions() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let certificates = TempDir::new().unwrap();
     let first = server(&store, &certificates, "server-a").await;

@@ -116,7 +116,7 @@ async fn the_stored_version_changes_and_an_unserved_one_still_stores() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn defaults_of_the_stored_version_are_filled_in_when_an_object_of_another_version_is_read() {
+async fn reads_in_another_version_have_the_defaults_of_the_stored_one() {
     const GROUP: &str = "filled.example.com";
     let store = MemoryStore::new();
     let server = TestServer::builder().shared_store(Arc::new(store.clone())).start().await;

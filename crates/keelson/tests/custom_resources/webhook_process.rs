@@ -120,7 +120,7 @@ fn failed(what: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_is_killed_in_the_middle_of_a_list_is_told_of_and_asked_again_when_it_is_back() {
+async fn a_killed_conversion_webhook_fails_the_list_until_it_is_back() {
     let mut hosts = Hosts::open().await;
     hosts.hook.be("hangs at h1099").await;
     let mut list = hosts.raw.get(place("v2")).stream().await;
@@ -202,7 +202,7 @@ async fn a_webhook_that_is_stopped_keeps_up_only_who_needs_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_lies_in_the_middle_of_a_list_is_believed_in_nothing_of_it() {
+async fn a_bad_conversion_within_a_list_fails_the_whole_list() {
     let mut hosts = Hosts::open().await;
     let lie =
         |what: &str, name: &str| failed(&format!("returned invalid {what}: must have the same name: {name} != other"));

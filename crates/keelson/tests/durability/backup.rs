@@ -59,7 +59,7 @@ async fn a_restored_backup_serves_the_same_objects_at_higher_revisions() {
     assert!(revision(&created) > revision(&restored));
 }
 
-/// Both commands print the progress of each stage, which is no terminal's here, and the same content of the backup.
+/// Both commands print the progress of each stage, which is not a terminal's here, and the same content of the backup.
 fn check_summaries(backup: &str, restore: &str) {
     let lines = |text: &str| -> Vec<Value> { text.lines().map(|line| serde_json::from_str(line).unwrap()).collect() };
     let (backup, restore) = (lines(backup), lines(restore));

@@ -320,7 +320,7 @@ async fn after_a_failed_sync_the_server_ends_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_gone_is_asked_about() {
+async fn a_missing_store_needs_accept_loss() {
     let mut server = start().await;
     let data = server.data_dir().to_owned();
     server.terminate().await;
@@ -345,7 +345,7 @@ async fn a_store_that_is_gone_is_asked_about() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_store_is_refused_by_name_and_a_check_tells_what_it_is() {
+async fn a_damaged_store_is_refused_by_name_and_a_check_reports_what_it_is() {
     let mut server = start().await;
     let raw = server.raw();
     for number in 0..50 {
@@ -355,7 +355,7 @@ async fn a_damaged_store_is_refused_by_name_and_a_check_tells_what_it_is() {
     let data = server.data_dir().to_owned();
     let directory = data.to_str().unwrap();
     let (whole, text) = run(["storage", "check", "--data-dir", directory]);
-    assert!(whole && text.contains("is whole") && text.contains("a server is running on it"), "{text}");
+    assert!(whole && text.contains("is whole") && text.contains("a server uses the store"), "{text}");
     server.terminate().await;
     let file = data.join("keelson.db");
     let mut bytes = fs::read(&file).unwrap();

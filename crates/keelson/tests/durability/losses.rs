@@ -45,7 +45,7 @@ const ALL: [ExpectedStart; 5] = [Whole; 5];
 const TABLE: [Row; 20] = [
     // The place of the cut determines whether a page or a row is missing.
     ("keelson.db", [GONE, GONE, Refused("malformed|the store is damaged"), Refused("of different times"), LOST]),
-    ("keelson.db-wal", [LOST, LOST, LOST, LOST, Refused("is of another store, or of an earlier time")]),
+    ("keelson.db-wal", [LOST, LOST, LOST, LOST, Refused("belongs to another store, or to an earlier state")]),
     ("keelson.db-mark", [
         Refused("is missing"), Refused("is damaged"), Refused("is damaged"), Whole, Refused("are of different stores"),
     ]),
@@ -305,7 +305,7 @@ type Loss<'a> = (&'a str, &'a dyn Fn(&Path));
 
 /// Store and log from the same earlier time match each other; the mark records that there was more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_end_of_the_log_that_is_gone_is_refused_and_goes_on_above_when_that_is_accepted() {
+async fn a_lost_end_of_the_log_needs_accept_loss_and_raises_the_revision() {
     let lab = Lab::new().await;
     let cut = |data: &Path, parts: usize| {
         let log = data.join("keelson.db-wal");
@@ -363,7 +363,7 @@ async fn an_end_of_the_log_that_is_gone_is_refused_and_goes_on_above_when_that_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_that_are_gone_are_made_anew_when_that_is_accepted_and_tokens_of_before_stay_valid() {
+async fn lost_keys_are_replaced_with_accept_loss_and_old_tokens_stay_valid() {
     let lab = Lab::new().await;
     let (_directory, data) = lab.copy();
     let before = fs::read_to_string(data.join("pki/sa.pub")).unwrap();
@@ -401,7 +401,7 @@ async fn an_emptied_directory_of_keys_is_a_loss() {
 
 /// Reading a named pipe would wait for a writer, and a file of 64 GB would be read into memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_file_of_a_sensible_size_is_refused_by_name() {
+async fn directories_and_oversized_files_are_refused() {
     let mut server = crate::start().await;
     create(&server.raw(), "kept", 3).await;
     server.kill().await;

@@ -15,7 +15,7 @@ struct Walk {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn walks_go_on_at_their_revision_across_kill_9_between_chunks() {
+async fn walks_continue_at_their_revision_across_kill_9_between_chunks() {
     let mut server = start().await;
     for number in 0..24 {
         let labels = json!({"third": (number % 3 == 0).to_string()});

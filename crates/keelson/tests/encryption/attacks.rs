@@ -69,7 +69,7 @@ async fn secrets_of_the_configuration_are_in_no_log_page_or_metric() {
     let raw = server.raw();
     raw.post(SECRETS, &serde_json::json!({"metadata": {"name": "a"}})).await.expect(201);
     std::fs::write(&file, text.replace("aesgcm", "aesgcmx")).unwrap();
-    let refused = "the encryption configuration of before is kept";
+    let refused = "the encryption configuration is invalid; the previous one stays in use";
     until("the file is read again", async || server.log().contains(refused)).await;
     let mut shown = server.log();
     assert!(shown.contains("chmod 600"), "others may read the file");

@@ -59,7 +59,7 @@ async fn a_service_that_dies_keeps_nothing_from_being_read_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_starts_without_its_service_and_reads_what_it_can_once_it_answers() {
+async fn a_server_starts_without_its_key_service_and_reads_once_it_is_back() {
     let (store, kms) = (MemoryStore::new(), KmsDouble::start("kek-1"));
     let first = server(&store, &with(&kms)).await;
     create(&first, "a").await;
@@ -82,7 +82,7 @@ async fn a_server_starts_without_its_service_and_reads_what_it_can_once_it_answe
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_key_id_is_written_with_and_an_update_without_a_change_moves_an_object_to_it() {
+async fn an_unchanged_update_encrypts_with_a_new_key_id() {
     let (store, kms) = (MemoryStore::new(), KmsDouble::start("kek-1"));
     let server = server(&store, &with(&kms)).await;
     create(&server, "a").await;

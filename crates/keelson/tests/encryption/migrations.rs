@@ -38,7 +38,7 @@ async fn until_succeeded(raw: &Raw, migration: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_migration_encrypts_what_lies_under_another_key_and_none_is_made_for_it() {
+async fn a_manual_migration_encrypts_with_the_new_key() {
     let store = MemoryStore::new();
     let of = |keys: &[(&str, u8)]| configuration(&[rule("secrets", &provider("secretbox", keys))]);
     let first = server(&store, &of(&[("key1", b'1')])).await;

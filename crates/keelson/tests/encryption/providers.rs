@@ -82,7 +82,7 @@ async fn a_value_that_was_moved_to_another_key_does_not_open() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_update_that_changes_nothing_encrypts_what_is_stored_under_another_key() {
+async fn an_unchanged_update_encrypts_with_the_current_key() {
     let store = MemoryStore::new();
     let of = |providers: &[String]| configuration(&[rule("secrets", &providers.join(", "))]);
     let [old, both, plain] = [

@@ -51,7 +51,7 @@ async fn every_resource_that_can_be_listed_can_be_listed() {
 }
 
 #[tokio::test]
-async fn health_is_told_part_by_part() {
+async fn health_is_reported_by_check() {
     let shell = Shell::start().await;
     for path in ["/readyz", "/livez", "/healthz"] {
         assert_eq!(shell.ok(&format!("get --raw {path}")).await, "ok");
@@ -74,7 +74,7 @@ async fn health_is_told_part_by_part() {
 }
 
 #[tokio::test]
-async fn a_user_learns_who_they_are_and_what_they_may_do() {
+async fn kubectl_prints_the_user_and_rights() {
     let shell = Shell::start().await;
     let table = shell.ok("auth whoami").await;
     assert_eq!(column(&table, 0), ["Username", "Groups", "Extra:"]);

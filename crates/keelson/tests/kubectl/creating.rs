@@ -153,7 +153,7 @@ async fn manifests_come_as_yaml_documents_and_as_json_lists() {
 }
 
 #[tokio::test]
-async fn a_generated_name_is_told() {
+async fn a_generated_name_is_reported() {
     let shell = Shell::start().await;
     let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "run-"}}).to_string();
     let first = shell.feed("create -f - -o name", manifest.clone()).await;

@@ -86,7 +86,7 @@ async fn objects_are_shown_selected_and_followed() {
 }
 
 #[tokio::test]
-async fn objects_are_changed_in_every_way_and_judged_before() {
+async fn objects_are_changed_in_every_way_and_validated_before() {
     let shell = shop().await;
     shell
         .check(&[

@@ -85,7 +85,7 @@ fn directory() -> Option<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn definitions_of_the_field_are_served_and_take_what_their_projects_make_of_them() {
+async fn published_definitions_are_served_and_accept_their_samples() {
     let Some(directory) = directory() else { return };
     let shell = &Shell::start().await;
     let path = &|file: &str| directory.join(file).display().to_string();

@@ -92,7 +92,7 @@ async fn documents_counts_and_groups() {
 }
 
 #[tokio::test]
-async fn refusals_are_told_as_kubectl_tells_them() {
+async fn refusals_are_reported_as_by_kubectl() {
     let shell = shell().await;
     for (line, said) in [
         ("get gadgets", "error: the server doesn't have a resource type \"gadgets\"\n"),
@@ -172,7 +172,7 @@ async fn the_past_is_shown_and_kubectl_finds_the_plugin() {
 
 /// A list whose snapshot has expired continues after the same key.
 #[tokio::test]
-async fn a_walk_goes_on_when_its_snapshot_is_gone() {
+async fn a_walk_continues_when_its_snapshot_is_gone() {
     use keelson_testkit::TestServer;
     use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
@@ -218,7 +218,7 @@ async fn a_walk_goes_on_when_its_snapshot_is_gone() {
     said.read_to_string(&mut notes).await.unwrap();
     assert_eq!(names, (0..40).map(|number| format!("map-{number:02}")).collect::<Vec<_>>(), "{notes}");
     // On a slow machine the newer snapshot may have expired too.
-    let message = "the snapshot of this list is gone: what follows is of a newer state";
+    let message = "the snapshot of this list expired: the following objects are from a newer one";
     assert!(!notes.is_empty() && notes.lines().all(|line| line == message), "{notes}");
     assert!(walk.wait().await.unwrap().success());
 }

@@ -67,7 +67,7 @@ async fn one_bad_object_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
-async fn a_stranger_is_told_to_log_in() {
+async fn an_unauthenticated_user_gets_the_login_message() {
     let shell = Shell::start().await;
     // A client with an unknown token is not authenticated.
     let config = format!(

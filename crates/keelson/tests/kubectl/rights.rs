@@ -22,7 +22,7 @@ fn reader(verbs: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn rights_are_reconciled_and_asked_about() {
+async fn rights_are_reconciled_and_reviewed() {
     let shell = Shell::start().await;
     let told = shell.feed("auth reconcile -f -", reader(&["get", "list"])).await;
     for kind in ["role", "rolebinding"] {
@@ -41,7 +41,7 @@ async fn rights_are_reconciled_and_asked_about() {
 }
 
 #[tokio::test]
-async fn rights_are_listed_and_everybody_knows_who_he_is() {
+async fn kubectl_lists_rights_and_whoami() {
     let shell = Shell::start().await;
     shell.feed("auth reconcile -f -", reader(&["get", "list"])).await;
     let table = shell.ok("auth can-i --list --as ann --as-group devs").await;

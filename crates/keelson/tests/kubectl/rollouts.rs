@@ -87,7 +87,7 @@ async fn versions_are_listed_shown_and_gone_back_to() {
 }
 
 #[tokio::test]
-async fn an_update_that_does_not_work_stops_and_harms_nobody() {
+async fn an_update_that_does_not_work_stops_and_harms_no_others() {
     let (shell, _controller) = cluster().await;
     shell.ok(&format!("set image deployment/web web={BROKEN_IMAGE}:1")).await;
     shell.ok("wait deployment/web --for=jsonpath={.status.unavailableReplicas}=1 --timeout=60s").await;
@@ -105,7 +105,7 @@ async fn an_update_that_does_not_work_stops_and_harms_nobody() {
 }
 
 #[tokio::test]
-async fn what_is_paused_changes_once_when_it_goes_on() {
+async fn a_paused_rollout_changes_once_when_resumed() {
     let (shell, _controller) = cluster().await;
     let session = [
         ("rollout pause deployment/web", "deployment.apps/web paused\n"),
@@ -197,7 +197,7 @@ async fn a_node_is_emptied_as_fast_as_the_budget_lets_pods_move() {
 }
 
 #[tokio::test]
-async fn what_is_owned_goes_along_or_stays_behind() {
+async fn dependents_are_deleted_or_orphaned() {
     let (shell, _controller) = cluster().await;
     let left = async || shell.ok("get deployments,replicasets,pods -o name").await.lines().count();
     assert_eq!(left().await, 5);

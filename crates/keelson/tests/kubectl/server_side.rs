@@ -32,7 +32,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn what_is_applied_is_made_changed_and_taken_away() {
+async fn applied_objects_are_created_changed_and_pruned() {
     let shell = Shell::start().await;
     assert_eq!(shell.feed("apply --server-side -f -", SHOP).await, "deployment.apps/shop serverside-applied\n");
     assert_eq!(owners(&shell).await, pairs(&[("kubectl", "Apply")]));
@@ -78,7 +78,7 @@ async fn several_managers_share_an_object() {
 }
 
 #[tokio::test]
-async fn a_client_side_apply_goes_on_as_a_server_side_one() {
+async fn a_client_side_apply_continues_as_a_server_side_one() {
     let shell = Shell::start().await;
     shell.feed("apply -f -", SHOP).await;
     assert_eq!(owners(&shell).await, pairs(&[("kubectl-client-side-apply", "Update")]));
@@ -107,7 +107,7 @@ async fn differences_are_shown_before_they_are_made() {
 }
 
 #[tokio::test]
-async fn what_was_applied_last_can_be_seen_and_set() {
+async fn the_last_applied_configuration_can_be_viewed_and_set() {
     let shell = Shell::start().await;
     shell.feed("apply -f -", SHOP).await;
     let shown = shell.ok("apply view-last-applied deployment/shop").await;

@@ -205,7 +205,7 @@ async fn refusals_of_events_name_the_kind_that_is_stored() {
 }
 
 #[tokio::test]
-async fn what_is_asked_in_old_ways_is_answered_as_ever() {
+async fn deprecated_requests_are_served_as_before() {
     let server = TestServer::start().await;
     let raw = server.raw();
     create_map(&raw, "a").await;
@@ -237,7 +237,7 @@ async fn only_a_single_zero_is_any_version() {
 }
 
 #[tokio::test]
-async fn a_collection_of_priority_classes_is_deleted_without_those_of_the_system() {
+async fn deleting_all_priority_classes_keeps_those_of_the_system() {
     const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let server = TestServer::start().await;
     let raw = server.raw();

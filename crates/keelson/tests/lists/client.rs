@@ -100,7 +100,7 @@ async fn a_status_and_the_rest_of_an_object_are_written_apart() {
 }
 
 #[tokio::test]
-async fn chunks_are_walked_at_one_revision_and_a_version_can_be_asked_for() {
+async fn chunks_are_walked_at_one_revision_and_a_version_can_be_requested() {
     let server = TestServer::start().await;
     let api: Api<PodTemplate> = Api::namespaced(server.client(), "default");
     for number in 0..20 {
@@ -292,7 +292,7 @@ async fn a_watch_of_one_node_sees_the_pods_of_that_node() {
 }
 
 #[tokio::test]
-async fn a_quiet_watch_is_told_how_far_it_is() {
+async fn a_quiet_watch_gets_bookmarks() {
     let server = TestServer::builder()
         .configure(|config| config.registry.bookmark_interval = Duration::from_millis(50))
         .start()

@@ -218,7 +218,7 @@ async fn seats(raw: &Raw) -> u64 {
 
 /// The start of a watch costs the server as much as a list. After that a watch needs no seats.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_has_the_seats_of_a_list_until_it_has_told_what_there_was() {
+async fn a_watch_has_the_seats_of_a_list_during_initial_events() {
     /// More than the connections buffer for a client that does not read.
     const LARGE_OBJECTS: usize = 24;
     // Long enough that no seat is lent during the test.

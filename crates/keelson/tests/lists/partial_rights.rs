@@ -120,7 +120,7 @@ async fn tokens_show_what_was_passed_over_unless_something_else_is_chosen() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_may_show_the_next_name_that_is_selected_to_who_may_see_no_others() {
+async fn tokens_for_partial_rights_can_show_the_next_selected_name() {
     let lab = Lab::start(PartialRights::NextVisible).await;
     let (listed, shown) = lab.walk("bob").await;
     assert_eq!((&listed[..], &shown[..]), (&chosen()[..], &chosen()[1..]));
@@ -130,7 +130,7 @@ async fn tokens_may_show_the_next_name_that_is_selected_to_who_may_see_no_others
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_may_come_whole_to_who_may_see_no_others() {
+async fn partial_lists_can_be_whole() {
     let lab = Lab::start(PartialRights::Whole).await;
     assert_eq!(lab.walk("bob").await, (chosen(), Vec::new()));
     let chunk = lab.list("ann", &format!("{SELECTOR}&limit=1")).await;

@@ -26,7 +26,7 @@ fn values(list: &Value) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn what_there_was_is_read_by_its_revision() {
+async fn the_past_is_read_by_revision() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let first = put(&raw, "a", "1").await;
@@ -63,7 +63,7 @@ async fn what_there_was_is_read_by_its_revision() {
 }
 
 #[tokio::test]
-async fn what_there_was_is_read_by_a_time() {
+async fn the_past_is_read_by_time() {
     let server = TestServer::start().await;
     let raw = server.raw();
     put(&raw, "a", "1").await;
@@ -92,7 +92,7 @@ async fn what_there_was_is_read_by_a_time() {
 }
 
 #[tokio::test]
-async fn what_is_compacted_is_gone_for_all_reads() {
+async fn compacted_revisions_are_gone_for_all_reads() {
     let server = TestServer::builder().history(Duration::from_secs(1)).start().await;
     let raw = server.raw();
     let first = put(&raw, "a", "1").await;

@@ -58,7 +58,7 @@ async fn pages_are_sorted_counted_and_reached_by_number() {
 }
 
 #[tokio::test]
-async fn an_answer_has_the_form_that_is_asked_for() {
+async fn an_answer_has_the_form_that_is_requested() {
     let server = TestServer::start().await;
     let raw = pods(&server, 4).await;
     let sorted = format!("{PODS}?keelson.io/sortBy=-.spec.containers[0].image:version");
@@ -228,7 +228,7 @@ async fn objects_are_found_by_words_and_the_best_come_first() {
 }
 
 #[tokio::test]
-async fn where_words_are_found_is_told_beside_the_page() {
+async fn matches_of_words_are_returned_with_the_page() {
     let server = TestServer::start().await;
     let raw = pods(&server, 12).await;
     let search = format!("{PODS}?limit=5&keelson.io/search=POD-0+node");
@@ -330,7 +330,7 @@ async fn a_page_carries_what_it_shows() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_asked_is_refused_and_changes_nothing() {
+async fn invalid_queries_are_refused_without_effect() {
     let server = TestServer::start().await;
     let raw = pods(&server, 3).await;
     let check = async |query: &str, part: &str| {
@@ -341,11 +341,11 @@ async fn what_can_not_be_asked_is_refused_and_changes_nothing() {
     };
     check("keelson.io/sort=a", "unknown query parameter \"keelson.io/sort\"").await;
     check("keelson.io/sortBy=.spec.", "the name of a field is expected at character 7 of \".spec.\"").await;
-    check("keelson.io/sortBy=.spec:size", "values are compared as one of").await;
+    check("keelson.io/sortBy=.spec:size", "unknown comparison: it must be one of").await;
     check("keelson.io/page=2", "keelson.io/page needs a limit").await;
     check("keelson.io/page=0&limit=5", "pages are numbered from 1").await;
     check("keelson.io/filter=spec.nodeName+==", "a value is expected at character 17").await;
-    check("keelson.io/filter=a+matches+'('", "this is no regular expression").await;
+    check("keelson.io/filter=a+matches+'('", "invalid regular expression").await;
     check("keelson.io/where=object.", "keelson.io/where: compilation failed").await;
     let costly = "object.metadata.name.matches('(a*)*b')%7C%7C[1,2,3,4,5,6,7,8].all(a,[1,2,3,4,5,6,7,8].all(b,[1,2,3,4,5,6,7,8]\
                   .all(c,[1,2,3,4,5,6,7,8].all(d,[1,2,3,4,5,6,7,8].all(e,a%2Bb%2Bc%2Bd%2Be%3E0)))))";
@@ -377,13 +377,13 @@ async fn what_can_not_be_asked_is_refused_and_changes_nothing() {
     let by_node = "limit=1&keelson.io/sortBy=.spec.nodeName";
     let sorted = token(format!("{PODS}?{by_node}")).await;
     let ordinary = token(format!("{PODS}?limit=1")).await;
-    check(&format!("{by_node}&continue={ordinary}"), "invalid continue token: it is not one of a query").await;
+    check(&format!("{by_node}&continue={ordinary}"), "invalid continue token: it does not belong to a query").await;
     check(&format!("limit=1&continue={sorted}"), "does not recognize this encoded version keelson.io/v1alpha1").await;
-    check(&format!("limit=1&keelson.io/sortBy=-.spec.nodeName&continue={sorted}"), "it is one of another query").await;
-    check(&format!("{by_node}&labelSelector=rank&continue={sorted}"), "it is one of another query").await;
+    check(&format!("limit=1&keelson.io/sortBy=-.spec.nodeName&continue={sorted}"), "it belongs to another query").await;
+    check(&format!("{by_node}&labelSelector=rank&continue={sorted}"), "it belongs to another query").await;
     check(&format!("{by_node}&keelson.io/page=2&continue={sorted}"), "not allowed when using continue").await;
     let elsewhere = raw.get(format!("/api/v1/pods?{by_node}&continue={sorted}")).await.expect(400).json();
-    assert!(elsewhere["message"].as_str().unwrap().contains("it is one of another query"), "{elsewhere}");
+    assert!(elsewhere["message"].as_str().unwrap().contains("it belongs to another query"), "{elsewhere}");
     // Another limit is the same query.
     let rest = raw.get(format!("{PODS}?limit=9&keelson.io/sortBy=spec.nodeName&continue={sorted}")).await.expect(200);
     assert_eq!(names(&rest.json()), ["pod-02", "pod-00"]);
@@ -486,7 +486,7 @@ async fn parameters_of_others_stay_without_effect() {
 }
 
 #[tokio::test]
-async fn who_may_not_list_is_told_nothing_and_others_what_they_may_list() {
+async fn queries_show_only_objects_that_the_user_may_list() {
     let server = TestServer::start().await;
     let raw = pods(&server, 3).await;
     raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).await.expect(201);
@@ -516,7 +516,7 @@ async fn who_may_not_list_is_told_nothing_and_others_what_they_may_list() {
 }
 
 #[tokio::test]
-async fn a_walk_goes_on_after_a_restart() {
+async fn a_walk_continues_after_a_restart() {
     let mut server = TestServer::builder().sqlite().start().await;
     let raw = pods(&server, 5).await;
     let sorted = format!("{PODS}?limit=2&keelson.io/sortBy=.metadata.labels.rank:number");
@@ -540,7 +540,7 @@ async fn a_walk_goes_on_after_a_restart() {
 }
 
 #[tokio::test]
-async fn many_who_want_the_same_have_it_made_once() {
+async fn concurrent_equal_queries_build_one_index() {
     let server = TestServer::start().await;
     let raw = server.raw();
     for number in 0..40 {

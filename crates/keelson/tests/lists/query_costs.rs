@@ -9,7 +9,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// A pattern from each object is compiled for each, which is cheap for one object and takes seconds for all.
 #[tokio::test]
-async fn a_condition_that_costs_little_for_each_object_and_too_much_for_all_is_refused() {
+async fn the_cost_limit_of_a_condition_covers_all_objects_together() {
     let server = TestServer::start().await;
     let raw = server.raw();
     for number in 0..700 {

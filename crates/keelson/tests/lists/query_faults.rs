@@ -29,16 +29,16 @@ async fn paths_that_lead_nowhere_are_refused() {
         let message = answer["message"].as_str().unwrap();
         assert!(message.contains(expected), "{query}: {message}");
     };
-    let nowhere = "keelson.io/sortBy: .spec.nodeNam leads nowhere in a Pod: there is no field \"nodeNam\" in .spec";
+    let nowhere = "keelson.io/sortBy: .spec.nodeNam does not exist in a Pod: there is no field \"nodeNam\" in .spec";
     refused("keelson.io/sortBy=spec.nodeNam", nowhere).await;
     refused("keelson.io/fields=spec.containers.image", ".spec.containers is a list, whose items are").await;
     refused("keelson.io/groupBy=spec.nodeName.x", ".spec.nodeName has no fields").await;
     refused("keelson.io/filter=any(spec.containers,.imag=='x')", "no field \"imag\" in .spec.containers[*]").await;
-    refused("keelson.io/filter=exists(status.phase[0])", ".status.phase is no list").await;
-    refused("keelson.io/sortBy=--metadata.name", "a name that begins with - stands in brackets").await;
-    refused("keelson.io/sortBy=$metadata.name", "a name that begins with $ stands in brackets").await;
+    refused("keelson.io/filter=exists(status.phase[0])", ".status.phase is not a list").await;
+    refused("keelson.io/sortBy=--metadata.name", "a name that begins with - must be in brackets").await;
+    refused("keelson.io/sortBy=$metadata.name", "a name that begins with $ must be in brackets").await;
     refused("keelson.io/page=99999999999999999999999&limit=1", "the number of a page has at most 64 bits").await;
-    refused("watch=1&keelson.io/filter=spec.nodeNam=='a'", "leads nowhere").await;
+    refused("watch=1&keelson.io/filter=spec.nodeNam=='a'", "does not exist").await;
     raw.get(format!("{PODS}/p?keelson.io/fields=spec.nodeNam")).await.expect(400);
     for known in [
         "keelson.io/sortBy=-$.metadata.creationTimestamp:time",
@@ -63,7 +63,7 @@ async fn an_unknown_field_of_a_custom_kind_is_warned_of() {
         assert_eq!(warnings(&get(known).await.expect(200)), [""; 0], "{known}");
     }
     let answer = get("sortBy=spec.sice").await.expect(200);
-    let expected = r#"299 - "keelson.io/sortBy: .spec.sice leads nowhere: there is no field \"sice\" in .spec""#;
+    let expected = r#"299 - "keelson.io/sortBy: .spec.sice does not exist: there is no field \"sice\" in .spec""#;
     assert_eq!(warnings(&answer), [expected]);
     get("sortBy=spec.size.x").await.expect(400);
 }
@@ -95,7 +95,7 @@ async fn conditions_without_a_value_are_counted_and_warned_of() {
     // A field that no object has.
     let answer = raw.get(format!("{path}object.dataa.n=='1'")).await.expect(200);
     assert_eq!(counted(&answer), "5");
-    assert!(warnings(&answer)[0].contains("object.dataa.n leads nowhere: there is no field \\\"dataa\\\""));
+    assert!(warnings(&answer)[0].contains("object.dataa.n does not exist: there is no field \\\"dataa\\\""));
     // Items that are plain values.
     let filter = format!("{MAPS}?labelSelector=of&keelson.io/filter=any(metadata.finalizers,.=='a.b/x')");
     assert_eq!(names(&raw.get(filter).await.expect(200).json()).len(), 5);

@@ -22,7 +22,7 @@ async fn next(watch: &mut Stream) -> Value {
 }
 
 /// The type of an event, and the name and rank of its object.
-fn told(event: &Value) -> (&str, &str, &str) {
+fn event_row(event: &Value) -> (&str, &str, &str) {
     let object = &event["object"];
 
     (
@@ -33,7 +33,7 @@ fn told(event: &Value) -> (&str, &str, &str) {
 }
 
 #[tokio::test]
-async fn a_watch_tells_what_comes_into_a_query_and_what_leaves_it() {
+async fn a_watch_reports_what_comes_into_a_query_and_what_leaves_it() {
     let server = TestServer::start().await;
     let raw = server.raw();
     for (name, rank) in [("a", 1), ("b", 5), ("c", 7)] {
@@ -42,8 +42,8 @@ async fn a_watch_tells_what_comes_into_a_query_and_what_leaves_it() {
     let query = "labelSelector=of%3Dwatched&keelson.io/filter=data.rank+%3E+'4'";
     let begins = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let mut watch = raw.get(format!("{MAPS}?watch=1&{begins}&{query}")).stream().await;
-    assert_eq!(told(&next(&mut watch).await), ("ADDED", "b", "5"));
-    assert_eq!(told(&next(&mut watch).await), ("ADDED", "c", "7"));
+    assert_eq!(event_row(&next(&mut watch).await), ("ADDED", "b", "5"));
+    assert_eq!(event_row(&next(&mut watch).await), ("ADDED", "c", "7"));
     let mark = next(&mut watch).await;
     assert_eq!(mark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
     set(&raw, "a", 2).await;
@@ -53,7 +53,7 @@ async fn a_watch_tells_what_comes_into_a_query_and_what_leaves_it() {
     raw.delete(format!("{MAPS}/c")).await.expect(200);
     raw.delete(format!("{MAPS}/a")).await.expect(200);
     for expect in [("ADDED", "a", "6"), ("MODIFIED", "b", "8"), ("DELETED", "c", "7"), ("DELETED", "a", "6")] {
-        assert_eq!(told(&next(&mut watch).await), expect);
+        assert_eq!(event_row(&next(&mut watch).await), expect);
     }
 }
 
@@ -75,14 +75,17 @@ async fn conditions_words_and_masks_work_on_watches_in_every_form() {
     create(&raw, "other", 1).await;
     create(&raw, "web-1", 2).await;
     for watch in [&mut condition, &mut words] {
-        assert_eq!(told(&next(watch).await), ("ADDED", "web-1", "2"));
+        assert_eq!(event_row(&next(watch).await), ("ADDED", "web-1", "2"));
     }
     let shown = next(&mut masked).await["object"].clone();
     assert_eq!((&shown["data"], shown["metadata"].get("labels")), (&json!({"rank": "1"}), None));
     assert_eq!(next(&mut rows).await["object"]["rows"][0]["cells"][0], "web-1");
     set(&raw, "web-1", 3).await;
     let shown = next(&mut words).await;
-    assert_eq!((told(&shown), shown["object"]["metadata"].get("managedFields")), (("MODIFIED", "web-1", "3"), None));
+    assert_eq!(
+        (event_row(&shown), shown["object"]["metadata"].get("managedFields")),
+        (("MODIFIED", "web-1", "3"), None)
+    );
     raw.get(format!("{MAPS}?watch=1&keelson.io/fields=data")).header("accept", table).await.expect(400);
     // An expensive expression ends the watch with an error.
     let costly = "[1,2,3,4,5,6,7,8].all(a,[1,2,3,4,5,6,7,8].all(b,[1,2,3,4,5,6,7,8].all(c,[1,2,3,4,5,6,7,8]\
@@ -101,7 +104,7 @@ async fn change(watch: &mut Stream) -> (Vec<(String, String)>, Value) {
         if line["type"] == "PAGE" {
             return (events, line["object"].clone());
         }
-        let (kind, name, _) = told(&line);
+        let (kind, name, _) = event_row(&line);
         events.push((kind.to_owned(), name.to_owned()));
     }
 }

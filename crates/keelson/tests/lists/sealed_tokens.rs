@@ -45,7 +45,7 @@ fn token_of(list: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sealed_walk_is_whole_and_its_tokens_are_of_use_to_nobody_else() {
+async fn a_sealed_walk_is_whole_and_its_tokens_are_of_use_to_no_other() {
     let files = TempDir::new().unwrap();
     let keys = files.path().join("keys");
     write_keys(&keys, &[1]);

@@ -50,7 +50,7 @@ async fn a_watch_over_a_websocket_has_one_event_in_a_frame_and_ends_with_1000() 
 }
 
 #[tokio::test]
-async fn a_client_is_answered_when_it_pings_or_ends_and_what_else_it_sends_is_dropped() {
+async fn pings_and_closes_are_answered_and_other_messages_dropped() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let mut watch = opened(&raw, WATCH, &[]).await;
@@ -66,7 +66,7 @@ async fn a_client_is_answered_when_it_pings_or_ends_and_what_else_it_sends_is_dr
 }
 
 #[tokio::test]
-async fn tables_protobuf_custom_resources_and_deprecated_paths_are_watched_over_websockets() {
+async fn websockets_watch_tables_protobuf_and_custom_resources() {
     let server = TestServer::start().await;
     let raw = server.raw();
     create(&raw, "a").await;
@@ -129,7 +129,7 @@ async fn a_bearer_token_stands_among_the_subprotocols() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_is_not_whole_is_refused_and_other_requests_pass_without_an_upgrade() {
+async fn incomplete_websocket_handshakes_are_refused() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let without = |field: &str, added: &[(&'static str, &'static str)]| {

@@ -189,7 +189,7 @@ async fn nothing_slips_in_while_a_definition_changes_the_version_that_is_stored(
 
 /// A paused server may still write a version that the other servers have agreed to abandon meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_version_is_published_that_the_definition_does_not_list_among_its_stored_ones() {
+async fn only_versions_in_stored_versions_are_published() {
     let cluster = Cluster::new();
     let server = cluster.server("a").await;
     let raw = server.raw();

@@ -207,17 +207,17 @@ impl Changing {
         for version in ["v1", "v2"] {
             let path = place(version, shape.namespaced);
             fresh.raw().get(&*path).await.expect(200);
-            let expected = shown(&fresh.raw(), &path, shape.selectable).await;
+            let expected = responses(&fresh.raw(), &path, shape.selectable).await;
             for server in &self.servers {
                 let raw = server.raw();
-                let mut found = shown(&raw, &path, shape.selectable).await;
+                let mut found = responses(&raw, &path, shape.selectable).await;
                 // The other server may not have the newest definition yet.
                 for _ in 0..LOOKS {
                     if found == expected {
                         break;
                     }
                     tokio::time::sleep(Duration::from_millis(100)).await;
-                    found = shown(&raw, &path, shape.selectable).await;
+                    found = responses(&raw, &path, shape.selectable).await;
                 }
                 assert_eq!(found, expected, "{when}: {shape:?}, {path}: a server and one that has just started");
             }
@@ -227,7 +227,7 @@ impl Changing {
 }
 
 /// The list, each single object, and the objects that a field selector finds.
-async fn shown(raw: &Raw, path: &str, selectable: bool) -> Vec<Value> {
+async fn responses(raw: &Raw, path: &str, selectable: bool) -> Vec<Value> {
     let answer = raw.get(path).await;
     if answer.status != 200 {
         return vec![answer.json()];
@@ -297,7 +297,7 @@ async fn write(servers: Vec<Raw>, mut dice: Dice) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_show_what_a_fresh_start_shows_whatever_was_written_while_a_definition_changed() {
+async fn writes_during_a_definition_change_leave_caches_as_after_a_start() {
     for seed in 1..=SEEDS {
         let mut dice = Dice(seed);
         let mut changing = Changing::open().await;

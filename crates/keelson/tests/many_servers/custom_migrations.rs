@@ -88,7 +88,7 @@ pub(crate) async fn start() -> (MemoryStore, TestServer, HookServer, Arc<AtomicB
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_of_the_stored_version_is_carried_out_and_the_old_version_leaves_the_list() {
+async fn a_new_storage_version_migrates_objects_and_drops_the_old_version() {
     let (store, server, _hook, _) = start().await;
     let raw = server.raw();
     let before = raw.get(place("v1")).await.expect(200).json();
@@ -123,7 +123,7 @@ async fn a_change_of_the_stored_version_is_carried_out_and_the_old_version_leave
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_t_be_converted_is_told_and_tried_again_and_keeps_the_old_version_in_the_list() {
+async fn unconvertible_objects_are_reported_and_keep_the_old_version_listed() {
     let (store, server, _hook, is_broken) = start().await;
     let raw = server.raw();
     let state = format!("{STATES}/hosts.move.example.com");
@@ -137,9 +137,7 @@ async fn what_can_t_be_converted_is_told_and_tried_again_and_keeps_the_old_versi
     raw.patch(DEFINITION, MERGE, &json!({ "spec": { "versions": versions("v2") } })).await.expect(200);
     let running =
         |migration: &Value| condition(migration, "Running")["message"].as_str().unwrap_or_default().to_owned();
-    let text = format!(
-        "The migration is running: {OBJECTS} objects could not be written and are tried again, such as default/h"
-    );
+    let text = format!("The migration is running: writing {OBJECTS} objects failed and is retried, such as default/h");
     until("it is told", || async { migrations(&raw).await.iter().any(|it| running(it).starts_with(&text)) }).await;
     let migrating = condition(&definition(&raw).await, "StorageMigrating").clone();
     assert_eq!(

@@ -95,7 +95,7 @@ async fn an_etcd_that_was_emptied_under_a_server_deletes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_was_made_anew_under_a_server_deletes_nothing() {
+async fn a_database_that_was_recreated_under_a_server_deletes_nothing() {
     let Some(postgres) = PostgresServer::start() else { return };
     let (url, [data, other_data]) = (postgres.create_database("cluster"), [(); 2].map(|()| TempDir::new().unwrap()));
     let server = serve(&url, &data).await;

@@ -96,7 +96,7 @@ async fn a_server_that_missed_an_event_finds_out_and_mends_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metrics_tell_how_far_a_server_is_behind_and_how_often_it_asked() {
+async fn metrics_report_how_far_a_server_is_behind_and_how_often_it_asked() {
     let cluster = Cluster::start(Engine::memory()).await;
     let (slow, raw) = (&cluster.servers[0].way, cluster.raw(0));
     let asked = metric(&raw, "keelson_store_revision_requests_total").await;

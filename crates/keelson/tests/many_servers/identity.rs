@@ -91,7 +91,7 @@ async fn every_server_that_lives_has_a_lease_and_one_that_stops_takes_it_along()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_was_declared_dead_writes_nothing_until_it_is_registered_anew() {
+async fn a_server_declared_dead_writes_only_after_registering_again() {
     let cluster = Cluster::new();
     let server = cluster.server("one").await;
     let raw = server.raw();
@@ -167,7 +167,7 @@ async fn a_start_that_fails_does_not_take_the_name_of_a_server_that_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_does_not_hear_whether_it_is_registered_takes_its_lease_back() {
+async fn a_server_without_a_response_withdraws_its_lease() {
     let cluster = Cluster::new();
     let way = FaultyStore::new(Arc::new(cluster.store.clone()));
     let key = StoreKey::new("/registry/leases/kube-system/one");

@@ -78,7 +78,7 @@ async fn a_second_server_is_told_what_to_copy(engine: Engine) {
     assert!(!pki(&second_data).exists(), "keys that nobody accepts are left behind");
     let both = "do not agree on client certificates, serving certificates, tokens of service accounts";
     let way = format!("copy ca.crt, ca.key, sa.key and sa.pub from pki in that server's data directory to {data}/pki");
-    for part in [both, way.as_str(), "go on with --allow-other-keys"] {
+    for part in [both, way.as_str(), "start with --allow-other-keys"] {
         assert!(sentence.contains(part), "{part} in {sentence}");
     }
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
@@ -206,7 +206,7 @@ async fn until_answered(raw: &Raw, token: &str, status: u16) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_of_continue_tokens_are_changed_while_walks_go_on_at_other_servers() {
+async fn keys_of_continue_tokens_are_changed_while_walks_continue_at_other_servers() {
     let store = MemoryStore::new();
     let [one, two] = [(); 2].map(|()| TempDir::new().unwrap());
     for data in [&one, &two] {
@@ -254,7 +254,7 @@ async fn keys_of_continue_tokens_are_changed_while_walks_go_on_at_other_servers(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_in_the_name_of_different_issuers_are_told_to_agree() {
+async fn servers_with_different_issuers_are_reported() {
     let (store, keys) = (MemoryStore::new(), TempDir::new().unwrap());
     let _first = server(&store, "first", &keys).start().await;
     let issuer = |builder: TestServerBuilder| {
@@ -287,14 +287,14 @@ async fn of_two_servers_with_other_keys_that_start_at_once_one_stays() {
 
 /// All servers of a directory use one set of keys, whichever server wrote it first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_servers_that_start_at_once_in_one_empty_directory_have_one_set_of_keys() {
+async fn concurrent_starts_in_one_directory_create_one_set_of_keys() {
     for round in 0..5 {
         let (store, keys) = (MemoryStore::new(), TempDir::new().unwrap());
         let (one, two) =
             tokio::join!(server(&store, "one", &keys).try_start(), server(&store, "two", &keys).try_start());
         assert!(one.is_ok() || two.is_ok(), "round {round}");
         for refused in [&one, &two].into_iter().filter_map(|started| started.as_ref().err()) {
-            let (late, later) = ("another server has just made its keys in ", "do not agree on client certificates");
+            let (late, later) = ("another server has just created keys in ", "do not agree on client certificates");
             assert!(refused.contains(late) || refused.contains(later), "round {round}: {refused}");
         }
         let authority = fs::read_to_string(pki(&keys).join("ca.crt")).unwrap();
@@ -306,7 +306,7 @@ async fn two_servers_that_start_at_once_in_one_empty_directory_have_one_set_of_k
 
 /// Two servers agree and one does not. The one that has to end keeps neither of the others from starting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_three_servers_that_start_at_once_those_stay_that_agree_with_the_first() {
+async fn of_three_concurrent_starts_those_with_matching_keys_stay() {
     let [one_keys, other_keys, two_keys] = [(); 3].map(|()| TempDir::new().unwrap());
     server(&MemoryStore::new(), "alone", &one_keys).start().await.stop().await;
     copy_keys(&one_keys, &two_keys);

@@ -22,7 +22,7 @@ async fn until_all_have_ended(raw: &Raw) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_migrations_ends_one_by_one_and_keeps_nobody_from_the_one_that_is_needed() {
+async fn a_flood_of_migrations_does_not_block_the_needed_one() {
     let server = TestServer::builder().configure(with_migrator).configure(storing("v1")).start().await;
     let raw = server.raw();
     for number in 0..10 {
@@ -124,7 +124,7 @@ async fn a_definition_speaks_of_no_migration_that_is_gone() {
         .await
         .expect(200);
     until("it is put right", || async {
-        said().await == "The migration was given up before it had come to its end"
+        said().await == "The migration was stopped before its end"
             && !holds(&definition(&raw).await, "StorageMigrating")
     })
     .await;

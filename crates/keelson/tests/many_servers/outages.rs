@@ -173,7 +173,7 @@ async fn a_store_that_is_compacted_while_it_is_away_ends_watches_and_nothing_els
 /// A replica without the last commits takes over. Clients that have seen these commits must list again, on every
 /// server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_a_failover_that_loses_commits_has_all_clients_list_anew() {
+async fn inv17_a_failover_that_loses_commits_has_all_clients_list_again() {
     let Some(mut first) = PostgresServer::start() else { return };
     let second = first.asynchronous_replica();
     let url = format!("postgres://keelson@127.0.0.1:{},127.0.0.1:{}/keelson", first.port(), second.port());
@@ -227,7 +227,7 @@ async fn inv17_a_failover_that_loses_commits_has_all_clients_list_anew() {
 /// A snapshot of the store's volume is restored under running servers. No client gets lost state, and none misses a
 /// later change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_an_etcd_that_was_set_back_has_all_clients_list_anew() {
+async fn inv17_an_etcd_that_was_set_back_has_all_clients_list_again() {
     let Some(mut etcd) = EtcdServer::start() else { return };
     let url = format!("etcd://{}", etcd.endpoint());
     let store = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();

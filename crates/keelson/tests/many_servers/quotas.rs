@@ -104,7 +104,7 @@ fn thousandths(cpu: &str) -> u64 {
 }
 
 /// The CPU request of a pod.
-fn asked(pod: &Value) -> u64 {
+fn cpu_request(pod: &Value) -> u64 {
     thousandths(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].as_str().unwrap())
 }
 
@@ -122,7 +122,7 @@ async fn most(store: &dyn Store, after: Revision) -> Amount {
         for event in batch.events {
             let Some(name) = event.key.as_str().strip_prefix(STORED) else { continue };
             match &event.value {
-                Some(value) => pods.insert(name.to_owned(), asked(&serde_json::from_slice(value).unwrap())),
+                Some(value) => pods.insert(name.to_owned(), cpu_request(&serde_json::from_slice(value).unwrap())),
                 None => pods.remove(name),
             };
             most = (most.0.max(pods.len()), most.1.max(pods.values().sum::<u64>()));
@@ -164,7 +164,7 @@ impl Servers {
     async fn there(&self) -> Option<Amount> {
         let pods = self.get("pods").await?;
         let pods = items(&pods);
-        Some((pods.len(), pods.iter().map(asked).sum()))
+        Some((pods.len(), pods.iter().map(cpu_request).sum()))
     }
 
     async fn until<F: Future<Output = bool>>(&self, what: &str, holds: impl Fn() -> F) {

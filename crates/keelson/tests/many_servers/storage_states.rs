@@ -53,7 +53,7 @@ pub(crate) async fn make_scaler(raw: &Raw, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_is_added_before_it_is_written_and_the_others_go_when_everything_has_been_written_anew() {
+async fn storage_states_add_a_version_before_writes_and_drop_it_after_migration() {
     let server = TestServer::builder().configure(with_migrator).configure(storing("v1")).start().await;
     let raw = server.raw();
     let (old, new) = (hash("v1"), hash("v2"));
@@ -87,7 +87,7 @@ async fn a_version_is_added_before_it_is_written_and_the_others_go_when_everythi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_agreement_nothing_is_known_of_what_is_stored() {
+async fn without_agreement_the_storage_state_is_unknown() {
     let store = MemoryStore::new();
     let start = |controllers: bool| {
         let builder = TestServer::builder().shared_store(Arc::new(store.clone()));
@@ -161,7 +161,7 @@ async fn states_are_found_shown_and_checked_like_other_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_being_switched_on_they_are_not_served_nor_written_and_objects_are_migrated_all_the_same() {
+async fn disabled_storage_states_are_not_served_and_migrations_still_run() {
     let store = MemoryStore::new();
     let by_default = |config: &mut Config| config.registry.storage_states = RegistryConfig::default().storage_states;
     let server = TestServer::builder()
@@ -194,7 +194,7 @@ async fn without_being_switched_on_they_are_not_served_nor_written_and_objects_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_state_that_was_not_kept_for_a_time_is_believed_no_more_than_what_lies_in_the_store() {
+async fn an_outdated_storage_state_is_rebuilt_from_the_store() {
     let store = MemoryStore::new();
     let start = |version: &'static str, configure: fn(&mut Config)| {
         let builder = TestServer::builder().shared_store(Arc::new(store.clone()));

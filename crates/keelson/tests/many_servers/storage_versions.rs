@@ -61,7 +61,7 @@ async fn until_said(raw: &Raw, name: &str, expect: (&[(&str, &str)], Option<&str
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_publishes_all_that_it_stores_and_a_second_start_writes_nothing() {
+async fn a_server_publishes_its_storage_versions_once() {
     let mut server =
         TestServer::builder().sqlite().configure(|config| config.server_id = "one".to_owned()).start().await;
     let raw = server.raw();
@@ -126,7 +126,7 @@ async fn say_for(raw: &Raw, group: &str, server: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_only_servers_that_are_gone_have_published_is_deleted() {
+async fn publications_of_stopped_servers_are_deleted() {
     let server = TestServer::start().await;
     let raw = server.raw();
     say_for(&raw, "gone.example.com", "nobody").await;
@@ -156,7 +156,7 @@ async fn a_server_whose_lease_can_t_be_read_is_not_taken_for_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_t_be_published_is_not_written_and_holds_up_nothing_else() {
+async fn unpublishable_resources_block_only_their_own_writes() {
     let cluster = Cluster::new();
     let prefix = keelson_builtin::key_prefix("internal.apiserver.k8s.io", "storageversions").unwrap();
     let key = StoreKey::new(prefix + "core.podtemplates");
@@ -191,7 +191,7 @@ async fn what_can_t_be_published_is_not_written_and_holds_up_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_form_of_a_write_waits_for_what_is_published_and_nothing_else_does() {
+async fn only_writes_wait_for_the_publication() {
     let cluster = Cluster::new();
     let prefix = keelson_builtin::key_prefix("internal.apiserver.k8s.io", "storageversions").unwrap();
     let key = StoreKey::new(prefix + "core.podtemplates");
@@ -256,7 +256,7 @@ async fn the_feature_gate_switches_all_of_it_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_lost_its_lease_publishes_anew_before_it_writes() {
+async fn a_server_that_lost_its_lease_publishes_again_before_it_writes() {
     let cluster = Cluster::new();
     let short = |config: &mut Config| config.identity_interval = Duration::from_millis(100);
     let server = cluster.server_with("a", short).await;
@@ -273,7 +273,7 @@ async fn a_server_that_lost_its_lease_publishes_anew_before_it_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_client_deletes_or_falsifies_is_put_right() {
+async fn deleted_or_altered_publications_are_restored() {
     let cluster = Cluster::new();
     let server = cluster.server_with("a", |_| {}).await;
     let raw = server.raw();
@@ -299,7 +299,7 @@ async fn what_a_client_deletes_or_falsifies_is_put_right() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_said_of_a_custom_resource_follows_its_definition() {
+async fn storage_versions_of_custom_resources_follow_their_definition() {
     let cluster = Cluster::new();
     let server = cluster.server_with("a", |_| {}).await;
     let raw = server.raw();
@@ -326,7 +326,7 @@ async fn what_is_said_of_a_custom_resource_follows_its_definition() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_server_said_is_void_when_it_is_told_to_say_nothing() {
+async fn a_server_with_the_gate_off_removes_its_publications() {
     let cluster = Cluster::new();
     let first = cluster.server_with("a", |_| {}).await;
     let raw = first.raw();
@@ -354,7 +354,7 @@ async fn again_while_refused(status: u16, call: impl Fn() -> Call) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_written_in_a_version_that_is_not_published_while_that_changes() {
+async fn no_write_uses_an_unpublished_version_during_a_change() {
     const CHANGES: usize = 12;
     let cluster = Cluster::new();
     let server = cluster.server_with("a", |_| {}).await;

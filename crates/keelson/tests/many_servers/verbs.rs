@@ -128,7 +128,7 @@ async fn check_recovered(outage: &Outage) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_store_refuses_known_reads_go_on_and_the_rest_is_sent_away() {
+async fn while_the_store_refuses_known_reads_continue_and_the_rest_is_sent_away() {
     let outage = Outage::begin(Fault::Error).await;
     let mut watch = outage.raw.get(format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", outage.known)).stream().await;
     assert_eq!(watch.status, 200);
@@ -146,7 +146,7 @@ async fn while_the_store_refuses_known_reads_go_on_and_the_rest_is_sent_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_store_hangs_known_reads_go_on_and_the_rest_ends_in_time() {
+async fn while_the_store_hangs_known_reads_continue_and_the_rest_ends_in_time() {
     let outage = Outage::begin(Fault::Hang).await;
     check_known_reads(&outage).await;
     for query in ["", "/known-0", "?limit=3", "?watch=1"] {
@@ -164,7 +164,7 @@ async fn while_the_store_hangs_known_reads_go_on_and_the_rest_ends_in_time() {
 /// Kubernetes clients repeat a request automatically if the error has Retry-After, up to ten times. With a wait of ten
 /// seconds each, that would take minutes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_has_waited_for_long_is_not_asked_to_come_again_by_itself() {
+async fn a_client_that_waited_long_gets_no_retry_after() {
     let way = FaultyStore::new(Arc::new(MemoryStore::new()));
     let server = TestServer::builder().shared_store(Arc::new(way.clone()));
     let server = server.configure(|config| config.registry.store_wait = Duration::from_millis(8100)).start().await;
@@ -180,7 +180,7 @@ async fn a_client_that_has_waited_for_long_is_not_asked_to_come_again_by_itself(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_whose_tail_stands_still_sends_fresh_reads_away_and_says_that_it_is_its_cache() {
+async fn a_stalled_tail_makes_fresh_reads_fail_and_readiness_report_it() {
     let outage = Outage::begin(Fault::None).await;
     outage.cluster.servers[0].way.set_tails(Fault::Hang);
     outage.cluster.raw(1).post(CONFIG_MAPS, &config_map("unseen", 0)).await.expect(201);

@@ -237,7 +237,7 @@ async fn webhook() -> HookServer {
 }
 
 #[tokio::test]
-async fn webhooks_and_aggregated_servers_go_through_the_proxies_of_their_networks() {
+async fn webhooks_and_aggregated_servers_are_called_through_egress_proxies() {
     for protocol in PROTOCOLS {
         let control_plane = EgressDouble::start(protocol, EgressTransport::Unix).await;
         let cluster = EgressDouble::start(protocol, EgressTransport::Tls).await;

@@ -98,7 +98,7 @@ async fn a_kubelet_that_breaks_off_breaks_the_answer_off() {
 }
 
 #[tokio::test]
-async fn refusals_of_kubelets_are_told_as_upstream_tells_them() {
+async fn refusals_of_kubelets_are_reported_as_upstream_does() {
     let lab = Lab::start().await;
     for pod in ["broken", "missing", "redirecting", "huge"] {
         lab.pod(pod, "n").await;

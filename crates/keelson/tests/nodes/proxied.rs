@@ -53,7 +53,7 @@ async fn a_proxy_without_a_slash_is_redirected_to_one() {
 }
 
 #[tokio::test]
-async fn only_the_server_says_who_asks_and_from_where() {
+async fn user_and_address_headers_come_from_the_server() {
     let lab = lab().await;
     let call = lab.raw.get("/api/v1/nodes/n/proxy/x").header("cookie", "a=b").header("authorization", "Bearer x");
     let call = call.header("x-remote-user", "admin").header("x-remote-extra-a", "b").header("x-forwarded-uri", "/evil");

@@ -17,7 +17,7 @@ async fn metric(admin: &Raw, name: &str) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_counted_who_asks_and_who_decides_under_the_names_of_the_reference() {
+async fn authentication_and_authorization_metrics_have_upstream_names() {
     let files = TempDir::new().unwrap();
     let tokens = files.path().join("tokens.csv");
     fs::write(&tokens, "t-ann,ann,u-ann\n").unwrap();

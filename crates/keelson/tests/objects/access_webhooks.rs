@@ -127,7 +127,7 @@ fn identity(token: &str) -> HookReply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_is_asked_whom_a_token_names_that_nobody_else_knows() {
+async fn a_webhook_authenticates_tokens_unknown_to_others() {
     let requests = RecordedRequests::default();
     let hook = requests.hook(|spec| identity(spec["token"].as_str().unwrap())).await;
     let files = TempDir::new().unwrap();
@@ -168,7 +168,7 @@ async fn a_webhook_is_asked_whom_a_token_names_that_nobody_else_knows() {
         ("for-others", "invalid bearer token"),
         ("contradiction", "invalid bearer token"),
         ("fault", "[invalid bearer token, it is too old]"),
-        ("nonsense", "[invalid bearer token, the answer is no object]"),
+        ("nonsense", "[invalid bearer token, the answer is not an object]"),
     ] {
         assert_eq!(review(token, json!([])).await, json!({ "user": {}, "error": why }), "{token}");
         assert_eq!(asks(&server, token, "/api").await.0, 401, "{token}");
@@ -270,7 +270,7 @@ pub(super) const KEPT: &str =
     "    timeout: 30s\n    authorizedTTL: 1h\n    unauthorizedTTL: 1h\n    failurePolicy: NoOpinion\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_decides_before_others_and_is_told_what_is_selected() {
+async fn a_webhook_decides_first_and_gets_the_selectors() {
     let requests = RecordedRequests::default();
     let hook = requests.hook(decision).await;
     let conditions = "    matchConditions:\n    - expression: has(request.resourceAttributes)\n    - expression: \
@@ -469,7 +469,7 @@ async fn demanding(clients: &str) -> UpstreamServer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn certificates_keys_and_authorities_of_webhooks_are_read_again_when_their_files_change() {
+async fn changed_certificate_files_of_webhooks_are_reloaded() {
     let (clients, foreign) = (Authority::new(), Authority::new());
     let hook = demanding(&clients.pem).await;
     let files = TempDir::new().unwrap();

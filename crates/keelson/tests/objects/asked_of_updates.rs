@@ -85,7 +85,7 @@ async fn forbid(raw: &Raw) {
 }
 
 #[tokio::test]
-async fn what_is_asked_of_creates_is_not_asked_of_updates() {
+async fn create_rules_do_not_apply_to_updates() {
     let (_server, raw) = lab().await;
     allow(&raw).await;
     for name in ["p", "evicted"] {

@@ -105,7 +105,7 @@ impl Believing {
     }
 
     /// The requests to the webhook since the last call.
-    fn asked(&self) -> Vec<String> {
+    fn take_requests(&self) -> Vec<String> {
         self.asked.lock().unwrap().drain(..).collect()
     }
 }
@@ -120,14 +120,14 @@ async fn account_token(server: &TestServer) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_token_is_known_by_its_own_and_the_webhook_is_asked_for_the_last_alone() {
+async fn each_authenticator_has_its_tokens_and_the_webhook_gets_the_rest() {
     let cluster = Believing::start().await;
     let begun = Instant::now();
     while cluster.review(&cluster.jane(&cluster.signer)).await != "jane" {
         assert!(begun.elapsed() < PATIENCE, "the issuer is not reached");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    cluster.asked();
+    cluster.take_requests();
     let account = account_token(&cluster.server).await;
     let robot = "system:serviceaccount:default:robot";
     let known = [
@@ -138,7 +138,7 @@ async fn each_token_is_known_by_its_own_and_the_webhook_is_asked_for_the_last_al
     ];
     for (token, name) in known {
         assert_eq!(cluster.review(token).await, name);
-        assert_eq!(cluster.asked(), [""; 0], "{name} is known without the webhook");
+        assert_eq!(cluster.take_requests(), [""; 0], "{name} is known without the webhook");
     }
     // The authenticator of a token's issuer may reject the token: it may come from another cluster with the same
     // issuer, belong to a deleted account, or have another key. The next authenticator may still accept it.
@@ -147,7 +147,7 @@ async fn each_token_is_known_by_its_own_and_the_webhook_is_asked_for_the_last_al
     cluster.server.raw().delete(ACCOUNT).await.expect(200);
     for token in ["of-nobody", "abc123.0123456789abcdee", &*elsewhere, &*account, &*forged] {
         assert_eq!(cluster.review(token).await, "hooked", "{token}");
-        assert_eq!(cluster.asked(), [token], "{token}");
+        assert_eq!(cluster.take_requests(), [token], "{token}");
     }
     // If no authenticator accepts the token, the error has the reason of each.
     cluster.knows.store(false, Ordering::SeqCst);
@@ -160,5 +160,5 @@ async fn each_token_is_known_by_its_own_and_the_webhook_is_asked_for_the_last_al
     );
     let call = cluster.server.anonymous().get("/api").header("authorization", format!("Bearer {elsewhere}"));
     call.await.expect(401);
-    assert_eq!(cluster.asked().len(), 3);
+    assert_eq!(cluster.take_requests().len(), 3);
 }

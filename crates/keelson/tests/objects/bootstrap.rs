@@ -80,7 +80,7 @@ async fn a_new_server_has_what_every_cluster_has() {
 }
 
 #[tokio::test]
-async fn what_a_server_makes_by_itself_is_owned_by_the_name_that_the_reference_server_has() {
+async fn bootstrap_objects_have_the_field_manager_of_kube_apiserver() {
     let server = TestServer::start().await;
     for path in ["/api/v1/namespaces", "/api/v1/services", "/apis/networking.k8s.io/v1/ipaddresses", CLASSES] {
         let list = server.raw().get(path).await.expect(200).json();
@@ -113,7 +113,7 @@ async fn roles_that_are_made_of_others_follow_them() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_added_at_the_next_start_and_nothing_else_is_touched() {
+async fn a_start_adds_missing_bootstrap_objects_only() {
     let mut server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();
     let role = |name: &str| format!("{RBAC}/clusterroles/{name}");
@@ -144,7 +144,7 @@ async fn what_is_missing_is_added_at_the_next_start_and_nothing_else_is_touched(
 }
 
 #[tokio::test]
-async fn a_binding_that_was_a_part_of_another_one_inherits_what_an_operator_made_of_it() {
+async fn a_split_binding_inherits_the_changes_of_its_origin() {
     let mut server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();
     let binding = |name: &str| format!("{RBAC}/clusterrolebindings/{name}");
@@ -162,7 +162,7 @@ async fn a_binding_that_was_a_part_of_another_one_inherits_what_an_operator_made
 }
 
 #[tokio::test]
-async fn each_namespace_has_a_service_account_and_the_certificates_of_the_server() {
+async fn each_namespace_has_a_default_account_and_the_root_certificates() {
     let server = TestServer::builder().configure(|config| config.controllers = Switches::default()).start().await;
     let raw = server.raw();
     raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).await.expect(201);
@@ -282,7 +282,7 @@ async fn claims_and_ingresses_without_a_class_get_the_one_that_is_the_default() 
 
 /// A controller that removes unused tokens must know since when their use is recorded.
 #[tokio::test]
-async fn it_is_told_since_when_the_use_of_legacy_tokens_is_noted() {
+async fn the_start_of_legacy_token_tracking_is_published() {
     const TRACKING: &str =
         "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking";
     let start = SystemTime::now();

@@ -281,7 +281,7 @@ async fn a_claim_grows_where_its_class_lets_it() {
 }
 
 #[tokio::test]
-async fn what_is_a_part_of_writing_is_left_out_where_its_plugin_is_switched_off() {
+async fn disabled_plugins_skip_their_part_of_a_write() {
     let off = [
         "ServiceAccount",
         "NamespaceLifecycle",

@@ -204,7 +204,7 @@ async fn a_service_loses_with_its_type_what_belongs_to_that() {
 }
 
 #[tokio::test]
-async fn what_the_reference_accepts_or_refuses_of_small_things() {
+async fn details_are_validated_as_upstream() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let scaler = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 2,

@@ -160,7 +160,7 @@ async fn a_certificate_says_who_a_client_is_whatever_its_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_proves_nothing_is_refused_and_a_right_token_beside_it_is_not() {
+async fn an_untrusted_certificate_is_refused_unless_a_token_is_valid() {
     let (authority, foreign) = (Authority::new(), Authority::new());
     let lab = Lab::start(&authority.pem, |_, _| {}).await;
     let changed = |change: &dyn Fn(&mut CertificateParams)| {
@@ -200,7 +200,7 @@ async fn a_certificate_that_proves_nothing_is_refused_and_a_right_token_beside_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_no_front_proxy_says_for_nobody_that_he_asks() {
+async fn other_certificates_cannot_act_as_front_proxies() {
     let (clients, proxies, foreign) = (Authority::new(), Authority::new(), Authority::new());
     let lab = Lab::start(&clients.pem, |files, config| {
         fs::write(files.join("proxies.crt"), &proxies.pem).unwrap();

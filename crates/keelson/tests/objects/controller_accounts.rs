@@ -375,7 +375,7 @@ async fn token(manager: &Raw, account: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_accounts_of_controllers_can_do_their_work_by_the_roles_alone_that_a_new_server_has() {
+async fn bootstrap_roles_suffice_for_the_controllers() {
     let files = TempDir::new().unwrap();
     let certificates = |config: &mut keelson_server::Config| {
         config.controllers = keelson_server::Switches::parse(["*", "-serviceaccount-controller"]).unwrap();

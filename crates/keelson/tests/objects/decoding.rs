@@ -237,7 +237,7 @@ async fn faults_in_yaml_are_found_in_alphabetical_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_is_no_object_of_a_known_version_is_told_as_what_it_is() {
+async fn bodies_of_unknown_versions_get_precise_errors() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let begin = "the object provided is unrecognized (must be of type ConfigMap): ";

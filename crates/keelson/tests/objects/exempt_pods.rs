@@ -77,7 +77,7 @@ impl Exempting {
     }
 
     /// Sends a request as a user. Returns the response and the audit annotations of pod security.
-    async fn told(&self, user: &str, call: Call) -> (Answer, Value) {
+    async fn send_as(&self, user: &str, call: Call) -> (Answer, Value) {
         let call = call.header("impersonate-user", user).header("impersonate-group", "system:masters");
         let answer = call.await;
         let id = answer.header("audit-id").to_owned();
@@ -115,13 +115,13 @@ fn deployment(name: &str, spec: &Value) -> Value {
 const BROKEN: &str = "violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn users_runtime_classes_and_namespaces_are_exempt_and_the_log_says_by_what() {
+async fn exemptions_by_user_runtime_class_and_namespace_are_audited() {
     let exempting = Exempting::start().await;
     let pods = |namespace: &str| format!("/api/v1/namespaces/{namespace}/pods");
     let check = async |user: &str, namespace: &str, with: Value, expected: Result<&str, &str>| {
         let name = format!("{user}-{}", with["runtimeClassName"].as_str().unwrap_or("none"));
         let pod = json!({ "metadata": { "name": name }, "spec": spec(&with) });
-        let (answer, told) = exempting.told(user, exempting.raw.post(pods(namespace), &pod)).await;
+        let (answer, told) = exempting.send_as(user, exempting.raw.post(pods(namespace), &pod)).await;
         match expected {
             Ok(exempt) => {
                 assert_eq!((answer.status, told), (201, json!({ "exempt": exempt })), "{name}: {}", answer.text());
@@ -147,12 +147,12 @@ async fn users_runtime_classes_and_namespaces_are_exempt_and_the_log_says_by_wha
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workloads_of_who_is_exempt_are_not_warned_of() {
+async fn workloads_of_exempt_users_get_no_warnings() {
     let exempting = Exempting::start().await;
     let check = async |user: &str, with: Value, exempt: Option<&str>| {
         let name = format!("{user}-{}", with["runtimeClassName"].as_str().unwrap_or("none"));
         let place = "/apis/apps/v1/namespaces/strict/deployments";
-        let (answer, told) = exempting.told(user, exempting.raw.post(place, &deployment(&name, &spec(&with)))).await;
+        let (answer, told) = exempting.send_as(user, exempting.raw.post(place, &deployment(&name, &spec(&with)))).await;
         let answer = answer.expect(201);
         let warning = answer.headers.get("warning").map(|value| value.to_str().unwrap().replace("\\\"", "\""));
         match exempt {

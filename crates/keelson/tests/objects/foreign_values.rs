@@ -61,7 +61,7 @@ async fn json_and_protobuf_of_another_server_are_served_and_changed() {
 
 /// A cluster can be moved in this way: every object is replaced by itself, as for any new encoding.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_in_protobuf_becomes_json_with_a_write_that_changes_nothing_else() {
+async fn a_write_converts_a_protobuf_object_to_json() {
     let (shared, server) = server_with_foreign_values().await;
     let path = format!("{CONFIG_MAPS}/protobuf");
     let before = server.raw().get(path.as_str()).await.expect(200).json();
@@ -76,7 +76,7 @@ async fn an_object_in_protobuf_becomes_json_with_a_write_that_changes_nothing_el
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_not_be_read_is_refused_in_words_and_never_written_over() {
+async fn unreadable_objects_are_reported_and_never_overwritten() {
     let (shared, server) = server_with_foreign_values().await;
     for (name, words) in
         [("broken", "in protobuf, and"), ("encrypted", "identity transformer tried to read encrypted data")]
@@ -121,7 +121,7 @@ async fn a_list_with_what_can_not_be_read_fails_unless_it_is_to_leave_that_out()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_not_be_read_is_deleted_only_by_who_says_so() {
+async fn unreadable_objects_need_an_explicit_option_for_deletes() {
     let (shared, server) = server_with_foreign_values().await;
     let raw = server.raw();
     let unsafely = |name: &str| format!("{CONFIG_MAPS}/{name}?ignoreStoreReadErrorWithClusterBreakingPotential=true");

@@ -86,7 +86,7 @@ async fn in_the_background_dependents_go_after_their_last_owner_at_every_depth()
 
 /// The collector forgets an owner when it is deleted.
 #[tokio::test]
-async fn a_dependent_that_comes_too_late_goes_even_if_others_of_its_owner_are_still_there() {
+async fn a_late_dependent_is_deleted_before_its_siblings() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
@@ -188,7 +188,7 @@ async fn owners_without_dependents_and_namespaces_go_whatever_the_policy() {
 }
 
 #[tokio::test]
-async fn what_was_missed_is_done_after_a_restart() {
+async fn missed_deletions_happen_after_a_restart() {
     let mut server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();
     let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
@@ -245,7 +245,7 @@ async fn ring(names: &[&str]) -> (TestServer, Raw) {
 
 /// As in upstream, nothing happens to them until a client removes a reference.
 #[tokio::test]
-async fn objects_that_block_themselves_or_each_other_stay_and_keep_no_other_waiting() {
+async fn objects_in_owner_cycles_stay_and_block_no_others() {
     for names in [&["self"][..], &["a", "b"], &["a", "b", "c"]] {
         let (mut server, raw) = ring(names).await;
         for name in names {

@@ -36,7 +36,7 @@ impl Backend {
         Self { hook: hook.await, seen }
     }
 
-    fn seen(&self) -> Vec<HookRequest> {
+    fn take_requests(&self) -> Vec<HookRequest> {
         self.seen.lock().unwrap().drain(..).collect()
     }
 }
@@ -101,7 +101,7 @@ async fn a_backend_sees_images_and_its_answer_counts_for_a_while() {
     whole["spec"]["initContainers"] = json!([{ "name": "i", "image": "good:2" }]);
     whole["metadata"]["annotations"] = json!({ "a.image-policy.k8s.io/ticket": "5", "other": "x" });
     raw.post(PODS, &whole).await.expect(201);
-    let seen = backend.seen();
+    let seen = backend.take_requests();
     assert_eq!((seen.len(), seen[0].path.as_str()), (1, "/images?timeout=30s"));
     assert_eq!(seen[0].headers["authorization"], "Bearer secret");
     assert_eq!(seen[0].body["kind"], "ImageReview");
@@ -114,7 +114,7 @@ async fn a_backend_sees_images_and_its_answer_counts_for_a_while() {
     raw.post(PODS, &whole).await.expect(201);
     let label = json!({ "metadata": { "labels": { "a": "b" } } });
     raw.patch(format!("{PODS}/whole"), STRATEGIC, &label).await.expect(200);
-    assert_eq!(backend.seen().len(), 0);
+    assert_eq!(backend.take_requests().len(), 0);
     // A new image is reviewed, and an ephemeral container's image alone. A status has no images.
     let image = |image: &str| json!({ "spec": { "containers": [{ "name": "c", "image": image }] } });
     let denied = "is forbidden: image policy webhook backend denied one or more images: it is old";
@@ -127,7 +127,7 @@ async fn a_backend_sees_images_and_its_answer_counts_for_a_while() {
     raw.patch(&*place, STRATEGIC, &ephemeral("good:9")).await.expect(200);
     let status = json!({ "status": { "message": "m" } });
     raw.patch(format!("{PODS}/whole/status"), STRATEGIC, &status).await.expect(200);
-    let seen = backend.seen();
+    let seen = backend.take_requests();
     assert_eq!(seen.len(), 3, "a new image, and two ephemeral ones");
     assert_eq!(seen[2].body["spec"]["containers"], json!([{ "image": "good:9" }]));
     // Denials are not cached here, so each attempt calls the backend, and so does a dry run.
@@ -137,12 +137,12 @@ async fn a_backend_sees_images_and_its_answer_counts_for_a_while() {
     }
     let response_body = raw.post(PODS, &pod("s", "silent:1")).await.expect(403).json();
     assert_eq!(response_body["message"], "pods \"s\" is forbidden: one or more images rejected by webhook backend");
-    assert_eq!(backend.seen().len(), 3);
+    assert_eq!(backend.take_requests().len(), 3);
     // Other kinds have no images.
     let job = json!({ "metadata": { "name": "j" }, "spec": { "template": { "spec": {
         "restartPolicy": "Never", "containers": [{ "name": "c", "image": "bad:1" }] } } } });
     raw.post("/apis/batch/v1/namespaces/default/jobs", &job).await.expect(201);
-    assert!(backend.seen().is_empty());
+    assert!(backend.take_requests().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,10 +152,10 @@ async fn a_backend_that_lies_dies_or_is_gone_allows_nothing() {
     let server = server(files.path(), &backend, &json!({})).await;
     let raw = server.raw();
     for (image, why) in [
-        ("text", "status.allowed of the answer is no boolean"),
-        ("kind", "the answer is no ImageReview of imagepolicy.k8s.io/v1alpha1"),
-        ("list", "the answer is no object"),
-        ("status", "the answer is no ImageReview of imagepolicy.k8s.io/v1alpha1"),
+        ("text", "status.allowed of the answer is not a boolean"),
+        ("kind", "the answer is not an ImageReview of imagepolicy.k8s.io/v1alpha1"),
+        ("list", "the answer is not an object"),
+        ("status", "the answer is not an ImageReview of imagepolicy.k8s.io/v1alpha1"),
         ("refuses", "unknown"),
         ("redirects", "the server responded with the status code 307 but did not return more information"),
         ("endless", "the answer is longer than 1048576 bytes"),
@@ -175,14 +175,14 @@ async fn a_backend_that_lies_dies_or_is_gone_allows_nothing() {
     let body = raw.post(format!("{PODS}?timeout=1s"), &pod("p", "hangs:1")).await.expect(504).json();
     assert_eq!(body["message"], "Timeout: request did not complete within the allotted timeout");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    backend.seen();
+    backend.take_requests();
     // Many equal requests wait for one response.
     let several = (0..20).map(|number| {
         let raw = raw.clone();
         async move { raw.post(PODS, &pod(&format!("g{number}"), "good:1")).await.status }
     });
     assert_eq!(futures::future::join_all(several).await, [201; 20]);
-    assert_eq!(backend.seen().len(), 1);
+    assert_eq!(backend.take_requests().len(), 1);
     drop(backend);
     let body = raw.post(PODS, &pod("gone", "good:2")).await.expect(403).json();
     assert!(body["message"].as_str().unwrap().contains("connect: connection refused"), "{body}");
@@ -222,7 +222,7 @@ async fn pods_pass_without_a_backend_where_the_settings_say_so() {
     assert_eq!(kept["metadata"]["annotations"], expected);
     // A denial of the backend rejects the pod.
     raw.post(PODS, &pod("p", "bad:1")).await.expect(403);
-    // A request that times out is no failure of the backend.
+    // A request that times out is not a failure of the backend.
     raw.post(format!("{PODS}?timeout=1s"), &pod("p", "hangs:1")).await.expect(504);
     // The audit log has the failures, and the annotations of a response.
     let annotation = |key: &str, value: &str| format!("\"imagepolicywebhook.image-policy.k8s.io/{key}\":\"{value}\"");
@@ -246,7 +246,7 @@ async fn credentials_go_to_the_backend_that_the_files_name_now() {
     let server = server(files.path(), &backend, &json!({ "allowTTL": -1 })).await;
     let raw = server.raw();
     raw.post(format!("{PODS}?dryRun=All"), &pod("p", "good:1")).await.expect(201);
-    assert_eq!(backend.seen().len(), 1);
+    assert_eq!(backend.take_requests().len(), 1);
     // A backend whose certificate has another authority gets no request.
     let moved = |to: &Backend, ca: &Backend| {
         let next = kubeconfig(files.path(), "next", &to.hook.url("/images"), &ca.hook.ca_bundle());
@@ -263,7 +263,7 @@ async fn credentials_go_to_the_backend_that_the_files_name_now() {
         assert!(begun.elapsed() < PATIENCE, "the changed file is never read");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(stranger.seen().is_empty());
+    assert!(stranger.take_requests().is_empty());
     // An invalid file has no effect, a valid one is used.
     std::fs::write(files.path().join("next"), "users: [").unwrap();
     std::fs::rename(files.path().join("next"), files.path().join("backend")).unwrap();
@@ -274,7 +274,7 @@ async fn credentials_go_to_the_backend_that_the_files_name_now() {
         assert!(begun.elapsed() < PATIENCE, "the changed file is never read");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(other.seen()[0].headers["authorization"], "Bearer secret");
+    assert_eq!(other.take_requests()[0].headers["authorization"], "Bearer secret");
 }
 
 #[tokio::test]

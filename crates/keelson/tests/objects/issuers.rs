@@ -342,7 +342,7 @@ async fn tokens_of_issuers_are_users_as_the_configuration_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_gets_in_with_a_forged_token() {
+async fn forged_tokens_are_refused() {
     let (own, foreign, rsa) = (Signer::ec("k"), Signer::ec("k"), Signer::rsa("r"));
     let lab = Lab::start(ONE, &[&own, &rsa]).await;
     lab.becomes_known("one").await;
@@ -414,7 +414,7 @@ async fn nobody_gets_in_with_a_forged_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whom_a_token_names_is_remembered_for_a_while() {
+async fn token_reviews_are_cached_for_a_time() {
     const TIMES: u32 = 20;
     let key = Signer::ec("k");
     let lab = Lab::start(ONE, &[&key]).await;

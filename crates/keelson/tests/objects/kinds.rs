@@ -494,7 +494,7 @@ async fn a_row_lacks_the_annotations_that_stand_for_fields() {
 
 /// Many intermediaries accept only some KB of header fields, and clients print all warnings.
 #[tokio::test]
-async fn warnings_are_cut_where_they_are_many_and_told_up_to_a_bound() {
+async fn warnings_are_cut_where_they_are_many_and_reported_up_to_a_bound() {
     let server = TestServer::builder().every_version().start().await;
     let path = "/api/v1/namespaces/default/configmaps";
     let warned = async |fields: usize, length: usize| {

@@ -35,7 +35,7 @@ fn owned<'a>(object: &'a Value, manager: &str, subresource: &str) -> &'a Value {
 }
 
 #[tokio::test]
-async fn nobody_owns_what_an_endpoint_does_not_change() {
+async fn unchanged_fields_get_no_owner() {
     let server = TestServer::start().await;
     let raw = server.raw();
     raw.post(DEPLOYMENTS, &deployment("a:1")).await.expect(201);
@@ -119,7 +119,7 @@ async fn clients_bring_owners_along_or_forget_them() {
 }
 
 #[tokio::test]
-async fn many_who_update_become_few_owners() {
+async fn many_updaters_are_merged_into_few_owners() {
     let server = TestServer::start().await;
     let raw = server.raw();
     raw.post(format!("{DEPLOYMENTS}?fieldManager=maker"), &deployment("a:1")).await.expect(201);
@@ -135,7 +135,7 @@ async fn many_who_update_become_few_owners() {
 
 /// A field that every object of a kind has is also set in an item that omits it, so that the item has a key.
 #[tokio::test]
-async fn an_item_that_is_applied_without_its_key_has_the_key_that_is_always_written() {
+async fn an_applied_item_gets_the_default_of_its_missing_key() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let check = async |path: &str, applied: Value, status: u16, expected: &str| {

@@ -82,7 +82,7 @@ async fn a_write_that_too_many_quotas_count_is_refused_with_the_way_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_quotas_are_not_told_of_as_a_large_object() {
+async fn large_quotas_are_not_reported_as_large_objects() {
     let (_server, raw) = lab().await;
     add_quotas(&raw, 0..20, 45_000).await;
     // The client's object alone would not exceed the limit of a transaction.

@@ -97,7 +97,7 @@ async fn a_namespace_with_ten_thousand_objects_is_emptied_in_seconds() {
 }
 
 #[tokio::test]
-async fn conditions_tell_what_holds_a_namespace() {
+async fn conditions_report_what_holds_a_namespace() {
     let server = TestServer::start().await;
     let raw = server.raw();
     namespace(&raw, "team").await;
@@ -141,7 +141,7 @@ async fn conditions_tell_what_holds_a_namespace() {
 }
 
 #[tokio::test]
-async fn a_deletion_goes_on_after_a_restart() {
+async fn a_deletion_continues_after_a_restart() {
     let mut server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();
     namespace(&raw, "team").await;
@@ -249,7 +249,7 @@ async fn the_namespaces_that_everybody_counts_on_stay() {
 
 /// An object that is posted to a subresource counts as a create in its namespace.
 #[tokio::test]
-async fn nothing_is_posted_to_a_subresource_where_the_namespace_is_gone_or_going() {
+async fn subresource_creates_need_an_active_namespace() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let posts = [

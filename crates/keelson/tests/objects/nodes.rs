@@ -206,7 +206,7 @@ async fn a_node_reads_what_its_pods_use_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_reads_what_is_attached_to_it_and_the_devices_that_its_pods_claim() {
+async fn a_node_reads_its_attachments_and_the_claims_of_its_pods() {
     let cluster = Cluster::start().await;
     let create = async |path: &str, object: Value| cluster.admin.post(path, &object).await.expect(201);
     let attachments = "/apis/storage.k8s.io/v1/volumeattachments";
@@ -242,7 +242,7 @@ async fn a_node_reads_what_is_attached_to_it_and_the_devices_that_its_pods_claim
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_asks_for_certificates_of_nodes_in_its_own_name() {
+async fn a_node_requests_certificates_of_nodes_in_its_own_name() {
     use base64::Engine as _;
     let cluster = Cluster::start().await;
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -441,7 +441,7 @@ async fn a_node_shows_its_own_pods_and_gets_nothing_by_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_tells_of_its_own_pods_and_ends_no_others() {
+async fn a_node_reports_its_own_pods_and_ends_no_others() {
     let cluster = Cluster::start().await;
     cluster.until(get("n1", "/api/v1/namespaces/a/pods/p1", 200, "")).await;
     let path = |rest: &str| format!("{PODS}/{rest}");
@@ -486,7 +486,7 @@ async fn a_node_tells_of_its_own_pods_and_ends_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_asks_for_tokens_of_its_pods_for_their_audiences() {
+async fn a_node_requests_tokens_of_its_pods_for_their_audiences() {
     let cluster = Cluster::start().await;
     let tokens = "/api/v1/namespaces/a/serviceaccounts/app/token";
     let request = |spec: Value| json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
@@ -547,7 +547,7 @@ async fn a_node_asks_for_tokens_of_its_pods_for_their_audiences() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reviews_tell_of_nodes_that_they_have_more_than_rules() {
+async fn rules_reviews_of_nodes_are_incomplete() {
     let cluster = Cluster::start().await;
     let rules = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
     let ask = async |user: &str| {

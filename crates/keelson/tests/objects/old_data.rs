@@ -119,7 +119,7 @@ async fn old_objects_have_the_defaults_of_today_before_and_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn old_objects_have_the_defaults_of_today_where_only_the_store_remembers_them() {
+async fn reads_of_the_past_have_the_defaults_of_today() {
     let store = MemoryStore::new();
     let [(key, url, object, expected), ..] = old();
     let builder = TestServer::builder().shared_store(Arc::new(store.clone()));
@@ -140,7 +140,7 @@ async fn old_objects_have_the_defaults_of_today_where_only_the_store_remembers_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_next_write_leaves_the_defaults_in_the_store_even_if_it_changes_nothing() {
+async fn an_unchanged_write_stores_missing_defaults() {
     let store = MemoryStore::new();
     let [(key, url, object, expected), ..] = old();
     let server = TestServer::builder().shared_store(Arc::new(store.clone())).start().await;

@@ -68,7 +68,7 @@ async fn images_are_pulled_each_time() {
 }
 
 #[tokio::test]
-async fn what_a_policy_changes_back_is_changed_once_more_or_refused() {
+async fn reverted_mutations_are_repeated_or_refused() {
     let server = with(&["AlwaysPullImages"]).await;
     let raw = server.raw();
     let admission = "/apis/admissionregistration.k8s.io/v1";
@@ -120,7 +120,7 @@ async fn services_take_no_external_addresses_that_they_had_not() {
 }
 
 #[tokio::test]
-async fn pods_tolerate_what_keeps_others_from_the_resources_that_they_ask_for() {
+async fn pods_tolerate_what_keeps_others_from_the_resources_that_they_request() {
     let server = with(&["ExtendedResourceToleration"]).await;
     let raw = server.raw();
     let asks = |name: &str, resource: &str| {
@@ -348,7 +348,7 @@ async fn everything_is_refused_where_that_is_switched_on() {
 }
 
 #[tokio::test]
-async fn owners_are_changed_by_who_may_delete_and_held_back_by_who_may_do_that_to_them() {
+async fn owner_references_need_delete_and_blocking_ones_finalizer_rights() {
     let server = with(&["OwnerReferencesPermissionEnforcement"]).await;
     let raw = server.raw();
     let set = |name: &str, rules: Value| {

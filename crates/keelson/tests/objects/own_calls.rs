@@ -204,7 +204,7 @@ async fn a_restart_passes_webhooks_and_policies_that_refuse_everything() {
 }
 
 #[tokio::test]
-async fn what_is_refused_of_the_bootstrap_does_not_hold_readiness_back() {
+async fn refused_bootstrap_objects_do_not_delay_readiness() {
     let mut server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();
     let message = format!("{MAPS}/extension-apiserver-authentication");

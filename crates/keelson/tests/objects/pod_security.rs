@@ -102,7 +102,7 @@ async fn writers_are_warned_of_what_will_be_refused() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_enforces_more_tells_of_the_pods_that_it_has() {
+async fn a_namespace_that_enforces_more_reports_the_pods_that_it_has() {
     let server = TestServer::start().await;
     let raw = server.raw();
     namespace(&raw, "lab", &[]).await;
@@ -137,7 +137,7 @@ async fn a_namespace_that_enforces_more_tells_of_the_pods_that_it_has() {
 }
 
 #[tokio::test]
-async fn a_file_says_what_holds_without_labels_and_who_is_exempt() {
+async fn a_file_sets_defaults_and_exemptions() {
     let files = tempfile::TempDir::new().unwrap();
     let path = files.path().join("admission.yaml");
     let text = "
@@ -176,7 +176,7 @@ plugins:
 
 /// A profile in an annotation, as before Kubernetes 1.30, is copied to its field.
 #[tokio::test]
-async fn profiles_in_annotations_are_read_into_fields_and_judged() {
+async fn profiles_in_annotations_are_read_into_fields_and_validated() {
     let server = TestServer::start().await;
     let raw = server.raw();
     namespace(&raw, "baseline", &[("enforce", "baseline")]).await;

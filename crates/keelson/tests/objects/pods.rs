@@ -107,7 +107,7 @@ async fn a_later_deletion_shortens_the_time_and_never_lengthens_it() {
 }
 
 #[tokio::test]
-async fn a_pod_that_nobody_has_to_stop_goes_at_once() {
+async fn a_pod_without_a_node_is_deleted_at_once() {
     let lab = Lab::start().await;
     lab.pod("unbound", json!({})).await;
     lab.pod("done", json!({"nodeName": "n"})).await;
@@ -144,7 +144,7 @@ async fn a_finalizer_holds_a_pod_beyond_its_time() {
 }
 
 #[tokio::test]
-async fn dependents_of_jobs_stay_unless_their_end_is_asked_for() {
+async fn dependents_of_jobs_stay_unless_their_end_is_requested() {
     let server = TestServer::start().await;
     let raw = server.raw();
     account(&raw).await;

@@ -30,7 +30,7 @@ async fn check(raw: &Raw, method: &str, path: &str, body: Option<&Value>, status
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn errors_tell_in_protobuf_what_they_tell_in_json() {
+async fn errors_have_equal_content_in_protobuf_and_json() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let config_map = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "there"}});
@@ -50,7 +50,7 @@ async fn errors_tell_in_protobuf_what_they_tell_in_json() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn discovery_tells_in_protobuf_what_it_tells_in_json() {
+async fn discovery_has_equal_content_in_protobuf_and_json() {
     let server = TestServer::start().await;
     let raw = server.raw();
     for (path, kind) in [

@@ -79,7 +79,7 @@ fn pod(name: &str, requests: &Value, limits: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn pods_take_what_they_ask_for_and_give_it_back() {
+async fn pods_take_what_they_request_and_give_it_back() {
     let hard =
         json!({ "pods": "2", "requests.cpu": "1", "limits.cpu": "2", "requests.memory": "1Gi", "memory": "1Gi" });
     let lab = Lab::start(json!({ "hard": hard })).await;
@@ -212,7 +212,7 @@ async fn a_quota_counts_what_is_in_its_scopes() {
 }
 
 #[tokio::test]
-async fn what_was_there_before_is_counted_and_new_limits_hold() {
+async fn existing_objects_count_and_new_limits_apply() {
     let lab = Lab::start(json!({ "hard": { "configmaps": "5" } })).await;
     for name in ["a", "b", "c"] {
         lab.post("configmaps", &named(name)).await.expect(201);

@@ -276,7 +276,7 @@ async fn until_migrated(store: &MemoryStore, object: &Old) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_of_versions_that_are_no_longer_served_are_read_changed_and_migrated() {
+async fn objects_in_retired_versions_are_read_changed_and_migrated() {
     let store = MemoryStore::new();
     let old = fill(&store).await;
     let reading = |config: &mut Config| config.controllers = Switches::parse(None).unwrap();

@@ -135,7 +135,7 @@ async fn users_may_do_what_is_bound_to_them_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_only_change_objects_makes_none_by_a_put_or_an_apply() {
+async fn put_and_apply_of_new_objects_need_create() {
     let cluster = Cluster::start().await;
     let leases = json!({ "verbs": ["update", "patch"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"] });
     cluster.role(Some("a"), "changer", json!([rule("update,patch", "configmaps,secrets"), leases])).await;
@@ -203,7 +203,7 @@ async fn a_role_of_very_many_rights_is_refused_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_gives_rights_that_he_lacks() {
+async fn granting_missing_rights_is_forbidden() {
     let cluster = Cluster::start().await;
     let writes = json!(["get", "create", "update", "patch"]);
     let all_of = |resources: Value| json!({ "verbs": writes, "apiGroups": ["rbac.authorization.k8s.io"], "resources": resources });
@@ -248,7 +248,7 @@ async fn nobody_gives_rights_that_he_lacks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_escalate_or_bind_needs_no_rights_of_his_own() {
+async fn escalate_and_bind_replace_own_rights() {
     let cluster = Cluster::start().await;
     let on = |verbs: Value, resource: &str, names: Value| json!({ "verbs": verbs, "apiGroups": ["rbac.authorization.k8s.io"], "resources": [resource], "resourceNames": names });
     let rules = json!([
@@ -272,7 +272,7 @@ async fn who_may_escalate_or_bind_needs_no_rights_of_his_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reviews_tell_why_something_is_allowed_and_what_is() {
+async fn reviews_have_the_reason_and_the_rules() {
     let cluster = Cluster::start().await;
     cluster.role(Some("a"), "pods", json!([rule("get", "pods")])).await;
     cluster.bind(Some("a"), "ann-pods", "pods", ("User", "ann")).await;
@@ -339,7 +339,7 @@ async fn a_review_that_asks_nothing_or_about_elsewhere_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bootstrap_tokens_are_taken_where_they_are_switched_on_and_as_long_as_their_secret_is_there() {
+async fn bootstrap_tokens_need_the_flag_and_their_secret() {
     let token = "abc123.0123456789abcdef";
     let data = json!({
         "token-id": "abc123", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
@@ -391,7 +391,7 @@ async fn requests_without_credentials_can_be_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_impersonate_somebody_has_his_rights_and_no_others() {
+async fn impersonation_needs_the_right_and_has_no_other_rights() {
     let cluster = Cluster::start().await;
     let may = json!([
         { "verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"] },
@@ -464,7 +464,7 @@ async fn acts(cluster: &Cluster, token: &str, path: &str, headers: &[(&str, &str
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_impersonate_in_one_way_may_do_nothing_else_so() {
+async fn constrained_impersonation_allows_only_its_verbs() {
     let cluster = Cluster::start().await;
     let (whoami, group) = ("/apis/authentication.k8s.io/v1/selfsubjectreviews", "authentication.k8s.io");
     let whom = |mode: &str, resource: &str, name: &str| json!({ "verbs": [format!("impersonate:{mode}")], "apiGroups": [group], "resources": [resource], "resourceNames": [name] });

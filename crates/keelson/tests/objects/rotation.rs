@@ -105,7 +105,7 @@ fn signed_by(token: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_of_tokens_are_changed_and_tokens_hold_as_long_as_their_key_is_listed() {
+async fn tokens_stay_valid_while_their_rotated_key_is_listed() {
     let lab = Lab::start().await;
     lab.admin
         .post("/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "web"}}))
@@ -229,7 +229,7 @@ async fn a_server_moves_to_a_key_of_rsa_and_the_tokens_of_before_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_authority_with_a_key_of_rsa_signs_certificates_of_server_and_clients() {
+async fn an_rsa_authority_signs_server_and_client_certificates() {
     let data = TempDir::new().unwrap();
     let key = KeyPair::from_pem(&rsa("rsa-2048.pkcs8.key")).unwrap();
     let mut params = CertificateParams::default();

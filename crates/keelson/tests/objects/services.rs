@@ -103,7 +103,7 @@ async fn a_wish_for_an_address_is_granted_or_refused() {
 }
 
 #[tokio::test]
-async fn an_address_is_its_services_even_when_the_object_that_says_so_was_deleted() {
+async fn an_address_stays_with_its_service_without_its_ip_address_object() {
     let server = server(&["10.0.0.0/29"], "30000-32767").await;
     let raw = server.raw();
     let first = create(&raw, "first", json!({"clusterIP": "10.0.0.3"})).await;
@@ -132,7 +132,7 @@ async fn an_address_is_its_services_even_when_the_object_that_says_so_was_delete
 }
 
 #[tokio::test]
-async fn an_address_whose_object_was_lost_is_told_again_with_the_next_write_of_its_service() {
+async fn a_write_of_the_service_recreates_its_lost_ip_address_object() {
     let store = Arc::new(MemoryStore::new());
     let ranges = ranges(&["10.0.0.0/29"], "30000-32767");
     let server = TestServer::builder()
@@ -308,7 +308,7 @@ async fn the_server_is_found_by_a_service_until_it_stops() {
 /// The allocation of a service is deleted, and another service gets it. It remains with the other one when the first is
 /// deleted or changed.
 #[tokio::test]
-async fn nobody_gives_back_what_is_anothers_by_now() {
+async fn a_resource_of_another_holder_is_not_released() {
     let store = Arc::new(MemoryStore::new());
     let server = TestServer::builder().shared_store(store.clone()).start().await;
     let raw = server.raw();

@@ -103,7 +103,7 @@ impl Ship {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whom_a_signed_token_names_is_known_by_it() {
+async fn signed_tokens_authenticate_their_subject() {
     let ship = Ship::start().await;
     let id = json!({"credential-id": "JTI=j"});
     ship.check_known(&ship.token(&json!({})), &id).await;

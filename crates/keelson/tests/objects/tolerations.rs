@@ -81,8 +81,9 @@ async fn pods_get_the_tolerations_of_their_namespace() {
     assert_eq!(made("empty", "c", &[json!({ "operator": "Exists" })], asks).await, json!([{ "operator": "Exists" }]));
     let response = raw.post(pods("bad"), &pod("a", &[], &json!({}))).await.expect(500).text();
     assert!(
-        response
-            .contains("scheduler.alpha.kubernetes.io/defaultTolerations of namespace bad: a toleration is no object"),
+        response.contains(
+            "scheduler.alpha.kubernetes.io/defaultTolerations of namespace bad: a toleration is not an object"
+        ),
         "{response}"
     );
 }

@@ -61,7 +61,7 @@ fn message(answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn bundles_are_served_in_the_versions_that_somebody_asks_for() {
+async fn bundles_are_served_in_the_requested_versions() {
     let versions = async |settings: &[&str]| {
         let (_server, raw) = serving(settings).await;
         let group = raw.get("/apis/certificates.k8s.io").await.expect(200).json();
@@ -117,7 +117,7 @@ async fn clusters_with_bundles_have_the_roles_for_them() {
 }
 
 #[tokio::test]
-async fn who_writes_a_bundle_of_a_signer_may_attest_for_it() {
+async fn trust_bundles_need_attest_on_the_signer() {
     let (_server, raw) = serving(&["certificates.k8s.io/v1beta1"]).await;
     permit(&raw, "example.org/one").await;
     let as_ann = |call: Call| call.header("impersonate-user", "ann");

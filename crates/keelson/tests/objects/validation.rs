@@ -170,7 +170,7 @@ async fn a_status_is_not_held_up_by_the_spec() {
 }
 
 #[tokio::test]
-async fn a_scale_is_judged_as_a_change_of_the_whole() {
+async fn a_scale_is_validated_as_a_change_of_the_whole() {
     let server = TestServer::start().await;
     let raw = server.raw();
     raw.post(DEPLOYMENTS, &deployment("d")).await.expect(201);
@@ -181,7 +181,7 @@ async fn a_scale_is_judged_as_a_change_of_the_whole() {
 
 /// An invalid object of each kind that concerns the API servers themselves.
 #[tokio::test]
-async fn what_describes_the_api_is_held_to_its_rules() {
+async fn api_descriptions_are_validated() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "s"},
@@ -368,7 +368,7 @@ async fn a_storage_version_says_what_its_servers_write() {
 }
 
 /// The warnings of a response, as clients read them.
-fn told(answer: &keelson_testkit::Answer) -> Vec<String> {
+fn warnings_of(answer: &keelson_testkit::Answer) -> Vec<String> {
     let values = answer.headers.get_all("warning").iter();
     let text = |value: &str| value.strip_prefix("299 - \"")?.strip_suffix('"').map(|text| text.replace("\\\"", "\""));
     values.map(|value| text(value.to_str().unwrap()).unwrap()).collect()
@@ -381,32 +381,32 @@ async fn a_refusal_keeps_the_warnings() {
     let mut bad = deployment("Bad");
     bad["spec"]["bogus"] = json!(1);
     let unknown = ["unknown field \"spec.bogus\""];
-    assert_eq!(told(&raw.post(DEPLOYMENTS, &bad).await.expect(422)), unknown);
+    assert_eq!(warnings_of(&raw.post(DEPLOYMENTS, &bad).await.expect(422)), unknown);
     let mut good = deployment("good");
     good["spec"]["template"]["spec"]["hostAliases"] = json!([{"ip": "::1"}, {"ip": "::1"}]);
     let alias = "spec.template.spec.hostAliases[1].ip: duplicate ip \"::1\"";
-    assert_eq!(told(&raw.post(DEPLOYMENTS, &good).await.expect(201)), [alias]);
+    assert_eq!(warnings_of(&raw.post(DEPLOYMENTS, &good).await.expect(201)), [alias]);
     let path = format!("{DEPLOYMENTS}/good");
     let patch = json!({"spec": {"bogus": 1, "replicas": -1}});
-    assert_eq!(told(&raw.patch(path.as_str(), MERGE, &patch).await.expect(422)), unknown);
+    assert_eq!(warnings_of(&raw.patch(path.as_str(), MERGE, &patch).await.expect(422)), unknown);
     let scaled = raw.patch(path.as_str(), MERGE, &json!({"spec": {"replicas": 2}})).await.expect(200);
-    assert_eq!(told(&scaled), [alias], "the template is looked at with each generation");
+    assert_eq!(warnings_of(&scaled), [alias], "the template is looked at with each generation");
     let labelled = raw.patch(path.as_str(), MERGE, &json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200);
-    assert_eq!(told(&labelled), [""; 0]);
+    assert_eq!(warnings_of(&labelled), [""; 0]);
     // The number of warnings that an attacker can cause fits into the response header.
     let mut many = pod("Bad");
     for index in 0..2000 {
         many[format!("{}{index}", "x".repeat(200))] = json!(1);
     }
     let answer = raw.post(PODS, &many).await.expect(422);
-    let told: Vec<usize> = told(&answer).iter().map(|text| text.chars().count()).collect();
+    let told: Vec<usize> = warnings_of(&answer).iter().map(|text| text.chars().count()).collect();
     // Each warning is cut after 256 characters, and the one that exceeds 4,096 in total is the last.
     assert!(told.iter().all(|characters| *characters <= 256), "{told:?}");
     assert!((4096..4096 + 256).contains(&told.iter().sum::<usize>()), "{told:?}");
 }
 
 #[tokio::test]
-async fn templates_are_judged_as_pods_are_in_every_workload() {
+async fn templates_are_validated_as_pods_are_in_every_workload() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"restartPolicy": "OnFailure",
@@ -462,7 +462,7 @@ async fn templates_are_judged_as_pods_are_in_every_workload() {
 }
 
 #[tokio::test]
-async fn many_faults_are_told_in_an_answer_of_bounded_size() {
+async fn many_faults_are_reported_in_an_answer_of_bounded_size() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let labels: serde_json::Map<String, Value> = (0..100_000).map(|index| (format!("!{index}"), json!("!"))).collect();
@@ -475,7 +475,7 @@ async fn many_faults_are_told_in_an_answer_of_bounded_size() {
 }
 
 #[tokio::test]
-async fn generations_count_what_is_asked_for() {
+async fn generations_count_changes_of_the_spec() {
     let server = TestServer::start().await;
     let raw = server.raw();
     raw.post(DEPLOYMENTS, &deployment("d")).await.expect(201);
@@ -493,7 +493,7 @@ async fn generations_count_what_is_asked_for() {
 }
 
 #[tokio::test]
-async fn what_no_gate_lets_through_is_dropped() {
+async fn fields_of_disabled_gates_are_dropped() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let mut sent = pod("p");
@@ -501,7 +501,7 @@ async fn what_no_gate_lets_through_is_dropped() {
     sent["spec"]["volumes"] = json!([{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {}}]}}]);
     sent["spec"]["schedulingGates"] = json!([{"name": "example.com/wait"}]);
     let answer = raw.post(PODS, &sent).await.expect(201);
-    assert_eq!(told(&answer), ["volume \"v\" (Projected) has no sources provided"]);
+    assert_eq!(warnings_of(&answer), ["volume \"v\" (Projected) has no sources provided"]);
     let made = answer.json();
     let container = &made["spec"]["containers"][0];
     assert_eq!((&container["lifecycle"], &container["imagePullPolicy"]), (&Value::Null, &json!("IfNotPresent")));
@@ -522,7 +522,7 @@ async fn what_no_gate_lets_through_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_status_is_completed_and_judged_by_its_kind() {
+async fn a_status_is_completed_and_validated_by_its_kind() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},

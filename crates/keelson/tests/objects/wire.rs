@@ -139,7 +139,7 @@ async fn reviews_of_rights() {
 }
 
 #[tokio::test]
-async fn what_nodes_may_do() {
+async fn nodes_have_the_rights_of_the_node_authorizer() {
     check_with(NODES, "node-access.wire").await;
 }
 

@@ -256,7 +256,7 @@ async fn a_request_that_has_to_wait_is_written_down_before_it_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refusals_are_written_down_with_who_asked_and_why() {
+async fn refusals_are_audited_with_user_and_reason() {
     let audited = Audited::start().await;
     let maps = "/api/v1/namespaces/all/configmaps";
     let (answer, events) = audited.events("nobody", |raw| raw.post(maps, &map("a"))).await;
@@ -461,7 +461,7 @@ async fn settings_that_can_not_be_are_refused_at_the_start_in_upstreams_words() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_policy_says_of_a_write_is_written_down() {
+async fn audit_annotations_of_policies_are_recorded() {
     const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
     let audited = Audited::start().await;
     let rules =

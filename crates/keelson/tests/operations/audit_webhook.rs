@@ -175,7 +175,7 @@ async fn events_come_in_batches_and_again_where_the_webhook_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_refuses_or_is_not_there_loses_events_and_holds_up_nobody() {
+async fn a_failing_audit_webhook_loses_events_and_blocks_no_request() {
     let files = TempDir::new().unwrap();
     let hook = HookServer::start(&["127.0.0.1"], |_| async { HookReply::Other(500, Vec::new(), String::new()) }).await;
     let server = sending(&files, &hook.url("/"), &hook.ca_bundle()).await;
@@ -189,7 +189,7 @@ async fn a_webhook_that_refuses_or_is_not_there_loses_events_and_holds_up_nobody
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_hangs_fills_its_queue_and_holds_up_nobody() {
+async fn a_webhook_that_hangs_fills_its_queue_and_blocks_no_others() {
     let files = TempDir::new().unwrap();
     let hook = HookServer::start(&["127.0.0.1"], |_| async { HookReply::Hangs }).await;
     let mut server = sending(&files, &hook.url("/"), &hook.ca_bundle()).await;

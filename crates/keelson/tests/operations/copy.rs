@@ -119,7 +119,7 @@ async fn objects_are_the_same_in_every_store_that_they_are_copied_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_serves_a_copy_that_is_not_finished_until_it_is() {
+async fn an_unfinished_copy_is_not_served() {
     let (data, source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
     let mut server = serve(&sqlite(&source), data.path()).await;
     make_objects(&server.raw()).await;
@@ -187,7 +187,7 @@ async fn a_copy_that_is_killed_at_its_beginning_leaves_no_empty_store() {
 
 /// A database that is created for a copy gets the mark together with its tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_is_made_for_a_copy_is_an_unfinished_one_from_its_first_moment() {
+async fn the_target_of_a_copy_is_marked_unfinished_from_the_start() {
     let Some(postgres) = PostgresServer::shared() else { return };
     let (url, data) = (postgres.create_database("unfinished"), TempDir::new().unwrap());
     let mut config = PostgresConfig::from_url(&url).unwrap();
@@ -276,7 +276,7 @@ async fn a_copy_makes_no_source_and_takes_an_empty_one_only_when_it_is_said() {
     }
     for (from, to) in [("memory:", sqlite(&target)), (&typo, "memory:".to_owned())] {
         let (done, text) = copy(from, &to).await;
-        assert!(!done && text.contains("memory: names a store that ends with this command"), "{text}");
+        assert!(!done && text.contains("the store memory: lasts as long as the command"), "{text}");
         assert!(nothing(), "{from}");
     }
     let postgres = PostgresServer::shared().map(|server| server.create_database("no_store"));
@@ -297,7 +297,7 @@ async fn a_copy_makes_no_source_and_takes_an_empty_one_only_when_it_is_said() {
 
 /// Commands for the embedded store name the store that the servers of the directory use.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_where_servers_use_another_store_names_it_and_what_to_use_there() {
+async fn a_backup_of_an_external_store_names_the_right_tool() {
     let (Some(postgres), Some(etcd)) = (PostgresServer::shared(), EtcdServer::start()) else { return };
     let etcd = format!("etcd://{}", etcd.endpoint());
     for (url, named) in [
@@ -330,7 +330,7 @@ async fn a_backup_where_servers_use_another_store_names_it_and_what_to_use_there
 
 /// The store that a server used must exist at its next start, also if it is outside of the data directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_elsewhere_that_is_gone_is_not_begun_anew_unless_that_is_accepted() {
+async fn a_missing_external_store_is_recreated_only_with_accept_loss() {
     let (Some(postgres), Some(etcd)) = (PostgresServer::shared(), EtcdServer::start()) else { return };
     let elsewhere = TempDir::new().unwrap();
     let (database, etcd_url) = (postgres.create_database("gone"), format!("etcd://{}", etcd.endpoint()));
@@ -393,5 +393,5 @@ async fn the_help_says_what_stores_there_are_and_how_to_copy() {
         assert!(text.contains(kind), "{kind} in {text}");
     }
     let (done, text) = copy("nonsense", "sqlite:nowhere").await;
-    assert!(!done && text.contains("there is no such kind of store; there are memory:, sqlite:DIRECTORY"), "{text}");
+    assert!(!done && text.contains("unknown store; known are memory:, sqlite:DIRECTORY"), "{text}");
 }

@@ -54,7 +54,7 @@ async fn quiet(server: &ProcessServer, when: &str) {
     }
 }
 
-async fn made(raw: &Raw, path: &str, object: &Value) -> Value {
+async fn create(raw: &Raw, path: &str, object: &Value) -> Value {
     raw.post(path, object).await.expect(201).json()
 }
 
@@ -76,14 +76,14 @@ async fn own(raw: &Raw, name: &str, owner: &Value) {
 async fn owners(raw: &Raw) {
     for number in 0..EACH {
         let name = format!("self-{number}");
-        let of_itself = made(raw, CONFIG_MAPS, &named(&name)).await;
+        let of_itself = create(raw, CONFIG_MAPS, &named(&name)).await;
         own(raw, &name, &reference(&of_itself)).await;
         raw.delete(format!("{CONFIG_MAPS}/{name}?propagationPolicy=Foreground")).await.expect(200);
 
         let ring: Vec<String> = ["a", "b", "c"].iter().map(|place| format!("ring-{number}-{place}")).collect();
         let mut members = Vec::new();
         for name in &ring {
-            members.push(made(raw, CONFIG_MAPS, &named(name)).await);
+            members.push(create(raw, CONFIG_MAPS, &named(name)).await);
         }
         for (place, name) in ring.iter().enumerate() {
             own(raw, name, &reference(&members[(place + 1) % 3])).await;
@@ -91,18 +91,18 @@ async fn owners(raw: &Raw) {
         let both = ring.iter().map(|name| raw.delete(format!("{CONFIG_MAPS}/{name}?propagationPolicy=Foreground")));
         futures::future::join_all(both.map(IntoFuture::into_future)).await;
 
-        let owner = made(raw, CONFIG_MAPS, &named(&format!("owner-{number}"))).await;
+        let owner = create(raw, CONFIG_MAPS, &named(&format!("owner-{number}"))).await;
         let held = json!({ "metadata": { "name": format!("held-{number}"), "ownerReferences": [reference(&owner)],
             "finalizers": ["example.com/never"] } });
-        made(raw, CONFIG_MAPS, &held).await;
+        create(raw, CONFIG_MAPS, &held).await;
         raw.delete(format!("{CONFIG_MAPS}/owner-{number}?propagationPolicy=Foreground")).await.expect(200);
 
         let mut unknown = reference(&owner);
         (unknown["apiVersion"], unknown["kind"]) = (json!("gone.example.com/v1"), json!("Gone"));
         let dangling = json!({ "metadata": { "name": format!("dangling-{number}"), "ownerReferences": [unknown] } });
-        made(raw, CONFIG_MAPS, &dangling).await;
+        create(raw, CONFIG_MAPS, &dangling).await;
         let node = json!({ "metadata": { "name": format!("n-{number}"), "ownerReferences": [reference(&owner)] } });
-        made(raw, "/api/v1/nodes", &node).await;
+        create(raw, "/api/v1/nodes", &node).await;
     }
 }
 
@@ -111,11 +111,11 @@ async fn namespaces(raw: &Raw) {
     let held = |name: &str| json!({ "metadata": { "name": name, "finalizers": ["example.com/never"] } });
     for number in 0..EACH {
         let name = format!("ending-{number}");
-        made(raw, "/api/v1/namespaces", &named(&name)).await;
-        made(raw, &format!("/api/v1/namespaces/{name}/configmaps"), &held("held")).await;
+        create(raw, "/api/v1/namespaces", &named(&name)).await;
+        create(raw, &format!("/api/v1/namespaces/{name}/configmaps"), &held("held")).await;
         raw.delete(format!("/api/v1/namespaces/{name}")).await.expect(200);
     }
-    made(raw, "/api/v1/namespaces", &named("full")).await;
+    create(raw, "/api/v1/namespaces", &named("full")).await;
     let hard = json!({ "configmaps": "0", "serviceaccounts": "0", "pods": "0", "count/serviceaccounts": "0" });
     let quota = json!({ "metadata": { "name": "q" }, "spec": { "hard": hard } });
     raw.post("/api/v1/namespaces/full/resourcequotas", &quota).await;
@@ -123,7 +123,7 @@ async fn namespaces(raw: &Raw) {
     let unserved = (0..8_000).map(|number| (format!("count/x{number}.example.org"), json!("1")));
     let unserved: serde_json::Map<_, _> = unserved.collect();
     let wide = json!({ "metadata": { "name": "wide" }, "spec": { "hard": unserved } });
-    made(raw, "/api/v1/namespaces/default/resourcequotas", &wide).await;
+    create(raw, "/api/v1/namespaces/default/resourcequotas", &wide).await;
     for object in ["configmaps/kube-root-ca.crt", "serviceaccounts/default"] {
         raw.delete(format!("/api/v1/namespaces/full/{object}")).await;
     }
@@ -137,7 +137,7 @@ async fn roles(raw: &Raw) {
             "aggregationRule": { "clusterRoleSelectors": [{ "matchLabels": { "ring": of } }] },
             "rules": [{ "verbs": [name], "apiGroups": ["*"], "resources": ["*"] }],
         });
-        made(raw, &format!("{RBAC}/clusterroles"), &role).await;
+        create(raw, &format!("{RBAC}/clusterroles"), &role).await;
     }
 }
 
@@ -154,10 +154,10 @@ fn definition(plural: &str, kind: &str, group: &str) -> Value {
 /// migrated.
 async fn definitions(raw: &Raw, hanging: SocketAddr) {
     for (plural, kind) in [("firsts", "Same"), ("seconds", "Same"), ("thirds", "Same")] {
-        made(raw, DEFINITIONS, &definition(plural, kind, "conflict.example.com")).await;
+        create(raw, DEFINITIONS, &definition(plural, kind, "conflict.example.com")).await;
     }
     for (group, to) in [("refused.example.com", "127.0.0.1:1".to_owned()), ("hangs.example.com", hanging.to_string())] {
-        made(raw, DEFINITIONS, &definition("things", "Thing", group)).await;
+        create(raw, DEFINITIONS, &definition("things", "Thing", group)).await;
         let things = format!("/apis/{group}/v1/namespaces/default/things");
         let thing =
             |name: &str| json!({ "apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": { "name": name } });
@@ -167,7 +167,7 @@ async fn definitions(raw: &Raw, hanging: SocketAddr) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         for number in 0..EACH {
-            made(raw, &things, &thing(&format!("t-{number}"))).await;
+            create(raw, &things, &thing(&format!("t-{number}"))).await;
         }
         let mut changed = definition("things", "Thing", group);
         let version = |name: &str, storage: bool| {
@@ -189,7 +189,7 @@ async fn definitions(raw: &Raw, hanging: SocketAddr) {
             "spec": { "resource": { "group": group, "resource": "things" } } });
         raw.post("/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations", &migration).await;
     }
-    made(raw, DEFINITIONS, &definition("ends", "End", "ends.example.com")).await;
+    create(raw, DEFINITIONS, &definition("ends", "End", "ends.example.com")).await;
     let ends = "/apis/ends.example.com/v1/namespaces/default/ends";
     let end = json!({ "apiVersion": "ends.example.com/v1", "kind": "End",
         "metadata": { "name": "held", "finalizers": ["example.com/never"] } });
@@ -204,21 +204,21 @@ async fn definitions(raw: &Raw, hanging: SocketAddr) {
     };
     let owned = json!({ "metadata": { "name": "of-end", "ownerReferences": [reference(&end)],
         "finalizers": ["example.com/never"] } });
-    made(raw, CONFIG_MAPS, &owned).await;
+    create(raw, CONFIG_MAPS, &owned).await;
     raw.delete(format!("{ends}/held?propagationPolicy=Foreground")).await.expect(200);
     raw.delete(format!("{DEFINITIONS}/ends.ends.example.com")).await.expect(200);
 }
 
 /// Registers aggregated servers that are missing, refuse connections, or never answer.
 async fn api_services(raw: &Raw) {
-    made(raw, "/api/v1/namespaces", &named("agg")).await;
+    create(raw, "/api/v1/namespaces", &named("agg")).await;
     for (number, name) in ["absent", "refuses", "hangs"].into_iter().enumerate() {
         let service = json!({
             "metadata": { "name": format!("v1.{name}.agg.example.com") },
             "spec": { "group": format!("{name}.agg.example.com"), "version": "v1", "groupPriorityMinimum": 1000 + number,
                 "versionPriority": 10, "insecureSkipTLSVerify": true, "service": { "namespace": "agg", "name": name } },
         });
-        made(raw, "/apis/apiregistration.k8s.io/v1/apiservices", &service).await;
+        create(raw, "/apis/apiregistration.k8s.io/v1/apiservices", &service).await;
     }
 }
 
@@ -231,7 +231,7 @@ async fn others(raw: &Raw) {
         let csr = json!({ "metadata": { "name": format!("csr-{number}") }, "spec": { "request": BASE64.encode(pem),
             "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["server auth"], "expirationSeconds": 600 } });
         let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-        let mut csr = made(raw, path, &csr).await;
+        let mut csr = create(raw, path, &csr).await;
         csr["status"] =
             json!({ "conditions": [{ "type": "Approved", "status": "True", "reason": "Yes", "message": "" }] });
         raw.put(format!("{path}/csr-{number}/approval"), &csr).await.expect(200);
@@ -239,7 +239,7 @@ async fn others(raw: &Raw) {
     let rules = json!([{ "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"] }]);
     let policy = json!({ "metadata": { "name": "wrong" }, "spec": { "failurePolicy": "Ignore",
         "matchConstraints": { "resourceRules": rules }, "validations": [{ "expression": "object.spec.nowhere > 1" }] } });
-    made(raw, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", &policy).await;
+    create(raw, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", &policy).await;
 }
 
 /// An authority that has signed nothing.
@@ -262,7 +262,7 @@ async fn webhooks(raw: &Raw, hanging: SocketAddr) {
         {
             let configuration = json!({ "apiVersion": "admissionregistration.k8s.io/v1",
                 "kind": format!("{kind}WebhookConfiguration"), "metadata": { "name": name }, "webhooks": [webhook] });
-            made(raw, &format!("/apis/admissionregistration.k8s.io/v1/{plural}"), &configuration).await;
+            create(raw, &format!("/apis/admissionregistration.k8s.io/v1/{plural}"), &configuration).await;
         }
     }
 }

@@ -23,7 +23,7 @@ const BESIDES: u64 = 16 * 1024 * 1024;
 const BODY_BYTES: usize = 3 * 1024 * 1024 - 1024;
 
 /// The memory of the process now, and its peak since the last call, in bytes.
-fn held(server: &ProcessServer) -> (u64, u64) {
+fn memory_and_peak(server: &ProcessServer) -> (u64, u64) {
     let process = format!("/proc/{}", server.pid().unwrap());
     let status = std::fs::read_to_string(format!("{process}/status")).unwrap();
     let of = |name: &str| -> u64 {
@@ -37,9 +37,9 @@ fn held(server: &ProcessServer) -> (u64, u64) {
 
 /// Checks that a request costs no more memory than allowed.
 async fn check(server: &ProcessServer, what: &str, sent: usize, send: impl AsyncFnOnce(Raw)) {
-    let (before, _) = held(server);
+    let (before, _) = memory_and_peak(server);
     send(server.raw()).await;
-    let (_, most) = held(server);
+    let (_, most) = memory_and_peak(server);
     let taken = most.saturating_sub(before);
     let bound = TAKEN_PER_BYTE * sent as u64 + BESIDES;
     assert!(taken <= bound, "{what}: {taken} bytes were taken for {sent}, {bound} may be");

@@ -204,6 +204,7 @@ macro_rules! pages {
 pages! {
     the_readme_runs: "README.md",
     the_first_server_runs: "docs/tutorials/first-server.md",
+    the_large_lists_run: "docs/tutorials/large-lists.md",
     the_first_custom_resource_runs: "docs/tutorials/first-custom-resource.md",
     the_first_controller_runs: "docs/tutorials/first-controller.md",
     the_console_tutorial_runs: "docs/tutorials/console.md",

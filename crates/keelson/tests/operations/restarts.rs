@@ -17,7 +17,7 @@ async fn create(raw: &Raw, number: usize) {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_kill_9_whole() {
+async fn acknowledged_writes_survive_kill_9() {
     let mut server = server().await;
     let raw = server.raw();
     let writer = tokio::spawn(async move {
@@ -66,7 +66,7 @@ async fn a_continue_token_survives_kill_9_between_two_chunks() {
 
 /// A server reads its history after the start, so a watch may arrive before its history is loaded.
 #[tokio::test]
-async fn a_watch_goes_on_after_kill_9_where_it_was() {
+async fn a_watch_continues_after_kill_9_where_it_was() {
     const OBJECTS: usize = 300;
     let mut server = server().await;
     create(&server.raw(), 0).await;

@@ -80,9 +80,7 @@ async fn a_setting_that_names_nothing_is_refused() {
 /// The URL of a store may contain a password, and the output of a start ends up in logs.
 #[tokio::test]
 async fn a_store_that_can_not_be_is_refused_without_its_password() {
-    for (url, why) in
-        [("mysql://me:hunter2@host/db", "no such kind of store"), ("postgres://me:hunter2@host", "no database")]
-    {
+    for (url, why) in [("mysql://me:hunter2@host/db", "unknown store"), ("postgres://me:hunter2@host", "no database")] {
         let text = refused(&["--store", url]).await;
         assert!(text.contains("reading --store") && text.contains(why) && !text.contains("hunter2"), "{text}");
     }
@@ -90,7 +88,7 @@ async fn a_store_that_can_not_be_is_refused_without_its_password() {
 
 /// Late errors also leave no keys ([`refused`] checks this), which would belong to a cluster that never existed.
 #[tokio::test]
-async fn what_a_server_can_not_begin_with_is_refused() {
+async fn invalid_settings_stop_the_start() {
     let files = TempDir::new().unwrap();
     let nonsense = files.path().join("nonsense");
     std::fs::write(&nonsense, "nonsense").unwrap();
@@ -120,7 +118,7 @@ async fn what_a_server_can_not_begin_with_is_refused() {
     check_refused(&["--store", "etcd://127.0.0.1:1"], "opening the store in etcd").await;
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let text = refused_on(&taken.local_addr().unwrap().to_string(), &[]).await;
-    assert!(text.contains("choose another address with --bind if it is taken"), "{text}");
+    assert!(text.contains("choose another address with --bind if it is in use"), "{text}");
 }
 
 #[tokio::test]
@@ -196,12 +194,12 @@ async fn services_and_controllers_are_as_they_are_set() {
 
 /// As in kube-apiserver: endpoints can't have such an address. The server still serves clients that know its address.
 #[tokio::test]
-async fn an_address_that_nobody_can_reach_is_not_advertised() {
+async fn an_address_that_no_client_can_reach_is_not_advertised() {
     for (address, is_told) in [("127.0.0.1", true), ("169.254.1.1", true), ("0.0.0.0", false)] {
         let server = ProcessServer::builder(KEELSON).arg("--advertise-address").arg(address).start().await;
         let raw = server.raw();
         let message = format!(
-            "--advertise-address is one that others can't reach, so the service default/kubernetes does not lead to this server address={address}"
+            "other hosts can't reach --advertise-address, so the service default/kubernetes has no endpoint for this server address={address}"
         );
         assert_eq!(server.log().contains(&message), is_told, "{}", server.log());
         let endpoints = raw.get("/api/v1/namespaces/default/endpoints?fieldSelector=metadata.name=kubernetes").await;

@@ -28,7 +28,7 @@ struct StartedServer {
 }
 
 impl StartedServer {
-    async fn of(command: &mut Command) -> Self {
+    async fn spawn(command: &mut Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -68,7 +68,7 @@ async fn signal(signal: &str, pid: u64) {
 }
 
 #[tokio::test]
-async fn one_line_and_a_file_say_where_a_ready_server_is_and_nothing_is_left_of_it() {
+async fn the_ready_file_and_json_line_name_the_url_and_are_removed() {
     let directory = TempDir::new().unwrap();
     let ready = directory.path().join("ready");
     std::fs::write(&ready, "https://earlier\n").unwrap();
@@ -79,7 +79,7 @@ async fn one_line_and_a_file_say_where_a_ready_server_is_and_nothing_is_left_of_
         .arg(&ready)
         .current_dir(directory.path())
         .env("TMPDIR", directory.path());
-    let mut started = StartedServer::of(&mut command).await;
+    let mut started = StartedServer::spawn(&mut command).await;
 
     // ORDER: the file exists before the line is printed.
     assert_eq!(std::fs::read_to_string(&ready).unwrap(), format!("{}\n", started.text("url")));
@@ -109,7 +109,7 @@ async fn a_server_ends_with_its_parent() {
         let mut shell = Command::new("sh");
         let line = EPHEMERAL.join(" ");
         shell.arg("-c").arg(format!("{KEELSON} {line} {flag} & wait")).env("TMPDIR", directory.path());
-        let started = StartedServer::of(&mut shell).await;
+        let started = StartedServer::spawn(&mut shell).await;
         let pid = started.line["pid"].as_u64().unwrap();
         let parent = u64::from(started.child.id().unwrap());
         assert!(pid != parent && runs(pid), "{flag}");
@@ -154,7 +154,7 @@ async fn settings_that_contradict_each_other_are_refused() {
 async fn open_watches_do_not_hold_up_a_stop() {
     let mut fastest = PATIENCE;
     for _ in 0..3 {
-        let mut started = StartedServer::of(Command::new(KEELSON).args(EPHEMERAL)).await;
+        let mut started = StartedServer::spawn(Command::new(KEELSON).args(EPHEMERAL)).await;
         let server = started.endpoint().await;
         let mut watches = Vec::new();
         for client in [server.raw(), server.raw().http2()] {

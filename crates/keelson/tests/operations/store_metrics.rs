@@ -7,7 +7,7 @@ use keelson_testkit::{EtcdServer, PostgresServer, TestServer};
 use serde_json::json;
 
 /// Serves from a store, and returns the metrics whose names contain this name, with their values.
-async fn told(store: &str, name: &str) -> Vec<(String, f64)> {
+async fn metrics_named(store: &str, name: &str) -> Vec<(String, f64)> {
     let store = StoreConfig::parse(store).unwrap();
     let server = TestServer::builder().configure(|config| config.store = store).start().await;
     let metrics = server.raw().get("/metrics").await.expect(200).text();
@@ -27,7 +27,7 @@ fn check(told: &[(String, f64)], names: &[(&str, bool)]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_on_postgresql_counts_connections_and_commits() {
     let Some(postgres) = PostgresServer::start() else { return };
-    let told = told(&postgres.url(), "postgres").await;
+    let told = metrics_named(&postgres.url(), "postgres").await;
     check(
         &told,
         &[
@@ -48,7 +48,7 @@ async fn a_server_on_postgresql_counts_connections_and_commits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_on_etcd_counts_watches_and_failovers() {
     let Some(etcd) = EtcdServer::start() else { return };
-    let told = told(&format!("etcd://{}", etcd.endpoint()), "etcd").await;
+    let told = metrics_named(&format!("etcd://{}", etcd.endpoint()), "etcd").await;
     let (progress, told): (Vec<_>, Vec<_>) =
         told.into_iter().partition(|(name, _)| name.contains("progress") || name.contains("ticks"));
     // The version of etcd determines which of the two is needed.
@@ -67,8 +67,8 @@ async fn a_server_on_etcd_counts_watches_and_failovers() {
 
 #[tokio::test]
 async fn a_server_with_a_store_of_its_own_says_nothing_of_others() {
-    assert_eq!(told("memory:", "postgres").await, []);
-    assert_eq!(told("memory:", "etcd").await, []);
+    assert_eq!(metrics_named("memory:", "postgres").await, []);
+    assert_eq!(metrics_named("memory:", "etcd").await, []);
 }
 
 /// Clients know etcd's error text, and deletions must work without space.

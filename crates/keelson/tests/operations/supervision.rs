@@ -115,7 +115,7 @@ async fn a_task_that_holds_its_thread_makes_the_server_unready_until_it_lets_go(
 
 /// A user who runs a server without nodes keeps the pods there.
 #[tokio::test]
-async fn pods_of_missing_nodes_are_nobodys_work_unless_that_is_asked_for() {
+async fn pods_of_missing_nodes_are_deleted_only_if_enabled() {
     for (asked, expected) in [("*", false), ("*,pod-garbage-collector-controller", true)] {
         let switches = Switches::parse(asked.split(',')).unwrap();
         let server = TestServer::builder().configure(|config| config.controllers = switches).start().await;

@@ -67,7 +67,7 @@ async fn a_user_works_with_the_file_that_was_written_and_may_do_what_was_bound()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_not_be_made_leaves_nothing_behind() {
+async fn failed_creates_leave_nothing_behind() {
     let server = TestServer::start().await;
     let files = TempDir::new().unwrap();
     let out = files.path().join("x");
@@ -100,7 +100,7 @@ async fn the_server_is_found_by_the_environment_and_named_as_its_users_know_it()
     };
     let nowhere = create(&files.path().join("nowhere")).await;
     let err = String::from_utf8(nowhere.stderr).unwrap();
-    assert!(!nowhere.status.success() && err.contains("nowhere is not there: --data-dir says where"), "{err}");
+    assert!(!nowhere.status.success() && err.contains("nowhere does not exist: name the data directory"), "{err}");
     let made = create(server.kubeconfig()).await;
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let text = std::fs::read_to_string(&out).unwrap();
@@ -109,7 +109,7 @@ async fn the_server_is_found_by_the_environment_and_named_as_its_users_know_it()
 
 /// The command prints a warning and still succeeds, so scripts continue to work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_that_the_certificate_lacks_and_a_role_that_holds_everywhere_get_a_warning() {
+async fn uncovered_names_and_cluster_wide_roles_get_a_warning() {
     let builder = TestServer::builder().configure(|config| config.pki.extra_names = vec!["api.example.org".to_owned()]);
     let server = builder.start().await;
     let files = TempDir::new().unwrap();
@@ -131,7 +131,11 @@ async fn a_name_that_the_certificate_lacks_and_a_role_that_holds_everywhere_get_
         assert!(said.contains(&format!("--tls-san {host}")), "{said}");
     }
     let everywhere = create("everywhere", &["--role", "view"]).await;
-    assert!(everywhere.err.contains("view is bound in all namespaces; --all-namespaces says"), "{}", everywhere.err);
+    assert!(
+        everywhere.err.contains("view is bound in all namespaces, as there is no --namespace; --all-namespaces"),
+        "{}",
+        everywhere.err
+    );
     let meant = create("meant", &["--role", "view", "--all-namespaces", "--namespace", "default"]).await;
     assert!(meant.err.is_empty() && meant.out.contains("view in all namespaces"), "{} {}", meant.out, meant.err);
     let file = std::fs::read_to_string(files.path().join("meant")).unwrap();

@@ -35,7 +35,7 @@ fn storing(version: &str) -> keelson_testkit::ProcessServerBuilder {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_upgrades_a_server_sees_what_is_written_anew_and_waits_for_it() {
+async fn an_upgrade_shows_migrations_and_waits_for_them() {
     let mut server = storing("v1").start().await;
     for number in 0..25 {
         let of = json!({ "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" });
@@ -90,13 +90,13 @@ async fn who_upgrades_a_server_sees_what_is_written_anew_and_waits_for_it() {
     assert!(table.lines().any(all), "it is so of all, and told once: {table}");
     let (done, _, complaints) = versions(&server, &["--wait", "--timeout", "1s"]).await;
     assert!(
-        !done && complaints.contains("keelson: it is not done after 1s: there is no agreement on "),
+        !done && complaints.contains("keelson: the migration is not finished after 1s: there is no agreement on "),
         "{complaints}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_t_be_asked_is_a_sentence() {
+async fn impossible_requests_get_an_explanation() {
     let empty = TempDir::new().unwrap();
     let mut server = ProcessServer::builder(KEELSON).args(["--feature-gates", "StorageVersionAPI=false"]).start().await;
     let check = async |args: &[&str], expected: &str| {
@@ -117,5 +117,5 @@ async fn what_can_t_be_asked_is_a_sentence() {
     server.terminate().await;
     let kept = empty.path().join("kept");
     std::fs::write(&kept, kubeconfig).unwrap();
-    check(&["--kubeconfig", kept.to_str().unwrap()], "can't be asked: ").await;
+    check(&["--kubeconfig", kept.to_str().unwrap()], "a request to the server at ").await;
 }

@@ -239,7 +239,7 @@ async fn every_verb_of_every_resource_takes_the_right_to_just_that() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_other_path_is_open_to_those_for_whom_it_is_meant() {
+async fn unauthenticated_and_anonymous_paths_are_open() {
     let cluster = Cluster::start().await;
     let paths = cluster.server.raw().get("/").await.expect(200).json()["paths"].clone();
     let listed = paths.as_array().unwrap().iter().map(|path| path.as_str().unwrap().to_owned());

@@ -57,7 +57,7 @@ async fn a_call_ends_in_time_whatever_it_waits_for() {
 
 /// All callers of a host share its slots, which are fewer than the requests that may wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_to_one_host_are_bounded_and_those_to_others_go_on() {
+async fn calls_to_one_host_are_bounded_and_those_to_others_continue() {
     let (permits, begun) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let hook = HookServer::start(&["127.0.0.1"], {
         let (permits, begun) = (permits.clone(), begun.clone());

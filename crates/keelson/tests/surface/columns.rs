@@ -19,7 +19,7 @@ fn column(name: &str, kind: CellType, path: &str) -> CustomColumn {
 }
 
 /// The names of the columns, and the cells of each row.
-fn shown(table: &Value) -> (Vec<&Value>, Vec<&Value>) {
+fn columns_and_cells(table: &Value) -> (Vec<&Value>, Vec<&Value>) {
     assert_eq!(table["kind"], "Table", "{table}");
     let of = |list: &'static str, member: &'static str| {
         table[list].as_array().unwrap().iter().map(move |item| &item[member]).collect()
@@ -59,7 +59,7 @@ async fn each_version_is_shown_by_the_columns_that_its_contributor_brings() {
     raw.post(BERTHS, &json!({ "metadata": { "name": "b" }, "spec": { "host": 7, "port": "no" } })).await.expect(201);
 
     let table = raw.get(BERTHS).header("accept", TABLE).await.expect(200).json();
-    let (heads, cells) = shown(&table);
+    let (heads, cells) = columns_and_cells(&table);
     assert_eq!(heads, ["Name", "Host", "Port", "Command", "Ready"]);
     assert_eq!(cells, [&json!(["a", "h", 80, "moor", "True"]), &json!(["b", "7", null, null, null])]);
     let ready = &table["columnDefinitions"][4];
@@ -70,13 +70,13 @@ async fn each_version_is_shown_by_the_columns_that_its_contributor_brings() {
     assert_eq!(table["columnDefinitions"][1]["description"], described);
 
     let table = raw.get(OTHER).header("accept", TABLE).await.expect(200).json();
-    let (heads, cells) = shown(&table);
+    let (heads, cells) = columns_and_cells(&table);
     assert_eq!(heads, ["Name", "Deep", "Depth", "Due"]);
     assert_eq!(cells, [&json!(["a", true, 2.5, "<invalid>"]), &json!(["b", null, null, null])]);
 
     let one = raw.get(format!("{OTHER}/a")).header("accept", TABLE).await.expect(200).json();
-    assert_eq!(shown(&one), (heads, vec![&json!(["a", true, 2.5, "<invalid>"])]));
+    assert_eq!(columns_and_cells(&one), (heads, vec![&json!(["a", true, 2.5, "<invalid>"])]));
     let mut watch = raw.get(format!("{BERTHS}?watch=1&resourceVersion=0")).header("accept", TABLE).stream().await;
     let event = watch.next_json().await.unwrap();
-    assert_eq!(shown(&event["object"]).0, ["Name", "Host", "Port", "Command", "Ready"]);
+    assert_eq!(columns_and_cells(&event["object"]).0, ["Name", "Host", "Port", "Command", "Ready"]);
 }

@@ -251,7 +251,7 @@ async fn use_every_verb(raw: Arc<Raw>, number: usize) {
 }
 
 /// The names of the columns, and the cells of the only row.
-fn shown(table: &Value) -> (Vec<&Value>, &Value) {
+fn columns_and_cells(table: &Value) -> (Vec<&Value>, &Value) {
     let heads = table["columnDefinitions"].as_array().unwrap().iter().map(|column| &column["name"]).collect();
     (heads, &table["rows"][0]["cells"])
 }
@@ -262,7 +262,7 @@ async fn use_what_changed(raw: Arc<Raw>, number: usize) {
     let shows = async |version: &str, head: &str, cell: &str| {
         let selected = format!("{}?fieldSelector=spec.colour%3Dgreen", objects(number, version));
         let table = raw.get(selected).header("accept", TABLE).await.expect(200).json();
-        assert_eq!(shown(&table), (vec![&json!("Name"), &json!(head)], &json!(["a", cell])));
+        assert_eq!(columns_and_cells(&table), (vec![&json!("Name"), &json!(head)], &json!(["a", cell])));
     };
     shows("v2", "Phase", "Ready").await;
     if is_used_fully(number) {
@@ -371,7 +371,7 @@ async fn allocated(server: &TestServer, store: &MemoryStore, compacted: Revision
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_resources_come_are_used_change_and_go_while_others_are_served() {
+async fn thousands_of_resources_change_while_others_are_served() {
     if std::env::var_os(ALONE).is_some() {
         return come_change_and_go().await;
     }

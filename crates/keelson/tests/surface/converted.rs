@@ -120,7 +120,7 @@ fn addresses(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_judged_by_an_older_schema_has_the_defaults_of_the_newer_one_when_it_is_read() {
+async fn reads_have_the_defaults_of_the_newest_schema() {
     let (server, raw, pilot) = harbour().await;
     let permits = Arc::new(Semaphore::new(0));
     pilot.be(Mood::Waits(permits.clone()));
@@ -153,7 +153,7 @@ async fn refusal(call: keelson_testkit::Call) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_verb_shows_and_takes_the_version_that_was_asked_for() {
+async fn every_verb_shows_and_takes_the_version_that_was_requested() {
     let (_server, raw, pilot) = harbour().await;
     let made = json!({ "metadata": { "name": "a", "labels": { "even": "yes" } }, "spec": { "address": "h1:80" } });
     let made = raw.post(OTHER, &made).await.expect(201).json();
@@ -186,7 +186,7 @@ async fn every_verb_shows_and_takes_the_version_that_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_is_converted_by_the_page_and_selected_counted_and_continued_without_it() {
+async fn lists_convert_only_the_objects_of_a_page() {
     let (_server, raw, pilot) = harbour().await;
     fill(&raw, 0, 1_100).await;
     let expected: Vec<String> = (0..1_100).map(|number| format!("h:{number}")).collect();
@@ -228,7 +228,7 @@ async fn a_list_is_converted_by_the_page_and_selected_counted_and_continued_with
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_t_be_converted_is_an_error_and_nothing_is_shown_or_written() {
+async fn failed_conversions_show_and_write_nothing() {
     let (_server, raw, pilot) = harbour().await;
     fill(&raw, 0, 2).await;
     let one = format!("{OTHER}/b0000");
@@ -294,7 +294,7 @@ async fn a_list_that_has_begun_is_broken_off_and_never_seems_whole() {
 
 /// A chunk of usual size is held in memory until all of its objects are converted, but only within the memory limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_kept_of_converted_objects_is_bounded() {
+async fn the_cache_of_conversions_is_limited() {
     let (_server, raw, pilot) = harbour().await;
     for number in 0..28 {
         let spec = json!({ "host": "h".repeat(700_000), "port": number });
@@ -319,7 +319,7 @@ async fn what_is_kept_of_converted_objects_is_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_asked_again_for_what_was_told() {
+async fn a_cached_conversion_needs_no_further_call() {
     let (server, raw, pilot) = harbour().await;
     fill(&raw, 0, 700).await;
     let all = raw.get(OTHER).await.expect(200).json();
@@ -361,7 +361,7 @@ async fn nobody_is_asked_again_for_what_was_told() {
 /// A list whose client does not read makes no progress. The conversions that it has requested still complete for
 /// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_and_goes_on_no_further_keeps_up_nobody() {
+async fn a_client_that_stops_reading_delays_no_others() {
     let (server, raw, pilot) = harbour().await;
     fill(&raw, 0, 1).await;
     // The cache has the objects when a read shows them.
@@ -396,7 +396,7 @@ async fn who_asks_and_goes_on_no_further_keeps_up_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_does_not_answer_delays_only_those_who_need_it() {
+async fn a_hanging_webhook_delays_only_its_requests() {
     let (_server, raw, pilot) = harbour().await;
     fill(&raw, 0, 3).await;
     let permits = Arc::new(Semaphore::new(0));

@@ -138,22 +138,22 @@ pub(crate) fn misfit(document: &Value, schema: &Value, value: &Value, place: &st
     match schema["type"].as_str() {
         Some("object") => misfit_of_object(document, schema, value, place),
         Some("array") => {
-            let Some(items) = value.as_array() else { return Some(format!("{place}: {value} is no array")) };
+            let Some(items) = value.as_array() else { return Some(format!("{place}: {value} is not an array")) };
             items
                 .iter()
                 .enumerate()
                 .find_map(|(index, item)| misfit(document, &schema["items"], item, &format!("{place}[{index}]")))
         }
-        Some("string") if !value.is_string() => Some(format!("{place}: {value} is no string")),
+        Some("string") if !value.is_string() => Some(format!("{place}: {value} is not a string")),
         Some("integer") if !value.is_i64() && !value.is_u64() => Some(format!("{place}: {value} is no integer")),
-        Some("number") if !value.is_number() => Some(format!("{place}: {value} is no number")),
-        Some("boolean") if !value.is_boolean() => Some(format!("{place}: {value} is no flag")),
+        Some("number") if !value.is_number() => Some(format!("{place}: {value} is not a number")),
+        Some("boolean") if !value.is_boolean() => Some(format!("{place}: {value} is not a flag")),
         _ => None,
     }
 }
 
 fn misfit_of_object(document: &Value, schema: &Value, value: &Value, place: &str) -> Option<String> {
-    let Some(fields) = value.as_object() else { return Some(format!("{place}: {value} is no object")) };
+    let Some(fields) = value.as_object() else { return Some(format!("{place}: {value} is not an object")) };
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     if let Some(missing) = required.into_iter().find(|name| !fields.contains_key(*name)) {
         return Some(format!("{place}: {missing} is required, and {value} lacks it"));

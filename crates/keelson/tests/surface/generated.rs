@@ -65,7 +65,7 @@ pub(crate) struct Dice(u64);
 
 impl Dice {
     /// The numbers for a kind.
-    pub(crate) fn of(seed: u64, plural: &str) -> Self {
+    pub(crate) fn new(seed: u64, plural: &str) -> Self {
         Self(seed ^ plural.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31) + u64::from(byte)))
     }
 
@@ -402,7 +402,7 @@ async fn generated_requests_get_well_formed_answers() {
     for (api_version, plural, object) in stored.all() {
         let Some((document, path)) = place(&documents, api_version, plural, object) else { continue };
         let Some(subject) = Subject::new(&raw, document, object, &path) else { continue };
-        let mut maker = ValueGenerator { document, dice: Dice::of(seed, plural) };
+        let mut maker = ValueGenerator { document, dice: Dice::new(seed, plural) };
         for round in 0..rounds {
             subject.write(&mut maker, &mut report).await;
             subject.apply(&mut maker, &mut report, round % 2 == 0).await;

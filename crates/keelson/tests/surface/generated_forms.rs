@@ -125,7 +125,7 @@ fn write_yaml(value: &Value, indent: usize, out: &mut String) {
 }
 
 /// The compared parts of a response: its code, and the object or the message.
-fn shown(answer: &Answer) -> (u16, Value) {
+fn compared(answer: &Answer) -> (u16, Value) {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_else(|_| json!(answer.text()));
     match body["kind"] == "Status" {
         true => (answer.status, json!(without_choices(body["message"].as_str().unwrap_or_default()))),
@@ -160,8 +160,8 @@ impl<'s> GeneratedKind<'s> {
         let mut text = String::new();
         write_yaml(object, 0, &mut text);
         let in_yaml = self.send(YAML, text.into_bytes(), query).await;
-        if shown(&in_json) != shown(&in_yaml) || in_json.header("warning") != in_yaml.header("warning") {
-            self.note("JSON and YAML", object, shown(&in_json), shown(&in_yaml));
+        if compared(&in_json) != compared(&in_yaml) || in_json.header("warning") != in_yaml.header("warning") {
+            self.note("JSON and YAML", object, compared(&in_json), compared(&in_yaml));
         }
         in_json
     }
@@ -180,8 +180,8 @@ impl<'s> GeneratedKind<'s> {
         let Ok(encoded) = keelson_protobuf::encode(version, kind, &decoded) else { return };
         let in_json = self.send(JSON, text.into_bytes(), "?dryRun=All").await;
         let in_protobuf = self.send(PROTOBUF, encoded, "?dryRun=All").await;
-        if shown(&in_json) != shown(&in_protobuf) {
-            self.note("JSON and protobuf", &object, shown(&in_json), shown(&in_protobuf));
+        if compared(&in_json) != compared(&in_protobuf) {
+            self.note("JSON and protobuf", &object, compared(&in_json), compared(&in_protobuf));
         }
     }
 
@@ -190,8 +190,8 @@ impl<'s> GeneratedKind<'s> {
         let text = object.to_string().into_bytes();
         let dry = self.send(JSON, text.clone(), "?dryRun=All").await;
         let made = self.send(JSON, text, "").await;
-        if shown(&made) != shown(&dry) {
-            self.note("dry run and create", object, shown(&dry), shown(&made));
+        if compared(&made) != compared(&dry) {
+            self.note("dry run and create", object, compared(&dry), compared(&made));
         }
         let name = (made.status == 201).then(|| made.json()["metadata"]["name"].as_str().unwrap().to_owned())?;
         Some(format!("{}/{}", self.subject.path, form_urlencoded(&name)))
@@ -218,8 +218,8 @@ impl<'s> GeneratedKind<'s> {
         maker.change(&mut whole, self.subject.schema);
         let dry = self.raw.put(format!("{path}?dryRun=All"), &whole).await;
         let put = self.raw.put(path, &whole).await;
-        if shown(&put) != shown(&dry) {
-            self.note("dry run and update", &whole, shown(&dry), shown(&put));
+        if compared(&put) != compared(&dry) {
+            self.note("dry run and update", &whole, compared(&dry), compared(&put));
         }
         self.sent += 3;
     }
@@ -264,7 +264,7 @@ async fn generated_objects_get_one_answer_in_every_form() {
     for (api_version, plural, object) in stored.all() {
         let Some((document, path)) = place(&documents, api_version, plural, object) else { continue };
         let Some(subject) = Subject::new(&raw, document, object, &path) else { continue };
-        let mut maker = ValueGenerator { document, dice: Dice::of(seed.wrapping_add(1), plural) };
+        let mut maker = ValueGenerator { document, dice: Dice::new(seed.wrapping_add(1), plural) };
         let mut checked = GeneratedKind { raw: &raw, subject, plural, sent: 0, findings: Vec::new() };
         for round in 0..rounds {
             checked.round(&mut maker, round).await;

@@ -101,7 +101,7 @@ async fn a_resource_is_discovered_and_used_while_it_is_served() {
 
 /// Items of built-in lists have no apiVersion and kind, items of custom resources have them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn items_of_lists_name_their_kind_and_the_version_that_was_asked_for() {
+async fn items_of_lists_name_their_kind_and_the_version_that_was_requested() {
     let server = TestServer::start().await;
     let surfaces = server.running().registry().surfaces();
     put(surfaces, vec![resource("bindings", "Mooring", &["v1", "v2"])]).await;

@@ -114,7 +114,7 @@ async fn a_rule_that_does_not_hold_is_a_cause_with_its_field_reason_and_message(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rules_about_a_change_are_asked_where_the_old_value_can_be_told() {
+async fn transition_rules_run_on_correlatable_values() {
     let growing = json!([{ "rule": "self >= oldSelf", "message": "it shrinks" }]);
     let spec = json!({
         "host": { "type": "string", "maxLength": 9, "x-kubernetes-validations": [{ "rule": "self == oldSelf", "message": "it stays" }] },
@@ -157,7 +157,7 @@ async fn rules_about_a_change_are_asked_where_the_old_value_can_be_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_broke_a_rule_before_is_warned_of_until_it_changes() {
+async fn unchanged_violations_are_only_warned_of() {
     let list =
         |rules: Value| json!({ "type": "array", "items": { "type": "integer", "x-kubernetes-validations": rules } });
     let spec = |rules: Value| json!({ "port": { "type": "integer", "x-kubernetes-validations": rules }, "tides": list(rules.clone()), "other": { "type": "integer" } });

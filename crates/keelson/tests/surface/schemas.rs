@@ -148,7 +148,7 @@ async fn a_schema_that_became_stricter_leaves_alone_what_does_not_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_are_applied_as_their_schema_says_by_owners_in_different_versions() {
+async fn server_side_apply_merges_owners_in_different_versions() {
     let pilot = Arc::new(Pilot::default());
     let converter: Arc<dyn Converter> = pilot.clone();
     let second =

@@ -117,7 +117,7 @@ impl Harbour {
         });
         let conversion = to_value(&conversion).unwrap();
         let outbound = self.server.running().outbound();
-        let webhook = ConversionWebhook::of(outbound, DEFINITION, &conversion).unwrap();
+        let webhook = ConversionWebhook::from_conversion(outbound, DEFINITION, &conversion).unwrap();
         let berths = ResourceRegistration::new(resource("berths", "Berth", &["v1", "v2"])).converted_by(&webhook);
         self.server.running().registry().surfaces().put(vec![berths]).await.expect("it can be served");
     }
@@ -189,7 +189,7 @@ async fn a_webhook_is_sent_reviews_as_upstream_sends_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_none_is_told_of_as_upstream_does() {
+async fn an_answer_that_is_none_is_reported_as_upstream_does() {
     let harbour = Harbour::open().await;
     harbour.store("f", 1).await;
     let with_type = |code, media: &str, body: &str| {
@@ -242,7 +242,7 @@ async fn an_answer_that_is_none_is_told_of_as_upstream_does() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_that_are_not_those_asked_for_are_told_of_as_upstream_does() {
+async fn objects_that_are_not_those_requested_are_reported_as_upstream_does() {
     let harbour = Harbour::open().await;
     let stored = harbour.store("f", 1).await;
     let uid = stored["metadata"]["uid"].as_str().unwrap();
@@ -305,7 +305,7 @@ fn converted(review: &mut Value) -> &mut Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_breaks_off_or_leads_away_is_told_of() {
+async fn a_webhook_that_breaks_off_or_leads_away_is_reported() {
     let harbour = Harbour::open().await;
     harbour.store("f", 1).await;
     let url = format!("{}?timeout=30s", harbour.hook.url("/convert"));
@@ -344,7 +344,7 @@ async fn a_webhook_that_breaks_off_or_leads_away_is_told_of() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_can_t_be_reached_or_believed_is_told_of_as_upstream_does() {
+async fn conversion_webhook_failures_have_upstream_errors() {
     let harbour = Harbour::open().await;
     harbour.store("f", 1).await;
     let willing = |request: HookRequest| std::future::ready(HookReply::Json(reviewed(&request.body)));
@@ -473,14 +473,14 @@ async fn proxy_to(addr: std::net::SocketAddr, asked: Arc<Mutex<Vec<String>>>) ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proxy_is_used_where_that_is_asked_for() {
+async fn a_proxy_is_used_where_that_is_requested() {
     let hook = HookServer::start(&["hook.example.org"], |request: HookRequest| {
         std::future::ready(HookReply::Json(reviewed(&request.body)))
     })
     .await;
     let asked = Arc::default();
     let proxy = proxy_to(hook.addr(), Arc::clone(&asked)).await;
-    let proxy = Proxy::of(&format!("http://{proxy}"), "direct.invalid").unwrap();
+    let proxy = Proxy::parse(&format!("http://{proxy}"), "direct.invalid").unwrap();
     let server = TestServer::builder().configure(|config| config.proxy = Some(proxy)).start().await;
     let (raw, pilot, ca) = (server.raw(), Arc::default(), hook.ca_bundle());
     let harbour = Harbour { server, raw, hook, pilot };

@@ -19,13 +19,13 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    pub(crate) fn of(engine: Engine, format: u32) -> Self {
+    pub(crate) fn new(engine: Engine, format: u32) -> Self {
         Self { directory: root().join(format!("{}-{format}", engine.name())) }
     }
 
     /// The fixtures of all formats of an engine, oldest first.
     pub(crate) fn all(engine: Engine) -> Vec<Self> {
-        let all = (1..).map(|format| Self::of(engine, format));
+        let all = (1..).map(|format| Self::new(engine, format));
         let found: Vec<Self> = all.take_while(Self::is_there).collect();
         assert!(!found.is_empty(), "there is at least the first format of {}", engine.name());
         found

@@ -66,7 +66,7 @@ async fn the_format_of_today_has_a_fixture(engine: Engine) {
     objects::make(&raw).await;
     let record = objects::read(&raw).await;
     assert!(server.terminate().await.success());
-    let fixture = Fixture::of(engine, place.format());
+    let fixture = Fixture::new(engine, place.format());
     if std::env::var_os("KEELSON_FIXTURES").is_some() && !fixture.is_there() {
         fixture.make(&place, &record);
     }

@@ -66,7 +66,7 @@ fn errors_about_an_object_name_it() {
 }
 
 #[test]
-fn forbidden_says_who_what_and_where() {
+fn forbidden_names_user_verb_and_resource() {
     let detail = ForbiddenDetail {
         user: "system:anonymous".into(),
         verb: "list".into(),
@@ -254,7 +254,7 @@ fn expired_says_which_history_is_gone() {
 }
 
 #[test]
-fn limits_are_told() {
+fn limits_are_reported() {
     let reason = "RequestEntityTooLarge";
     let limit = "Request entity too large: limit is 3145728";
     check(&ApiError::TooLarge { limit: 3_145_728 }, 413, reason, limit, None);
@@ -349,7 +349,7 @@ fn advice_to_wait_goes_with_errors_that_pass() {
 }
 
 #[test]
-fn an_error_tells_no_more_than_fits() {
+fn error_texts_are_limited() {
     let cause = StatusCause { reason: "FieldManagerConflict".into(), message: "m".into(), field: "f".into() };
     let conflict = ApiError::ApplyConflict { message: "é".repeat(2_000_000), causes: vec![cause; 20_000] };
     let status = conflict.status();

@@ -14,30 +14,30 @@ static NULL: Value = Value::Null;
 /// The name of a field or the index of an element.
 pub trait ValueIndex {
     /// The value at this index. `None` if it is absent.
-    fn of<'v>(&self, value: &'v Value) -> Option<&'v Value>;
+    fn get_in<'v>(&self, value: &'v Value) -> Option<&'v Value>;
 
     /// The mutable value at this index.
-    fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value>;
+    fn get_mut_in<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value>;
 
     /// The value at this index, added as null if it is absent.
     ///
     /// # Panics
     /// The value can't have this index.
-    fn made<'v>(&self, value: &'v mut Value) -> &'v mut Value;
+    fn get_or_insert_in<'v>(&self, value: &'v mut Value) -> &'v mut Value;
 }
 
 impl ValueIndex for str {
     #[inline]
-    fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+    fn get_in<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         value.as_object()?.get(self)
     }
 
     #[inline]
-    fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
+    fn get_mut_in<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
         value.as_object_mut()?.get_mut(self)
     }
 
-    fn made<'v>(&self, value: &'v mut Value) -> &'v mut Value {
+    fn get_or_insert_in<'v>(&self, value: &'v mut Value) -> &'v mut Value {
         if value.is_null() {
             *value = Value::Object(Map::new());
         }
@@ -62,16 +62,16 @@ const fn form(value: &Value) -> &'static str {
 
 impl ValueIndex for usize {
     #[inline]
-    fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+    fn get_in<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         value.as_array()?.get(*self)
     }
 
     #[inline]
-    fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
+    fn get_mut_in<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
         value.as_array_mut()?.get_mut(*self)
     }
 
-    fn made<'v>(&self, value: &'v mut Value) -> &'v mut Value {
+    fn get_or_insert_in<'v>(&self, value: &'v mut Value) -> &'v mut Value {
         match value {
             Value::Array(elements) => {
                 let count = elements.len();
@@ -84,33 +84,33 @@ impl ValueIndex for usize {
 
 impl ValueIndex for String {
     #[inline]
-    fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
-        self.as_str().of(value)
+    fn get_in<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+        self.as_str().get_in(value)
     }
 
     #[inline]
-    fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
-        self.as_str().of_mut(value)
+    fn get_mut_in<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
+        self.as_str().get_mut_in(value)
     }
 
-    fn made<'v>(&self, value: &'v mut Value) -> &'v mut Value {
-        self.as_str().made(value)
+    fn get_or_insert_in<'v>(&self, value: &'v mut Value) -> &'v mut Value {
+        self.as_str().get_or_insert_in(value)
     }
 }
 
 impl<P: ValueIndex + ?Sized> ValueIndex for &P {
     #[inline]
-    fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
-        (*self).of(value)
+    fn get_in<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+        (*self).get_in(value)
     }
 
     #[inline]
-    fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
-        (*self).of_mut(value)
+    fn get_mut_in<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
+        (*self).get_mut_in(value)
     }
 
-    fn made<'v>(&self, value: &'v mut Value) -> &'v mut Value {
-        (*self).made(value)
+    fn get_or_insert_in<'v>(&self, value: &'v mut Value) -> &'v mut Value {
+        (*self).get_or_insert_in(value)
     }
 }
 
@@ -118,13 +118,13 @@ impl<P: ValueIndex> Index<P> for Value {
     type Output = Value;
 
     fn index(&self, place: P) -> &Value {
-        place.of(self).unwrap_or(&NULL)
+        place.get_in(self).unwrap_or(&NULL)
     }
 }
 
 impl<P: ValueIndex> IndexMut<P> for Value {
     fn index_mut(&mut self, place: P) -> &mut Value {
-        place.made(self)
+        place.get_or_insert_in(self)
     }
 }
 

@@ -333,7 +333,7 @@ impl Map {
         if self.index.as_ref().is_some_and(|index| index.holes > 0) {
             self.slots.retain(|slot| !slot.is_hole());
         }
-        self.index = (self.slots.len() > SEARCHED_IN_ORDER).then(|| Box::new(Index::of(&self.slots)));
+        self.index = (self.slots.len() > SEARCHED_IN_ORDER).then(|| Box::new(Index::new(&self.slots)));
     }
 }
 

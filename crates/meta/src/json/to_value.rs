@@ -48,7 +48,7 @@ impl Fields {
 }
 
 /// Wraps the contents of a variant in an object with the variant's name.
-fn held(variant: Option<&'static str>, value: Value) -> Value {
+fn in_variant(variant: Option<&'static str>, value: Value) -> Value {
     match variant {
         Some(name) => Value::from_iter([(name, value)]),
         None => value,
@@ -120,7 +120,7 @@ impl Serializer for Trees {
         variant: &'static str,
         value: &T,
     ) -> Result<Value, Error> {
-        Ok(held(Some(variant), to_value(value)?))
+        Ok(in_variant(Some(variant), to_value(value)?))
     }
 
     fn serialize_seq(self, count: Option<usize>) -> Result<Elements, Error> {
@@ -174,7 +174,7 @@ impl SerializeSeq for Elements {
     }
 
     fn end(self) -> Result<Value, Error> {
-        Ok(held(self.variant, Value::Array(self.elements)))
+        Ok(in_variant(self.variant, Value::Array(self.elements)))
     }
 }
 
@@ -220,7 +220,7 @@ impl SerializeMap for Fields {
     }
 
     fn end(self) -> Result<Value, Error> {
-        Ok(held(self.variant, Value::Object(self.fields)))
+        Ok(in_variant(self.variant, Value::Object(self.fields)))
     }
 }
 

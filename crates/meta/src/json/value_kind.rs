@@ -26,7 +26,7 @@ pub enum ValueKind {
 
 impl ValueKind {
     /// The type of this value.
-    pub fn of(value: &Value) -> Self {
+    pub fn from_value(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(_) => Self::Boolean,

@@ -28,7 +28,7 @@ struct Condition {
 }
 
 impl ByKey {
-    pub(super) fn of(requirements: &[Requirement]) -> Self {
+    pub(super) fn new(requirements: &[Requirement]) -> Self {
         let mut keys: HashMap<String, Condition> = HashMap::new();
         for requirement in requirements {
             keys.entry(requirement.key.clone()).or_default().add(requirement);

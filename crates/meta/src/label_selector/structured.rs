@@ -82,7 +82,7 @@ mod tests {
     use crate::json::json;
 
     #[test]
-    fn what_is_not_understood_selects_nothing_rather_than_everything() {
+    fn invalid_selectors_select_nothing() {
         let check = |selector: Value, labels: &[(&str, &str)], expect: Option<bool>| {
             let of = |key: &str| labels.iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
             assert_eq!(LabelSelector::of_object(&selector).map(|read| read.matches(of)), expect, "{selector}");

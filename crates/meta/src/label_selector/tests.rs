@@ -92,7 +92,7 @@ fn faults_have_upstream_texts() {
 }
 
 #[test]
-fn both_faults_of_a_bound_are_told() {
+fn both_faults_of_a_limit_are_reported() {
     let fault = LabelSelector::parse("a>_").expect_err("no integer and no label value");
     assert!(fault.starts_with("unable to parse requirement: [values[0]: Invalid value: \"_\": for 'Gt'"), "{fault}");
     assert!(fault.contains(", values[0][a]: Invalid value: \"_\": a valid label"), "{fault}");
@@ -188,7 +188,7 @@ proptest! {
     #[test]
     fn written_selectors_read_back(mut requirements in proptest::collection::vec(requirement(), 0..5)) {
         requirements.sort_by(|one, other| one.key.cmp(&other.key));
-        let selector = LabelSelector::of(requirements);
+        let selector = LabelSelector::from_requirements(requirements);
         prop_assert_eq!(LabelSelector::parse(&selector.to_string()), Ok(selector));
     }
 
@@ -207,7 +207,7 @@ proptest! {
                 values: values.iter().map(|value| short(value)).collect(),
             })
             .collect();
-        let joined = ByKey::of(&requirements);
+        let joined = ByKey::new(&requirements);
         let labels: HashMap<String, String> =
             labels.into_iter().map(|(key, value)| (short(&key), value)).collect();
         let each = requirements.iter().all(|one| one.matches(labels.get(&one.key).map(String::as_str)));

@@ -115,7 +115,7 @@ fn owner_references() {
 
 /// Each message lists all references. Without a limit, the messages for a large object would have quadratic size.
 #[test]
-fn of_very_many_controllers_one_is_told() {
+fn of_many_controllers_one_is_reported() {
     let controllers = |count: usize| {
         let one = |number| json!({"apiVersion": "v1", "kind": "Pod", "name": number, "uid": "u", "controller": true});
         let names = (0..count).map(|number| number.to_string());

@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_judged(text in ".{0,80}", prefix in any::<bool>()) {
+    fn any_text_is_validated(text in ".{0,80}", prefix in any::<bool>()) {
         for rule in [NameRule::DnsSubdomain, NameRule::DnsLabel, NameRule::Dns1035Label, NameRule::PathSegment] {
             rule.check(&text, prefix);
         }

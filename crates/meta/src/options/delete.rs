@@ -202,7 +202,7 @@ fn boolean(field: &str, value: &Value) -> Result<bool, ApiError> {
 }
 
 fn wrong_type(field: &str, value: &Value, go_type: &str) -> ApiError {
-    ApiError::BadRequest(crate::go_format::type_error(field, &ValueKind::of(value), go_type))
+    ApiError::BadRequest(crate::go_format::type_error(field, &ValueKind::from_value(value), go_type))
 }
 
 #[cfg(test)]

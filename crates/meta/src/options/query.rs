@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_judged() {
+    fn integers_are_validated() {
         let query = Query::parse("a=-1&b=abc&c=");
         assert_eq!(query.integer("a"), Ok(Some(-1)));
         assert_eq!(query.integer("none"), Ok(None));

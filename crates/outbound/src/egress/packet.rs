@@ -116,10 +116,10 @@ impl Packet {
         let Some(kind) = known.into_iter().find(|(known, _)| *known == number) else { return Some(Self::Other) };
         // The last one counts. Without content all its fields have their defaults.
         let content = contents.into_iter().rfind(|(field, _)| *field == kind.1);
-        Self::of(kind, content.map(|(_, content)| content).unwrap_or_default())
+        Self::from_content(kind, content.map(|(_, content)| content).unwrap_or_default())
     }
 
-    fn of(kind: (u64, u64), content: Bytes) -> Option<Self> {
+    fn from_content(kind: (u64, u64), content: Bytes) -> Option<Self> {
         let (mut numbers, mut texts) = ([0_i64; 4], [Bytes::new(), Bytes::new(), Bytes::new(), Bytes::new()]);
         each_field(content, |field, value| {
             let Some(at) = usize::try_from(field).ok().filter(|at| *at < numbers.len()) else { return };

@@ -87,7 +87,7 @@ pub fn update<'a>(
     if owners.is_empty()
         && let Some(fields) = first_fields(versions, writer, before, after)
     {
-        return Owners::of(writer, fields);
+        return Owners::with_one(writer, fields);
     }
     let mut owners = owners.clone().by_schemas_of_today(versions);
     let mut comparisons = Comparisons::new(versions, writer.version, before, after);
@@ -302,7 +302,7 @@ impl Losses {
 
 impl Owners {
     /// Creates owners with only this writer.
-    fn of(writer: Writer<'_>, fields: Fields) -> Self {
+    fn with_one(writer: Writer<'_>, fields: Fields) -> Self {
         let mut owners = Self::default();
         if !fields.has_none() {
             let owned =

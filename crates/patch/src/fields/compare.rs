@@ -211,8 +211,8 @@ fn items<'a, S: FieldSchema<'a>>(
     if list(old).is_empty() && list(new).is_empty() {
         return leaf(old, new, changes);
     }
-    let keys = Keys::of(view);
-    let (old, new) = (Items::of(&keys, list(old)), Items::of(&keys, list(new)));
+    let keys = Keys::from_list(view);
+    let (old, new) = (Items::new(&keys, list(old)), Items::new(&keys, list(new)));
     let (mut olds, mut news) = (old.groups().peekable(), new.groups().peekable());
     loop {
         let order = match (olds.peek(), news.peek()) {

@@ -63,7 +63,7 @@ pub(super) struct KeyField<'a> {
 static NULL: Value = Value::Null;
 
 impl<'a> Keys<'a> {
-    pub(super) fn of<S: FieldSchema<'a>>(list: View<S>) -> Self {
+    pub(super) fn from_list<S: FieldSchema<'a>>(list: View<S>) -> Self {
         match (list, list.form()) {
             (View::Known(list), Granularity::KeyedList) => {
                 let mut names: Vec<_> = list.keys().collect();
@@ -178,7 +178,7 @@ pub(super) struct Items<'k, 'v> {
 
 impl<'k, 'v: 'k> Items<'k, 'v> {
     /// Collects the items that have an identity.
-    pub(super) fn of(keys: &'k Keys<'k>, list: &'v [Value]) -> Self {
+    pub(super) fn new(keys: &'k Keys<'k>, list: &'v [Value]) -> Self {
         Self::until(keys, list, |_, _| true)
     }
 

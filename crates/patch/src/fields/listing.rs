@@ -191,8 +191,8 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
         S: FieldSchema<'a>,
     {
         let Some(list) = value.as_array() else { return };
-        let keys = Keys::of(view);
-        let items = Items::of(&keys, list);
+        let keys = Keys::from_list(view);
+        let items = Items::new(&keys, list);
         for group in items.groups() {
             let step = items.step(group.start);
             let Some((is_hidden, hidden)) = hidden.below(step) else { continue };

@@ -76,7 +76,7 @@ struct Live {
 }
 
 fn lay_items<'a>(view: View<impl FieldSchema<'a>>, object: &mut Vec<Value>, applied: &[Value], nulls: Nulls) {
-    let keys = Keys::of(view);
+    let keys = Keys::from_list(view);
     if keys.are_in_step(object, applied) {
         object.iter_mut().zip(applied).for_each(|(item, applied)| lay(view.items(), item, applied, nulls));
         return;
@@ -105,7 +105,7 @@ fn lay_items<'a>(view: View<impl FieldSchema<'a>>, object: &mut Vec<Value>, appl
 
 /// The index of each live item in the applied list.
 fn places(keys: &Keys<'_>, live: &[Value], applied: &[Value]) -> Vec<Option<usize>> {
-    let (live_items, applied_items) = (Items::of(keys, live), Items::of(keys, applied));
+    let (live_items, applied_items) = (Items::new(keys, live), Items::new(keys, applied));
     let mut places = vec![None; live.len()];
     let mut groups = applied_items.groups().peekable();
     for group in live_items.groups() {

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owned_as_it_may_be_stays() {
+    fn valid_ownership_is_unchanged() {
         check(r#"{"f:spec":{".":{},"f:g":{".":{},"f:x":{}},"f:l":{},"f:m":{},"f:t":{}}}"#, None);
         check(r#"{"f:metadata":{"f:labels":{"f:a":{}}},"f:other":{"f:m":{"f:x":{}}}}"#, None);
     }

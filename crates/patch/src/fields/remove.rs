@@ -40,8 +40,8 @@ fn walk<'a>(view: View<impl FieldSchema<'a>>, value: &Value, fields: &FieldSet) 
 }
 
 fn items<'a>(view: View<impl FieldSchema<'a>>, list: &[Value], fields: &FieldSet) -> Value {
-    let keys = Keys::of(view);
-    let items = Items::of(&keys, list);
+    let keys = Keys::from_list(view);
+    let items = Items::new(&keys, list);
     let mut parts: Vec<_> = list.iter().map(|_| None).collect();
     for group in items.groups() {
         let step = items.step(group.start);

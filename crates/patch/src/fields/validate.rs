@@ -140,7 +140,7 @@ impl Found {
     }
 
     fn items<'a>(&mut self, schema: impl FieldSchema<'a>, list: &[Value], place: &ValuePath<'_>) {
-        let keys = Keys::of(View::Known(schema));
+        let keys = Keys::from_list(View::Known(schema));
         let (items, fault) = Items::valid(&keys, list);
         let mut repeated: Vec<_> = items.groups().flat_map(|group| items.places(group).iter().skip(1)).collect();
         repeated.sort_unstable();

@@ -62,8 +62,8 @@ fn merge_list<'a>(
         (None, Some(patch)) => patch.iter().filter_map(adopted).collect(),
         (Some(target), Some(patch)) => list::merge(target.to_vec(), patch, field, Mode::Merge)?,
     };
-    let target_order = Order::of(in_target.unwrap_or_default(), identity)?;
-    arrange(merged, &Order::of(order, identity)?, &target_order, identity).map(Some)
+    let target_order = Order::new(in_target.unwrap_or_default(), identity)?;
+    arrange(merged, &Order::new(order, identity)?, &target_order, identity).map(Some)
 }
 
 fn list_of<'v>(object: &'v Map, name: &str) -> Result<Option<&'v [Value]>, StrategicError> {
@@ -81,10 +81,10 @@ fn check_order(patch: &[Value], order: &[Value], identity: Identity<'_>) -> Resu
     }
     let mut rest = order.iter();
     for item in patch.iter().filter(|item| item.get(DIRECTIVE).is_none()) {
-        let own = identity.of(item)?;
+        let own = identity.value(item)?;
         loop {
             match rest.next() {
-                Some(next) if identity.of(next)? == own => break,
+                Some(next) if identity.value(next)? == own => break,
                 Some(_) => {}
                 None => {
                     let (patch, order) = (go_text::list(patch), go_text::list(order));

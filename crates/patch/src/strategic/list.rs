@@ -67,7 +67,7 @@ fn without(mut target: Vec<Value>, deleted: &[Value]) -> Vec<Value> {
 }
 
 fn merge_scalars(target: Vec<Value>, patch: &[Value], identity: Identity<'_>) -> Result<Vec<Value>, StrategicError> {
-    let (patch_order, target_order) = (Order::of(patch, identity)?, Order::of(&target, identity)?);
+    let (patch_order, target_order) = (Order::new(patch, identity)?, Order::new(&target, identity)?);
     let mut merged = target;
     merged.extend_from_slice(patch);
     let mut seen = HashSet::with_capacity(merged.len());
@@ -89,7 +89,7 @@ fn merge_objects<'a>(
     if !directives.deleted.is_empty() {
         target.retain(|item| !item.get(key).is_some_and(|own| directives.deleted.contains(own)));
     }
-    let target_order = Order::of(&target, identity)?;
+    let target_order = Order::new(&target, identity)?;
     let mut places = target_order.clone();
     let mut patch_order = Order::default();
     let items = field.items().unwrap_or(field);

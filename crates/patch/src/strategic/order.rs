@@ -19,7 +19,7 @@ pub(super) enum Identity<'a> {
 }
 
 impl Identity<'_> {
-    pub(super) fn of(self, item: &Value) -> Result<&Value, StrategicError> {
+    pub(super) fn value(self, item: &Value) -> Result<&Value, StrategicError> {
         match (self, item) {
             (Self::Whole, item) => Ok(item),
             (Self::Key(key), Value::Object(object)) => {
@@ -35,10 +35,10 @@ impl Identity<'_> {
 pub(super) struct Order(HashMap<Value, usize>);
 
 impl Order {
-    pub(super) fn of(items: &[Value], identity: Identity<'_>) -> Result<Self, StrategicError> {
+    pub(super) fn new(items: &[Value], identity: Identity<'_>) -> Result<Self, StrategicError> {
         let mut places = HashMap::with_capacity(items.len());
         for (place, item) in items.iter().enumerate() {
-            places.entry(identity.of(item)?.clone()).or_insert(place);
+            places.entry(identity.value(item)?.clone()).or_insert(place);
         }
         Ok(Self(places))
     }
@@ -69,7 +69,7 @@ pub(super) fn arrange(
     let count = merged.len();
     let (mut named, mut others) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for value in merged {
-        let own = identity.of(&value)?;
+        let own = identity.value(&value)?;
         let place = patch.place(own);
         let item = Item { target: target.place(own), value };
         match place {

@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_applied_is_in_the_result(object in node(), applied in node()) {
+    fn applied_fields_are_in_the_result(object in node(), applied in node()) {
         let merged = merge(Toy::Node, &object, &applied);
         prop_assert_eq!(validate(Toy::Node, &merged, Duplicates::Refused), Ok(()));
         let changes = compare(Toy::Node, &applied, &merged);

@@ -141,7 +141,7 @@ fn all_exist(schema: SchemaRef<'static>, owners: &Owners, object: &Value) -> boo
 
 proptest! {
     #[test]
-    fn what_is_applied_holds_and_again_changes_nothing(schema in any_schema(), first in pod(), second in pod(), third in pod()) {
+    fn an_apply_takes_effect_and_is_idempotent(schema in any_schema(), first in pod(), second in pod(), third in pod()) {
         let (one, two) = (Manager::applies("one", ""), Manager::applies("two", ""));
         let live = apply(&PodSpecs(schema), &Owners::default(), writer(&one), &json!({}), &first, true).unwrap();
         let live = apply(&PodSpecs(schema), &live.owners, writer(&two), &live.object, &second, true).unwrap();

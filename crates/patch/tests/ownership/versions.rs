@@ -92,7 +92,7 @@ fn a_change_is_found_in_every_version() {
 }
 
 #[test]
-fn what_was_applied_in_another_version_is_given_up_in_this_one() {
+fn fields_applied_in_another_version_are_released() {
     let before = owners(&json!([entry("a", "Apply", "g/v1", &json!({"f:old": {}, "f:x": {}}))]));
     let manager = Manager::applies("a", "");
     let writer = Writer { manager: &manager, version: "g/v2", now: Some(LATER) };

@@ -34,7 +34,7 @@ fn bodies_read_as_what_kubectl_prints() {
 }
 
 #[test]
-fn what_is_written_reads_as_what_kubectl_sent() {
+fn written_yaml_reads_as_the_sent_object() {
     for (command, json, body) in blocks() {
         let object = Object::from_value(serde_json::from_str(json).unwrap()).unwrap();
         let (api_version, kind) = (object.api_version().unwrap(), object.kind().unwrap());

@@ -34,7 +34,7 @@ const REGEX_CACHE_BYTES: usize = 256 << 10;
 /// Creates a test of a text.
 type OfText = fn(String) -> Test;
 
-/// The tests of parts of a text.
+/// Functions that test a part of a string.
 const PARTS: [(&str, OfText); 3] =
     [("startsWith", Test::StartsWith), ("endsWith", Test::EndsWith), ("contains", Test::Contains)];
 
@@ -190,7 +190,7 @@ impl Parser<'_> {
         let at = self.scanner.position();
         self.patterns += 1;
         if self.patterns > MAX_PATTERNS {
-            return Err(self.scanner.error(format!("there are at most {MAX_PATTERNS} regular expressions")));
+            return Err(self.scanner.error(format!("at most {MAX_PATTERNS} regular expressions are allowed")));
         }
         let pattern = self.scanner.quoted()?;
         let made = |bytes| {
@@ -208,7 +208,7 @@ impl Parser<'_> {
             }
         }
         let why = why.lines().last().unwrap_or_default().trim().to_owned();
-        Err(self.scanner.error_at(at, format!("this is no regular expression that the server accepts ({why})")))
+        Err(self.scanner.error_at(at, format!("invalid regular expression ({why})")))
     }
 
     fn comparison(&mut self, path: Path, operator: &str) -> Read {
@@ -266,7 +266,7 @@ impl Parser<'_> {
             let known = form.write(&Value::Text(written.into()), &mut place);
             return match known {
                 Some(()) => Ok(Literal { form, place }),
-                None => Err(self.scanner.error_at(at, format!("this is no {word}"))),
+                None => Err(self.scanner.error_at(at, format!("invalid {word}"))),
             };
         }
         let number =

@@ -84,7 +84,7 @@ impl<'i> RankedResults<'i> {
 
 impl SearchIndex {
     /// The index of several gathered sets with distinct objects.
-    pub fn of(gathered: Vec<GatheredTexts>) -> Self {
+    pub fn new(gathered: Vec<GatheredTexts>) -> Self {
         let mut parts: Vec<Part> =
             gathered.into_iter().map(GatheredTexts::finish).filter(|part| part.len() > 0).collect();
         if parts.len() > 1 {
@@ -243,7 +243,7 @@ mod tests {
             .prop_map(|all| all.iter().map(|(word, between)| format!("{word}{between}")).collect())
     }
 
-    fn of() -> impl Strategy<Value = (String, String, String)> {
+    fn parts() -> impl Strategy<Value = (String, String, String)> {
         (text(), text(), text())
     }
 
@@ -265,9 +265,9 @@ mod tests {
 
         #[test]
         fn an_index_finds_what_a_look_at_every_object_finds(
-            first in btree_map(key(), of(), 0..60),
+            first in btree_map(key(), parts(), 0..60),
             cut in 0..60usize,
-            changes in vec(btree_map((0..60usize, key()), prop::option::weighted(0.8, of()), 0..20), 0..12),
+            changes in vec(btree_map((0..60usize, key()), prop::option::weighted(0.8, parts()), 0..20), 0..12),
             asked in vec((words(), prop::option::of((key(), key()))), 1..8),
         ) {
             let ask = |index: &SearchIndex, model: &Model| {
@@ -284,7 +284,7 @@ mod tests {
                 let sooner: Model = std::iter::from_fn(|| (later.len() > cut).then(|| later.pop_first())?).collect();
                 vec![gathered(&sooner), GatheredTexts::default(), gathered(&later)]
             };
-            let mut index = SearchIndex::of(parts);
+            let mut index = SearchIndex::new(parts);
             let first_index = index.clone();
             ask(&index, &model);
             for change in changes {
@@ -314,7 +314,7 @@ mod tests {
         let long =
             |bytes: usize| (format!("{} beginning", "x".repeat(bytes)), "image".repeat(bytes), "node".to_owned());
         let model: Model = (2000..2100).step_by(3).map(|bytes| (format!("n{bytes}"), long(bytes))).collect();
-        let index = SearchIndex::of(vec![gathered(&model)]);
+        let index = SearchIndex::new(vec![gathered(&model)]);
         for words in ["beginning", "beginnnig", "begin", "node", "image", "n20"] {
             check(&index, &model, words, "", None);
         }
@@ -327,7 +327,7 @@ mod tests {
             let subject = Subject::new(json.as_bytes(), Revision::new(1));
             let mut gathered = GatheredTexts::default();
             gathered.add("a", &Search::texts(&subject, ["found"].into_iter()));
-            let index = SearchIndex::of(vec![gathered]);
+            let index = SearchIndex::new(vec![gathered]);
             let search = Search::parse("search", "found").unwrap();
             let score = search.score(&subject, ["found"].into_iter());
             let found: Vec<u16> =
@@ -337,10 +337,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dead_is_let_go_and_layers_stay_few() {
+    fn dead_entries_are_freed_and_layers_stay_few() {
         let of = |number: usize| (format!("label-{number}"), "image".to_owned(), format!("node-{}", number % 7));
         let mut model: Model = (0..2000).map(|number| (format!("n{number:04}"), of(number))).collect();
-        let mut index = SearchIndex::of(vec![gathered(&model)]);
+        let mut index = SearchIndex::new(vec![gathered(&model)]);
         let bytes = index.bytes();
         for round in 0..200 {
             let key = |number: usize| format!("n{:04}", (round * 37 + number * 11) % 2000);

@@ -138,7 +138,7 @@ impl Part {
     fn points(&self, word: &Word, best: &mut [u16]) {
         let mut note = |text: usize, manner: MatchKind| {
             let points = manner.points() * weight_of(self.texts.texts.get(text));
-            for object in self.texts.of(text) {
+            for object in self.texts.list(text) {
                 let best = &mut best[*object as usize];
                 *best = points.max(*best);
             }
@@ -172,7 +172,7 @@ impl Part {
             // An error removes at most one letter and adds at most one.
             let differ = (wanted & !letters).count_ones().max((letters & !wanted).count_ones());
             if differ as usize <= word.errors && is_near(&word.letters, self.words.texts.get(place), word.errors) {
-                self.words.of(place).iter().for_each(|text| found(*text as usize));
+                self.words.list(place).iter().for_each(|text| found(*text as usize));
             }
         }
     }

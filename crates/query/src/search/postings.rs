@@ -101,7 +101,7 @@ pub(super) struct Postings {
 
 impl Postings {
     /// The owners of a text.
-    pub(super) fn of(&self, at: usize) -> &[u32] {
+    pub(super) fn list(&self, at: usize) -> &[u32] {
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.of[start as usize..self.ends[at] as usize]
     }
@@ -126,7 +126,7 @@ impl Postings {
         in_order(&texts, |part, at, text| {
             let (postings, now) = parts[part];
             let before = merged.of.len();
-            merged.of.extend(postings.of(at).iter().map(|one| now[*one as usize]).filter(|one| *one != GONE));
+            merged.of.extend(postings.list(at).iter().map(|one| now[*one as usize]).filter(|one| *one != GONE));
             if merged.of.len() == before {
                 return;
             }
@@ -248,15 +248,16 @@ mod tests {
 
     type Model = BTreeMap<String, BTreeSet<u32>>;
 
-    fn noted(pairs: &[(String, u32)]) -> Postings {
+    fn postings_of(pairs: &[(String, u32)]) -> Postings {
         let mut noted = TextCollector::default();
         pairs.iter().for_each(|(text, one)| noted.note(text, *one));
         noted.finish()
     }
 
     fn check(postings: &Postings, model: &Model) {
-        let found: Vec<(&str, BTreeSet<u32>)> =
-            (0..postings.len()).map(|at| (postings.texts.get(at), postings.of(at).iter().copied().collect())).collect();
+        let found: Vec<(&str, BTreeSet<u32>)> = (0..postings.len())
+            .map(|at| (postings.texts.get(at), postings.list(at).iter().copied().collect()))
+            .collect();
         let expected: Vec<(&str, BTreeSet<u32>)> = model.iter().map(|(text, of)| (&**text, of.clone())).collect();
         assert_eq!(found, expected);
     }
@@ -280,7 +281,7 @@ mod tests {
                 });
                 let mut sorted = pairs.clone();
                 sorted.sort_by_key(|(_, one)| *one);
-                let postings = noted(&sorted);
+                let postings = postings_of(&sorted);
                 check(&postings, &model);
                 made.push(postings);
                 now.push((0..20).map(|one| if gone.contains(&one) { GONE } else { part * 100 + one }).collect::<Vec<u32>>());

@@ -51,7 +51,7 @@ impl AdmissionChain {
         self.plugins.iter().map(|plugin| plugin.interest(attributes)).max().unwrap_or(AttributesNeeded::None)
     }
 
-    fn asked(&self, attributes: &AdmissionAttributes<'_>) -> impl Iterator<Item = &Arc<dyn Admission>> {
+    fn interested(&self, attributes: &AdmissionAttributes<'_>) -> impl Iterator<Item = &Arc<dyn Admission>> {
         self.plugins.iter().filter(|plugin| plugin.interest(attributes) > AttributesNeeded::None)
     }
 
@@ -94,7 +94,7 @@ impl AdmissionChain {
         reshape: impl Fn(&mut Object) -> Result<(), ApiError>,
     ) -> Result<bool, ApiError> {
         let mut changed = false;
-        for plugin in self.asked(attributes) {
+        for plugin in self.interested(attributes) {
             let begun = Instant::now();
             let call = plugin.mutate(attributes, object.as_deref_mut());
             let mut outcome =
@@ -116,7 +116,7 @@ impl AdmissionChain {
     ) -> Result<(), ApiError> {
         let begun = Instant::now();
         let outcome = async {
-            for plugin in self.asked(attributes) {
+            for plugin in self.interested(attributes) {
                 let begun = Instant::now();
                 let call = plugin.validate(attributes, object);
                 let span = debug_span!("admission plugin", plugin = plugin.name(), stage = "validate");
@@ -197,7 +197,7 @@ impl Registry {
         let name = target.name.clone().unwrap_or_else(|| posted.name().to_owned());
         let request = WriteRequest::new(target, &name, caller, WriteOptions::None);
         let reinvocation = Reinvocation::default();
-        let attributes = AdmissionAttributes::of(self, &request, Operation::Create, &reinvocation);
+        let attributes = AdmissionAttributes::new(self, &request, Operation::Create, &reinvocation);
         let admission = self.admission();
         if admission.interest(&attributes) == AttributesNeeded::None {
             return complete(posted);
@@ -229,7 +229,7 @@ impl Registry {
     ) -> Result<(), ApiError> {
         let request = WriteRequest::new(target, name, caller, WriteOptions::None);
         let reinvocation = Reinvocation::default();
-        let attributes = AdmissionAttributes::of(self, &request, Operation::Connect, &reinvocation);
+        let attributes = AdmissionAttributes::new(self, &request, Operation::Connect, &reinvocation);
         let admission = self.admission();
         if admission.interest(&attributes) == AttributesNeeded::None {
             return Ok(());

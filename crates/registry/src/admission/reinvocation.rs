@@ -34,18 +34,18 @@ struct OfPlugin {
 }
 
 impl Reinvocation {
-    fn noted(&self) -> MutexGuard<'_, FirstPass> {
+    fn first_pass(&self) -> MutexGuard<'_, FirstPass> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds an annotation that a validating plugin sets on the object. It is set after all of them.
     pub fn mark(&self, annotation: &'static str, value: &'static str) {
-        self.noted().marks.push((annotation, value));
+        self.first_pass().marks.push((annotation, value));
     }
 
     /// Sets the annotations of validating plugins. Returns true if there are any.
     pub(crate) fn set_marks(&self, object: &mut Object) -> bool {
-        let marks = std::mem::take(&mut self.noted().marks);
+        let marks = std::mem::take(&mut self.first_pass().marks);
         let is_marked = !marks.is_empty();
         if is_marked {
             let metadata = object.metadata_mut();
@@ -61,7 +61,7 @@ impl Reinvocation {
 
     /// Begins the second pass, if a plugin requested it. There is no third pass.
     pub(crate) fn begin_again(&self) -> bool {
-        let mut noted = self.noted();
+        let mut noted = self.first_pass();
         let begins = noted.is_wanted && !noted.is_again;
         noted.is_again |= begins;
         begins
@@ -69,22 +69,22 @@ impl Reinvocation {
 
     /// Returns true in the second pass.
     pub fn is_again(&self) -> bool {
-        self.noted().is_again
+        self.first_pass().is_again
     }
 
     /// Records the call of a webhook or policy that requests reinvocation.
     pub fn add(&self, plugin: &'static str, asked: &str) {
-        self.noted().of.entry(plugin).or_default().asked.push(asked.to_owned());
+        self.first_pass().of.entry(plugin).or_default().asked.push(asked.to_owned());
     }
 
     /// Returns true if a webhook or policy is to be called again.
     pub fn is_due(&self, plugin: &'static str, asked: &str) -> bool {
-        self.noted().of.get(plugin).is_some_and(|of| of.due.iter().any(|due| due == asked))
+        self.first_pass().of.get(plugin).is_some_and(|of| of.due.iter().any(|due| due == asked))
     }
 
     /// Records that a plugin has changed the object. The webhooks and policies called before are then called again.
     pub fn changed(&self, plugin: &'static str) {
-        let mut noted = self.noted();
+        let mut noted = self.first_pass();
         noted.is_wanted = true;
         noted.of.entry(plugin).or_default().due_again();
     }
@@ -92,7 +92,7 @@ impl Reinvocation {
     /// Compares the object at the beginning of the second pass with the plugin's result of the first pass. If they
     /// differ, the webhooks and policies called in the first pass are called again.
     pub fn compare(&self, plugin: &'static str, object: Option<&Object>) {
-        let mut noted = self.noted();
+        let mut noted = self.first_pass();
         if !noted.is_again {
             return;
         }
@@ -105,7 +105,7 @@ impl Reinvocation {
 
     /// Records the object that a plugin leaves after the first pass, if it is needed later.
     pub fn leave(&self, plugin: &'static str, object: Option<&Object>) {
-        let mut noted = self.noted();
+        let mut noted = self.first_pass();
         if noted.is_again {
             return;
         }
@@ -129,7 +129,7 @@ mod tests {
     const PLUGIN: &str = "p";
 
     #[test]
-    fn who_was_asked_before_a_change_is_asked_again_once() {
+    fn a_plugin_called_before_a_change_is_reinvoked_once() {
         let passages = Reinvocation::default();
         passages.add(PLUGIN, "first");
         assert!(!passages.is_due(PLUGIN, "first"));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_change_in_between_has_all_asked_again() {
+    fn changes_between_plugins_reinvoke_all() {
         let object = |name: &str| {
             let mut object = Object::default();
             object.set_meta("name", name);

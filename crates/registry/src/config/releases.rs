@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_release_can_t_read_is_stored_in_the_newest_version_that_it_can() {
+    fn older_releases_get_the_newest_version_that_they_read() {
         let check = |release: &str, expected: &[(&str, &str)]| {
             let found = readable_by(release, keelson_builtin::catalogue()).unwrap();
             let found: Vec<(String, &str)> =
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn every_built_in_resource_with_several_versions_is_known_or_older_than_all_releases() {
+    fn the_table_of_releases_has_all_resources_with_several_versions() {
         let several = keelson_builtin::catalogue().resources().filter(|resource| resource.versions.len() > 1);
         let unknown: Vec<String> = several
             .filter(|it| !CAME.iter().any(|(group, plural, _)| (*group, *plural) == (&*it.group, &*it.plural)))

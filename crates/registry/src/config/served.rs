@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn only_stable_versions_and_those_of_storage_versions_are_served_by_default() {
+    fn stable_and_storage_version_apis_are_served_by_default() {
         let config = RegistryConfig::default();
         for group in keelson_builtin::catalogue().groups() {
             for version in &group.versions {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_only_the_reference_server_has_are_named_and_change_nothing() {
+    fn unsupported_upstream_versions_are_named_and_ignored() {
         let mut config = RegistryConfig::default();
         let settings =
             ["extensions/v1beta1=true", "scheduling.k8s.io/v1beta1", "apps/v1=true", "batch/v1beta1/cronjobs"];
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_refused() {
+    fn unknown_versions_are_refused() {
         for (settings, why) in [
             (&["migration.k8s.io/v1beta1"][..], "unknown API group \"migration.k8s.io\""),
             (&["api/all=false"], "nothing would be served"),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn how_mature_a_version_is_says_its_name() {
+    fn maturity_follows_from_the_version_name() {
         let covered = |version: &str| -> Vec<&str> {
             MATURITIES.iter().filter(|(_, covers)| covers(version)).map(|(name, _)| *name).collect()
         };

@@ -69,7 +69,7 @@ impl Family {
     }
 
     /// The family of an address.
-    pub const fn of(address: IpAddr) -> Self {
+    pub const fn from_address(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(_) => Self::V4,
             IpAddr::V6(_) => Self::V6,
@@ -106,7 +106,7 @@ impl AddressRange {
     /// Returns true if the address can be allocated: it is neither the network's nor, in IPv4, the broadcast address.
     pub fn holds(&self, address: IpAddr) -> bool {
         let whole = self.whole();
-        Family::of(address) == self.family && (whole.first..=whole.last).contains(&number(address))
+        Family::from_address(address) == self.family && (whole.first..=whole.last).contains(&number(address))
     }
 
     /// The address with this number.
@@ -246,7 +246,7 @@ impl AddressRange {
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.split_once('/')?;
         let address: IpAddr = address.parse().ok()?;
-        let family = Family::of(address);
+        let family = Family::from_address(address);
         let length: u32 = length.parse().ok().filter(|length| (1..family.width()).contains(length))?;
         let behind = family.width() - length;
         Some(Self { base: number(address) >> behind << behind, length, family })

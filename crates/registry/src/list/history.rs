@@ -125,7 +125,7 @@ impl Registry {
         let read = || {
             let (collection, selection) = (collection.clone(), selection.clone());
             Box::pin(pages(self.store().clone(), span.request(Some(STORE_PAGE))).map_ok(move |page| {
-                let entries = page.into_iter().filter_map(|stored| shown(&collection, &stored));
+                let entries = page.into_iter().filter_map(|stored| readable_entry(&collection, &stored));
                 entries.filter(|entry| selection.matches(entry)).collect::<Vec<_>>()
             }))
         };
@@ -160,7 +160,7 @@ impl Registry {
                 part.looked_at += 1;
                 let key = stored.key.as_str();
                 last = Some(key.strip_prefix(collection.prefix()).unwrap_or(key).to_owned());
-                if let Some(entry) = shown(collection, &stored).filter(|entry| selection.matches(entry)) {
+                if let Some(entry) = readable_entry(collection, &stored).filter(|entry| selection.matches(entry)) {
                     if is_full {
                         part.cut_at = last;
                         return Ok(part);
@@ -204,7 +204,7 @@ impl Span {
 
 /// The entry of a stored value, if it is an object. Other values are logged at debug level only: the cache has already
 /// reported them, and every chunk of every list would repeat that.
-fn shown(collection: &Collection, stored: &KeyValue) -> Option<Arc<Entry>> {
+fn readable_entry(collection: &Collection, stored: &KeyValue) -> Option<Arc<Entry>> {
     let decoded = collection.decode(stored).inspect_err(|error| {
         tracing::debug!(key = %stored.key, %error, "a stored value is not an object and is not shown");
     });

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_sealed_tokens_that_were_altered_or_are_of_another_list_or_caller_are_refused() {
+    fn altered_and_foreign_sealed_tokens_are_refused() {
         let taken = on_threads(7, |random| {
             let (own, foreign) = (forms(Some(&seal(1, random))), forms(Some(&seal(2, random))));
             let any_token = || {

@@ -39,7 +39,7 @@ pub(crate) struct Application<'a> {
 pub(crate) fn check(target: &Target, application: &Application<'_>) -> Result<(), ApiError> {
     let kind = target.kind();
     let version = kind.group_version().to_string();
-    let schema = KindVersions::of(target).schema(&version).ok_or(ApiError::UnsupportedPatchType)?;
+    let schema = KindVersions::new(target).schema(&version).ok_or(ApiError::UnsupportedPatchType)?;
     check_applied(schema, kind, application.object)
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn apply(
     let known = managed
         .map_or_else(|| Ok(Owners::default()), Owners::read_text)
         .map_err(|error| ApiError::Unclassified(format!("failed to decode managed fields: {error}")))?;
-    let mut versions = KindVersions::of(target);
+    let mut versions = KindVersions::new(target);
     loop {
         let before = lend(live);
         let done = apply_to(&versions, &before, &known, application);

@@ -16,7 +16,7 @@ const STATUS: FieldPath = &["status"];
 const SPEC: FieldPath = &["spec"];
 
 /// The fields that a write to the target's endpoint cannot change.
-fn kept(target: &Target) -> impl Iterator<Item = FieldPath> + Clone {
+fn fixed_fields(target: &Target) -> impl Iterator<Item = FieldPath> + Clone {
     let endpoint = target.subresource_name().unwrap_or_default();
     let general = match endpoint {
         "status" => Some(SPEC),
@@ -41,7 +41,7 @@ pub(crate) fn confine(target: &Target, stored: &Object, sent: Object) -> (Object
         _ => sent,
     };
     let managed = take_managed(&mut confined);
-    for path in kept(target) {
+    for path in fixed_fields(target) {
         is_added |= copy(&stored.0, &mut confined.0, path);
     }
     set_managed(&mut confined, managed);
@@ -73,7 +73,7 @@ pub(super) fn kept_fields(target: &Target) -> Cow<'static, FieldSet> {
     // Most creates and updates need this set.
     static STATUS_ALONE: LazyLock<FieldSet> = LazyLock::new(|| fields([STATUS].into_iter()));
     let endpoint = target.subresource_name().unwrap_or_default();
-    let paths = kept(target).chain(target.strategy().update.shared(endpoint).iter().copied());
+    let paths = fixed_fields(target).chain(target.strategy().update.shared(endpoint).iter().copied());
     if paths.clone().eq([STATUS]) { Cow::Borrowed(&STATUS_ALONE) } else { Cow::Owned(fields(paths)) }
 }
 

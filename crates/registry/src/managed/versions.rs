@@ -47,13 +47,13 @@ struct Answer<'t> {
 }
 
 impl<'t> KindVersions<'t> {
-    pub(crate) fn of(target: &'t Target) -> Self {
+    pub(crate) fn new(target: &'t Target) -> Self {
         Self { target, of_metadata: false, known: RefCell::default() }
     }
 
     /// The facts for objects of which only the metadata is needed.
     pub(super) fn of_metadata(target: &'t Target) -> Self {
-        Self { of_metadata: true, ..Self::of(target) }
+        Self { of_metadata: true, ..Self::new(target) }
     }
 
     /// The target of the write.

@@ -33,10 +33,10 @@ type IndexMatches = Option<(Vec<Arc<Entry>>, usize)>;
 /// if no index helps.
 pub(super) fn find(sought: &SelectedSnapshot) -> BoxFuture<'_, Result<IndexMatches, ApiError>> {
     // Boxed, since an index is a view, and building a view may use an index.
-    Box::pin(found(sought))
+    Box::pin(find_in_indexes(sought))
 }
 
-async fn found(sought: &SelectedSnapshot) -> Result<IndexMatches, ApiError> {
+async fn find_in_indexes(sought: &SelectedSnapshot) -> Result<IndexMatches, ApiError> {
     let SelectedSnapshot { collection, snapshot, wanted, owner } = sought;
     let most = candidates(snapshot, wanted);
     let mut shortest: Option<(View, Ranks)> = None;
@@ -52,7 +52,7 @@ async fn found(sought: &SelectedSnapshot) -> Result<IndexMatches, ApiError> {
         // reports the error itself.
         let Ok((view, looks)) = view_of(&index).await else { continue };
         looked_at += looks;
-        let ranks = Ranks::of(&view, value);
+        let ranks = Ranks::new(&view, value);
         if shortest.as_ref().is_none_or(|(_, shortest)| ranks.count() < shortest.count()) {
             shortest = Some((view, ranks));
         }
@@ -77,7 +77,7 @@ async fn found(sought: &SelectedSnapshot) -> Result<IndexMatches, ApiError> {
 /// The number of objects that an existing index would find, approximately. `None` without an index.
 pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &QueryEvaluator) -> Option<usize> {
     let found = wanted.indexes().filter_map(|(index, value, _)| match collection.find_view(&index.name, snapshot) {
-        Kept::Exact(view) | Kept::Near { view, .. } => Some(Ranks::of(&view, value).count()),
+        Kept::Exact(view) | Kept::Near { view, .. } => Some(Ranks::new(&view, value).count()),
         Kept::Nothing => None,
     });
     found.min()
@@ -87,7 +87,7 @@ pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &Query
 struct Ranks(Vec<(usize, usize)>);
 
 impl Ranks {
-    fn of(view: &View, value: &str) -> Self {
+    fn new(view: &View, value: &str) -> Self {
         let of_place = |place: Vec<u8>| (view.rank_before_place(&place), view.rank_behind_place(&place));
         Self(Query::places_in_index(value).map(of_place).collect())
     }

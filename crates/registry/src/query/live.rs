@@ -115,7 +115,7 @@ impl Registry {
         options: &ListOptions,
         query: &Query,
     ) -> Result<LivePage, ApiError> {
-        let plan = QueryPlan::new(target, options, query, None, self.token_form(target, caller))?.of(caller);
+        let plan = QueryPlan::new(target, options, query, None, self.token_form(target, caller))?.for_caller(caller);
         let refused = |why: &str| Err(ApiError::BadRequest(why.to_owned()));
         if plan.token().is_some() {
             return refused("a live page is followed by its number, not from a continue token on");

@@ -69,11 +69,11 @@ async fn kept_or_made(sought: &SelectedSnapshot) -> Result<(View, usize), ApiErr
         LookupResult::Near { snapshot: from, view } => match caught_up(view, &from, sought).await? {
             (Some(view), looked_at) => (view, looked_at),
             (None, looked_at) => {
-                let (view, more) = made(sought).await?;
+                let (view, more) = build_view(sought).await?;
                 (view, looked_at + more)
             }
         },
-        LookupResult::Nothing => made(sought).await?,
+        LookupResult::Nothing => build_view(sought).await?,
     };
     wanted.check_known()?;
     collection.keep_view(*owner, &wanted.name, snapshot, &view);
@@ -151,7 +151,7 @@ async fn caught_up(view: View, from: &Snapshot, sought: &SelectedSnapshot) -> Re
 }
 
 /// Builds the view from the objects that an index finds, or from all candidates. Also returns their number.
-async fn made(sought: &SelectedSnapshot) -> Result<(View, usize), ApiError> {
+async fn build_view(sought: &SelectedSnapshot) -> Result<(View, usize), ApiError> {
     let SelectedSnapshot { collection, snapshot, wanted, owner } = sought;
     let found = indexes::find(sought).await?;
     let room = Arc::new(collection.view_room(*owner));
@@ -177,9 +177,9 @@ async fn built(
 ) -> Result<View, ApiError> {
     room.take(parts.iter().map(GatheredPositions::bytes).sum()).map_err(|why| wanted.no_room(why))?;
     if parts.iter().map(GatheredPositions::len).sum::<usize>() <= BUILT_AT_ONCE {
-        return Ok(View::of(&mut parts));
+        return Ok(View::new(&mut parts));
     }
-    Ok(turns::blocking(move || View::of(&mut parts)).await)
+    Ok(turns::blocking(move || View::new(&mut parts)).await)
 }
 
 /// The objects that a scan of all candidates finds.

@@ -45,7 +45,7 @@ pub struct MatchedPlaces {
 }
 
 impl Matches {
-    pub(super) fn of(page: QueryPage, objects: Vec<MatchedPlaces>) -> Self {
+    pub(super) fn new(page: QueryPage, objects: Vec<MatchedPlaces>) -> Self {
         let QueryPage { revision, continue_token, remaining, total, looked_at, failures, items: _ } = page;
         Self { revision, continue_token, remaining, objects, total, looked_at, failures }
     }
@@ -63,7 +63,7 @@ pub(super) async fn told(query: &PlannedQuery, mut page: QueryPage) -> Result<Ma
             matches: turns.look(entry, of_entry).await,
         });
     }
-    Ok(Matches::of(page, objects))
+    Ok(Matches::new(page, objects))
 }
 
 fn of_entry(wanted: &QueryEvaluator, entry: &Entry) -> Vec<WordMatch> {

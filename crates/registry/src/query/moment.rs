@@ -60,7 +60,7 @@ impl Registry {
         query: &Query,
     ) -> Result<Arc<Entry>, ApiError> {
         if options.requested_version()? != RequestedVersion::Unset {
-            return Err(ApiError::BadRequest("keelson.io/at stands in place of a resourceVersion".to_owned()));
+            return Err(ApiError::BadRequest("keelson.io/at can't be combined with resourceVersion".to_owned()));
         }
         let not_found = || ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() };
         let Some(revision) = self.moment(query).await?.filter(|_| !target.is_empty_by_nature()) else {

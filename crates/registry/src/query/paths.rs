@@ -30,17 +30,17 @@ impl Target {
                 Some(fault) if fault.is_certain() || !schema.is_structural() => {
                     let kind = &self.kind().kind;
                     return Err(ApiError::BadRequest(format!(
-                        "{parameter}: {path} leads nowhere in a {kind}: {fault}"
+                        "{parameter}: {path} does not exist in a {kind}: {fault}"
                     )));
                 }
-                Some(fault) => caller.warnings().add(format!("{parameter}: {path} leads nowhere: {fault}")),
+                Some(fault) => caller.warnings().add(format!("{parameter}: {path} does not exist: {fault}")),
             }
         }
         for way in query.condition.iter().flat_map(Condition::reads) {
             let segments: Vec<Segment> = way.iter().map(|name| Segment::Member((*name).into())).collect();
             if let Some(fault) = fault(schema, &segments) {
                 let way = way.join(".");
-                caller.warnings().add(format!("keelson.io/where: object.{way} leads nowhere: {fault}"));
+                caller.warnings().add(format!("keelson.io/where: object.{way} does not exist: {fault}"));
             }
         }
         Ok(())
@@ -87,7 +87,7 @@ impl fmt::Display for Fault {
             Self::Unknown { name, at } => write!(f, "there is no field {name:?} in {at}"),
             Self::List { at } => write!(f, "{at} is a list, whose items are {at}[*]"),
             Self::Plain { at } => write!(f, "{at} has no fields"),
-            Self::NoList { at } => write!(f, "{at} is no list"),
+            Self::NoList { at } => write!(f, "{at} is not a list"),
         }
     }
 }
@@ -157,7 +157,7 @@ mod tests {
         check("spec.containers.image", ".spec.containers is a list, whose items are .spec.containers[*]");
         check("spec.containers[*].imag", "there is no field \"imag\" in .spec.containers[*]");
         check("spec.nodeName.x", ".spec.nodeName has no fields");
-        check("spec.nodeName[0]", ".spec.nodeName is no list");
-        check("spec[0]", ".spec is no list");
+        check("spec.nodeName[0]", ".spec.nodeName is not a list");
+        check("spec[0]", ".spec is not a list");
     }
 }

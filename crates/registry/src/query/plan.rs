@@ -57,7 +57,7 @@ impl QueryPlan {
         let (is_past, owner) = (moment.is_some(), ViewOwner::default());
         let refused = |why: &str| Err(ApiError::BadRequest(why.to_owned()));
         if moment.is_some() && (requested != RequestedVersion::Unset || options.resource_version_match.is_some()) {
-            return refused("keelson.io/at stands in place of a resourceVersion and of a resourceVersionMatch");
+            return refused("keelson.io/at can't be combined with resourceVersion or resourceVersionMatch");
         }
         if let Some(text) = &options.continue_token {
             if query.page.is_some() || query.group_by.is_some() {
@@ -87,8 +87,8 @@ impl QueryPlan {
     }
 
     /// The plan with the user of a caller.
-    pub(super) fn of(self, caller: &Caller) -> Self {
-        Self { owner: ViewOwner::of(&caller.user().name), ..self }
+    pub(super) fn for_caller(self, caller: &Caller) -> Self {
+        Self { owner: ViewOwner::new(&caller.user().name), ..self }
     }
 
     /// The number of objects before the page, if the page begins at a number.

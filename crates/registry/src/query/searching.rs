@@ -147,13 +147,13 @@ async fn index_of(sought: &SelectedSnapshot) -> Option<(Arc<SearchIndex>, usize)
                 }
                 (Some(index), looked_at) => Ok((index, looked_at)),
                 (None, _) if is_past => return None,
-                (None, looked_at) => {
-                    made(collection, snapshot, &all, *owner).await.map(|index| (index, looked_at + snapshot.len()))
-                }
+                (None, looked_at) => build_index(collection, snapshot, &all, *owner)
+                    .await
+                    .map(|index| (index, looked_at + snapshot.len())),
             }
         }
         None if is_worth_it(sought, &name) => {
-            made(collection, snapshot, &all, *owner).await.map(|index| (index, snapshot.len()))
+            build_index(collection, snapshot, &all, *owner).await.map(|index| (index, snapshot.len()))
         }
         None => return None,
     };
@@ -249,7 +249,7 @@ async fn texts_where(all: &Arc<QueryEvaluator>, entry: Option<&Arc<Entry>>) -> O
 ///
 /// # Errors
 /// The index would be too large, or there is not enough memory to build it.
-async fn made(
+async fn build_index(
     collection: &Collection,
     snapshot: &Snapshot,
     all: &Arc<QueryEvaluator>,
@@ -269,7 +269,7 @@ async fn made(
     // The collected texts are freed once they are sorted.
     let building = collection.view_room(owner);
     building.take(gathered.iter().map(GatheredTexts::bytes).sum())?;
-    Ok(turns::blocking(move || Arc::new(SearchIndex::of(gathered))).await)
+    Ok(turns::blocking(move || Arc::new(SearchIndex::new(gathered))).await)
 }
 
 async fn gathered(

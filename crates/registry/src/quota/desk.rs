@@ -120,7 +120,7 @@ impl QuotaBatchers {
         if read.len() >= MOST_READ {
             read.clear();
         }
-        let parsed = Arc::new(Parsed::of(entry));
+        let parsed = Arc::new(Parsed::from_entry(entry));
         read.insert(entry.key.clone(), parsed.clone());
         parsed
     }
@@ -224,7 +224,7 @@ impl QuotaBatcher {
             }
             let written = accounts.iter().filter(|(_, account)| account.is_charged);
             let written: Vec<(StoreKey, &QuotaState)> = written.map(|(key, account)| (key.clone(), account)).collect();
-            let mut shared = Merged::of(&members);
+            let mut shared = Merged::new(&members);
             for (key, account) in &written {
                 shared.charge(office, key, account);
             }
@@ -312,7 +312,7 @@ impl QuotaBatcher {
                 Some(account) => account,
                 None => {
                     let Some(entry) = self.newest(office, &key, &quota.key) else { return false };
-                    let parsed = Arc::new(Parsed::of(&entry));
+                    let parsed = Arc::new(Parsed::from_entry(&entry));
                     let used = parsed.limits.used.clone();
                     &*accounts.entry(key).or_insert(QuotaState { entry, parsed, used, is_charged: false })
                 }
@@ -414,7 +414,7 @@ struct Merged {
 }
 
 impl Merged {
-    fn of(members: &[PendingWrite]) -> Self {
+    fn new(members: &[PendingWrite]) -> Self {
         let mut known: HashMap<(StoreKey, Option<Revision>, bool), usize> = HashMap::new();
         let (mut transaction, mut stands_for) = (Transaction::default(), Vec::<Vec<(usize, usize)>>::new());
         for (number, member) in members.iter().enumerate() {

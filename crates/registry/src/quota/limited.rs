@@ -41,7 +41,7 @@ pub(super) struct Coverage<'c> {
 
 impl<'c> Coverage<'c> {
     /// Cost: allocates nothing if no resource is limited.
-    pub(super) fn of(
+    pub(super) fn new(
         limited: &'c [LimitedResource],
         usage: Usage<'c>,
         old: Option<&'c Object>,

@@ -38,15 +38,15 @@ pub(super) struct Parsed {
 
 impl Parsed {
     /// Reads a stored quota. Takes some 20 us.
-    pub(super) fn of(entry: &Entry) -> Self {
-        let limits = Limits::of(&entry.object.decode(entry.revision));
+    pub(super) fn from_entry(entry: &Entry) -> Self {
+        let limits = Limits::from_quota(&entry.object.decode(entry.revision));
         Self { key: entry.key.clone(), revision: entry.revision, limits }
     }
 }
 
 impl Limits {
     /// Reads a quota.
-    pub(super) fn of(quota: &Object) -> Self {
+    pub(super) fn from_quota(quota: &Object) -> Self {
         Self {
             name: quota.name().to_owned(),
             hard: Amounts::read(quota.get(&["status", "hard"])),
@@ -110,13 +110,13 @@ pub struct ObjectUse<'o> {
 
 /// The usage of an object of a resource.
 pub fn object_use<'o>(group: &'o str, plural: &'o str, object: &'o Object) -> ObjectUse<'o> {
-    let usage = Usage::of(group, plural);
+    let usage = Usage::new(group, plural);
     ObjectUse { usage, object, amounts: usage.amounts(object) }
 }
 
 /// The counter for the limits in the spec of a quota.
 pub fn quota_use(quota: &Object) -> QuotaUse {
-    let mut limits = Limits::of(quota);
+    let mut limits = Limits::from_quota(quota);
     limits.hard = Amounts::read(quota.get(&["spec", "hard"]));
     QuotaUse { limits }
 }
@@ -130,7 +130,7 @@ impl QuotaUse {
 
     /// Returns true if only the number of a resource's objects counts, so that none is read.
     pub fn needs_number_only(&self, group: &str, plural: &str) -> bool {
-        let usage = Usage::of(group, plural);
+        let usage = Usage::new(group, plural);
         self.limits.scopes.is_empty()
             && self
                 .limits
@@ -140,7 +140,7 @@ impl QuotaUse {
 
     /// Begins the count of a resource: the usage of all its names is zero.
     pub fn begin(&self, used: &mut Amounts, group: &str, plural: &str) {
-        for name in self.limits.names(Usage::of(group, plural)) {
+        for name in self.limits.names(Usage::new(group, plural)) {
             used.add(name, Amount::default());
         }
     }
@@ -148,7 +148,7 @@ impl QuotaUse {
     /// Adds this number of objects of a resource.
     pub fn add_number(&self, used: &mut Amounts, group: &str, plural: &str, number: usize) {
         let number = Amount::units(i64::try_from(number).unwrap_or(i64::MAX));
-        for name in self.limits.names(Usage::of(group, plural)) {
+        for name in self.limits.names(Usage::new(group, plural)) {
             used.add(name, number);
         }
     }

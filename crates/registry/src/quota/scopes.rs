@@ -132,13 +132,13 @@ mod tests {
     use keelson_meta::json::json;
 
     #[test]
-    fn pods_are_in_scopes_by_what_they_ask_for() {
+    fn pods_are_in_scopes_by_what_they_request() {
         let check = |expression: Value, spec: Value, expected: bool| {
             let quota = json!({ "spec": { "scopeSelector": { "matchExpressions": [expression] } } });
             let scopes = read(&Object::from_value(quota).unwrap());
             let pod = Object::from_value(json!({ "spec": spec })).unwrap();
-            assert_eq!(match_all(&scopes, Usage::of("", "pods"), &pod), expected, "{scopes:?} {spec:?}");
-            assert!(!match_all(&scopes, Usage::of("", "secrets"), &pod), "others are in no scope");
+            assert_eq!(match_all(&scopes, Usage::new("", "pods"), &pod), expected, "{scopes:?} {spec:?}");
+            assert!(!match_all(&scopes, Usage::new("", "secrets"), &pod), "others are in no scope");
         };
         let scope = |name: &str| json!({ "scopeName": name, "operator": "Exists" });
         let bare = json!({ "containers": [{ "name": "c" }] });

@@ -46,7 +46,7 @@ fn items<'v>(value: &'v Value, field: &str) -> &'v [Value] {
 
 impl<'r> Usage<'r> {
     /// The counting of a resource's objects.
-    pub(super) fn of(group: &'r str, plural: &'r str) -> Self {
+    pub(super) fn new(group: &'r str, plural: &'r str) -> Self {
         let by = match (group, plural) {
             ("", "pods") => By::Pods,
             ("", "services") => By::Services,
@@ -326,7 +326,7 @@ pub(super) fn counted_by(name: &str) -> Option<(&str, &str)> {
     }
     let special =
         [("", "services"), ("", "persistentvolumeclaims"), ("resource.k8s.io", "resourceclaims"), ("", "pods")];
-    special.into_iter().find(|(group, plural)| Usage::of(group, plural).has(name))
+    special.into_iter().find(|(group, plural)| Usage::new(group, plural).has(name))
 }
 
 #[cfg(test)]
@@ -339,9 +339,9 @@ mod tests {
     }
 
     #[test]
-    fn what_objects_use_has_upstreams_names() {
+    fn quota_usage_has_upstream_names() {
         let check = |group: &str, plural: &str, value: Value, expected: &str| {
-            assert_eq!(Usage::of(group, plural).amounts(&object(value)).to_string(), expected);
+            assert_eq!(Usage::new(group, plural).amounts(&object(value)).to_string(), expected);
         };
         check("apps", "deployments", json!({}), "count/deployments.apps=1");
         check("", "configmaps", json!({}), "configmaps=1,count/configmaps=1");
@@ -375,7 +375,7 @@ mod tests {
         let bare = object(json!({ "spec": {} }));
         let dated = object(json!({ "spec": { "activeDeadlineSeconds": 5 } }));
         let check = |plural: &str, below: Option<&str>, old: Option<&Object>, new: &Object, expected: bool| {
-            assert_eq!(Usage::of("", plural).is_counted_at(below, old, new), expected, "{plural} {below:?} {old:?}");
+            assert_eq!(Usage::new("", plural).is_counted_at(below, old, new), expected, "{plural} {below:?} {old:?}");
         };
         check("pods", None, None, &bare, true);
         check("pods", None, Some(&bare), &bare, false);

@@ -27,7 +27,7 @@ pub(super) fn check(review: &Object, about: &ReviewSubject<'_>) -> Result<(), Ap
     match (part("resourceAttributes"), part("nonResourceAttributes")) {
         (Some(_), Some(path)) => {
             let detail = "cannot be specified in combination with resourceAttributes";
-            errors.push(FieldError::invalid("spec.nonResourceAttributes", shown(path), detail));
+            errors.push(FieldError::invalid("spec.nonResourceAttributes", path_text(path), detail));
         }
         (None, None) => {
             let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
@@ -36,7 +36,7 @@ pub(super) fn check(review: &Object, about: &ReviewSubject<'_>) -> Result<(), Ap
         (resource, path) => {
             if let (ReviewSubject::AnybodyWithin(_), Some(path)) = (about, path) {
                 let detail = "disallowed on this kind of request";
-                errors.push(FieldError::invalid("spec.nonResourceAttributes", shown(path), detail));
+                errors.push(FieldError::invalid("spec.nonResourceAttributes", path_text(path), detail));
             }
             for selector in resource.iter().flat_map(|_| ["fieldSelector", "labelSelector"]) {
                 check_selector(review, selector, &mut errors);
@@ -59,7 +59,7 @@ pub(super) fn check(review: &Object, about: &ReviewSubject<'_>) -> Result<(), Ap
 }
 
 /// A path in the form of upstream's messages.
-fn shown(path: &Value) -> Value {
+fn path_text(path: &Value) -> Value {
     let text = |field: &str| path.get(field).and_then(Value::as_str).unwrap_or_default();
     json!({ "Path": text("path"), "Verb": text("verb") })
 }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_asks_one_thing_about_somebody() {
+    fn a_review_has_one_subject_and_one_action() {
         let check = |spec: Value, expected: &str| {
             let told = faults(json!({ "spec": spec }), &ReviewSubject::Anybody);
             let expected = if expected.is_empty() {

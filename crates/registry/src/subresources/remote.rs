@@ -149,9 +149,7 @@ async fn require_creation(target: &Target, name: &str, caller: &Caller) -> Resul
 /// 503: this server connects to no endpoints.
 fn unreachable(what: &str) -> ApiError {
     ApiError::ServiceUnavailable {
-        message: format!(
-            "this server cannot pass on {what}: it stores objects and connects to no kubelets, pods or services"
-        ),
+        message: format!("this server cannot forward {what}: it has no connections to kubelets, pods or services"),
         retry_after_seconds: None,
     }
 }

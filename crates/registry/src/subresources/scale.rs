@@ -45,7 +45,7 @@ enum ScaleFields<'p> {
 }
 
 impl<'p> ScaleFields<'p> {
-    fn of(target: &'p Target) -> Self {
+    fn from_target(target: &'p Target) -> Self {
         let stated = target.version.subresource(SCALE).and_then(|scale| scale.scale.as_ref());
         stated.map_or(Self::Workload, Self::Stated)
     }
@@ -89,7 +89,7 @@ impl Registry {
     /// desired replicas are missing.
     pub async fn scale(&self, target: &Target, entry: &Entry) -> Result<Object, ApiError> {
         let live = Live::in_version_of(target, entry).await?;
-        scale_of(ScaleFields::of(target), &live.object)
+        scale_of(ScaleFields::from_target(target), &live.object)
     }
 
     /// Changes the desired replicas: `change` returns the new scale for the present one.
@@ -136,7 +136,7 @@ impl Registry {
         if Some(target.kind()) != target.resource.storage_kind() {
             convert(target, &mut object, target.kind()).await?;
         }
-        scale_of(ScaleFields::of(target), &object)
+        scale_of(ScaleFields::from_target(target), &object)
     }
 }
 
@@ -152,7 +152,7 @@ impl<F: Fn(Object) -> Result<Object, ApiError> + Send> UpdateFn for Rescale<'_, 
     async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update<'s>, ApiError> {
         let (entry, name) = (existing(live)?, self.name);
         let live = Live::in_version_of(self.target, entry).await?;
-        let places = ScaleFields::of(self.target);
+        let places = ScaleFields::from_target(self.target);
         let shown = match (places, at(&live.object, places.wanted())) {
             // As upstream, a change of such a scale must set the replicas.
             (ScaleFields::Stated(_), None) => with_wanted(places, &live.object, UNSET),
@@ -177,7 +177,7 @@ pub(crate) fn shown_to_admission(target: &Target, object: &Object) -> Option<Obj
     if target.subresource.as_ref().is_none_or(|below| below.handler != SubresourceHandler::Scale) {
         return None;
     }
-    let places = ScaleFields::of(target);
+    let places = ScaleFields::from_target(target);
     let absent = if matches!(places, ScaleFields::Stated(_)) { UNSET } else { 0 };
     Some(with_wanted(places, object, number(object, places.wanted()).unwrap_or(absent)))
 }
@@ -187,7 +187,7 @@ pub(crate) fn shown_to_admission(target: &Target, object: &Object) -> Option<Obj
 /// # Errors
 /// 422 and 400 for invalid replicas.
 pub(crate) fn rescale(target: &Target, scale: &Object, object: &mut Object) -> Result<(), ApiError> {
-    let places = ScaleFields::of(target);
+    let places = ScaleFields::from_target(target);
     let wanted = wanted_by(places, object.name(), scale)?;
     put(&mut object.0, places.wanted(), json!(wanted));
     Ok(())
@@ -226,7 +226,7 @@ fn configuration(target: &Target, scale: &Value) -> Result<Object, ApiError> {
         }
     }
     if let Some(replicas) = scale["spec"].get("replicas") {
-        put(&mut wanted.0, ScaleFields::of(target).wanted(), replicas.clone());
+        put(&mut wanted.0, ScaleFields::from_target(target).wanted(), replicas.clone());
     }
     Ok(wanted)
 }

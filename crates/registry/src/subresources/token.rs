@@ -437,7 +437,7 @@ impl ServiceAccountTokens {
 
     /// The cache is new enough to accept a token. Only a missing object is read from the store.
     async fn known(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<TokenSubject>, ApiError> {
-        Ok(self.entry(plural, namespace, name).await?.map(|entry| TokenSubject::of(&entry)))
+        Ok(self.entry(plural, namespace, name).await?.map(|entry| TokenSubject::from_entry(&entry)))
     }
 
     pub(super) async fn entry(
@@ -474,7 +474,7 @@ struct TokenSubject {
 }
 
 impl TokenSubject {
-    fn of(entry: &Entry) -> Self {
+    fn from_entry(entry: &Entry) -> Self {
         let object = entry.object.decode(entry.revision);
         let spec = |field: &str| object.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default().to_owned();
         Self {

@@ -42,11 +42,11 @@ impl ResourceRegistration {
     /// A contribution without schema and rules, with the usual columns, and with versions that differ by name alone.
     /// The other methods change this.
     pub fn new(resource: Resource) -> Self {
-        Self::of(Arc::new(resource))
+        Self::from_shared(Arc::new(resource))
     }
 
     /// A contribution of a shared resource.
-    pub fn of(resource: Arc<Resource>) -> Self {
+    pub fn from_shared(resource: Arc<Resource>) -> Self {
         let versions = resource.versions.iter().map(|served| {
             let others = resource.versions.iter().map(|other| &*other.name).filter(|other| *other != served.name);
             let view = View::renaming(&resource.gvk(&served.name), others);
@@ -139,7 +139,7 @@ impl ResourceRegistration {
 
     /// The completion of its objects in every stored version, for use when they are decoded.
     pub(super) fn completion(&self) -> Option<Arc<dyn Complete>> {
-        Completion::of(self.versions.iter().map(|version| (version.kind(), version.own_schema())))
+        Completion::new(self.versions.iter().map(|version| (version.kind(), version.own_schema())))
     }
 
     /// Sets the schema of its objects in a version. A structural schema prunes objects, sets defaults, and reports each

@@ -44,9 +44,9 @@ impl DefinedBy {
         Ok(self.unchanged(&entry))
     }
 
-    /// The condition under which a server may publish a version as its storage version. The definition is as the cache
-    /// of this server has it now, and lists the version as stored. The surface may not have that state yet, and a
-    /// version that was removed from the list must not be written again.
+    /// The condition under which a server may publish a version as its storage version. The definition is unchanged
+    /// since the state in this server's cache, and `storedVersions` lists the version. The served APIs may lag behind
+    /// that state, and a version that was removed from the list must not be written again.
     ///
     /// # Errors
     /// 503 if the definition does not list the version, 404 if it is gone.

@@ -276,7 +276,7 @@ impl KindVersion {
         Self {
             served: served.clone(),
             api_version: kind.group_version().to_string(),
-            stored_header: StoredHeader::of(&kind),
+            stored_header: StoredHeader::new(&kind),
             schema: None,
             document: None,
             defaults: None,

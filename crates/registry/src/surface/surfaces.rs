@@ -43,7 +43,7 @@ struct Shared {
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RegistrationError {
     /// Another resource has the same name, kind or storage prefix.
-    #[error("{0} can't be served: its name, its kind or its place in the store is taken")]
+    #[error("{0} can't be served: another resource has its name, its kind or its prefix in the store")]
     Taken(GroupResource),
     /// The cache could not load their collections, for this reason.
     #[error("their objects can't be loaded: {0}")]
@@ -290,7 +290,7 @@ impl Shared {
 
     fn stored(&self, layout: Collection, cached: Arc<CachedCollection>) -> Arc<StoredCollection> {
         let id = CollectionId(self.ids.fetch_add(1, Ordering::Relaxed));
-        let gate = self.gates.of(&layout.prefix);
+        let gate = self.gates.gate(&layout.prefix);
         Arc::new(StoredCollection { id, layout: Arc::new(layout), cached, gate })
     }
 }

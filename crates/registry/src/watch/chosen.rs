@@ -103,7 +103,7 @@ impl QueriedEvents {
         match self.undecided.front() {
             Some(next) if is_heavy(next) => {
                 let (wanted, next) = (wanted.clone(), next.clone());
-                outputs.extend(turns::blocking(move || told(&wanted, next)).await);
+                outputs.extend(turns::blocking(move || output_of(&wanted, next)).await);
                 self.undecided.pop_front();
             }
             Some(_) | None => {
@@ -111,7 +111,7 @@ impl QueriedEvents {
                 while work < TURN_BYTES && self.undecided.front().is_some_and(|next| !is_heavy(next)) {
                     let Some(next) = self.undecided.pop_front() else { break };
                     work += next.looks().map(|entry| wanted.weight(entry)).sum::<u64>();
-                    outputs.extend(told(&wanted, next));
+                    outputs.extend(output_of(&wanted, next));
                 }
             }
         }
@@ -134,7 +134,7 @@ impl PendingEvents {
 }
 
 /// An object that begins to match the query is added, and one that no longer matches is deleted.
-fn told(wanted: &QueryEvaluator, undecided: PendingEvents) -> Option<WatchOutput> {
+fn output_of(wanted: &QueryEvaluator, undecided: PendingEvents) -> Option<WatchOutput> {
     match undecided {
         PendingEvents::Initial(entry) => wanted.wants(&entry).then_some(WatchOutput::Initial(entry)),
         PendingEvents::Event(event) => {

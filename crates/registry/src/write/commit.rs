@@ -84,7 +84,7 @@ pub(super) struct Plan<'p> {
 
 impl Plan<'_> {
     /// The object in the response.
-    fn shown(&self) -> StoredObject {
+    fn response_object(&self) -> StoredObject {
         self.completed.as_ref().unwrap_or(self.content.object()).clone()
     }
 
@@ -195,7 +195,7 @@ impl Registry {
         object.remove_meta("resourceVersion");
         let new = ManagedObject::stored(object);
         self.admit_again(plan.request, &new).await?;
-        let charged = ChargedWrite::of(plan.request.target, None, &new.object);
+        let charged = ChargedWrite::new(plan.request.target, None, &new.object);
         plan.companions.charge(self.charges(charged).await?);
         Ok(())
     }
@@ -213,7 +213,7 @@ impl Registry {
         compares.extend(guards.compares());
         compares.extend(request.conditions.iter().cloned());
         let own = compares.len();
-        let object = plan.shown();
+        let object = plan.response_object();
         let write = match &plan.content {
             Content::Remove(_) => Write::Delete { key },
             Content::Put(encoded) => {
@@ -258,7 +258,7 @@ impl Registry {
             Err(CommitError::Compare { index: 0, current }) => {
                 let newer = match current.map(|newer| self.decode(collection, &newer)).transpose() {
                     // An unreadable value also takes its name.
-                    Err(_) if live.is_none() => return Err(taken(request.target, &plan.relative_key)),
+                    Err(_) if live.is_none() => return Err(already_exists(request.target, &plan.relative_key)),
                     newer => newer?,
                 };
                 Ok(Attempt::Ended(Commit::Overtaken(newer)))
@@ -283,7 +283,7 @@ impl Registry {
     /// committed, so the client gets a success even if the wait takes too long.
     async fn count_at_once(&self, revision: Revision) {
         if let Err(behind) = self.cache().wait_for(revision, self.config.revision_wait).await {
-            warn_repeated!(""; %revision, reached = %behind.current, "a rule counts later, since the cache is behind the store");
+            warn_repeated!(""; %revision, reached = %behind.current, "a new rule takes effect later: the cache is behind the store");
         }
     }
 
@@ -296,7 +296,7 @@ impl Registry {
         self.rehearse(&plan.companions).await?;
         let revision = plan.live.map(|live| live.revision);
         let effect = effect(plan.live.is_none(), matches!(plan.content, Content::Remove(_)));
-        Ok(Commit::Done(WriteResult::new(plan.shown(), revision, effect)))
+        Ok(Commit::Done(WriteResult::new(plan.response_object(), revision, effect)))
     }
 
     /// Decodes an object from the store.
@@ -325,7 +325,7 @@ pub(super) fn unsettled() -> ApiError {
 }
 
 /// 409: an object with this name exists.
-fn taken(target: &Target, key: &str) -> ApiError {
+fn already_exists(target: &Target, key: &str) -> ApiError {
     let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
     ApiError::AlreadyExists { resource: target.group_resource(), name: name.to_owned(), is_going: false }
 }

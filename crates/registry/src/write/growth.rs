@@ -123,7 +123,7 @@ impl Growth {
     /// # Errors
     /// 429 if the user has taken as much as is left.
     fn check(&self, user: &User, bytes: usize, free: u64, now: SystemTime) -> Result<(), ApiError> {
-        let taken = self.added.of(user, now);
+        let taken = self.added.count(user, now);
         if taken.saturating_add(bytes as u64) <= free {
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl Growth {
     /// # Errors
     /// 429 if the user has replaced its part.
     fn check_replaced(&self, user: &User, limit: u64, now: SystemTime) -> Result<(), ApiError> {
-        let (replaced, most) = (self.replaced.of(user, now), (limit / HISTORY_PART).max(LEAST_HISTORY));
+        let (replaced, most) = (self.replaced.count(user, now), (limit / HISTORY_PART).max(LEAST_HISTORY));
         if replaced <= most {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl Growth {
 }
 
 impl Counts {
-    fn of(&self, user: &User, now: SystemTime) -> u64 {
+    fn count(&self, user: &User, now: SystemTime) -> u64 {
         self.users.lock().get(user.share_name()).map_or(0, |recent| recent.at(now, self.half_life).bytes)
     }
 
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_takes_half_of_the_room_and_gets_more_when_time_passes_or_objects_go() {
+    fn a_user_gets_half_of_the_space_and_more_after_time_or_deletions() {
         let (growth, ann, bob) = (Growth::default(), user("ann", &[]), user("bob", &[]));
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let mut free = 1000;

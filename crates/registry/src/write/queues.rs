@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn queues_that_nobody_stands_in_are_forgotten() {
+    async fn empty_queues_are_removed() {
         let queues = Queues::default();
         let held = queues.turn(&StoreKey::new("/held")).await;
         for number in 0..10 * FORGET_ABOVE {

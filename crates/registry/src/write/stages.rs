@@ -150,7 +150,7 @@ impl Registry {
         refuse_where_nothing_is_new(target, &object)?;
         is_changed |= self.admit_by_kind(target, &mut object).await?;
         let reinvocation = Reinvocation::default();
-        let attributes = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
+        let attributes = AdmissionAttributes::new(self, request, Operation::Create, &reinvocation);
         let interest = self.admission().interest(&attributes);
         if interest > AttributesNeeded::None {
             self.admit_changes(&attributes, interest, &mut object, &mut managed_fields).await?;
@@ -177,7 +177,7 @@ impl Registry {
             new.is_canonical &= !reinvocation.set_marks(&mut new.object);
         }
         // Quotas.
-        companions.charge(self.charges(ChargedWrite::of(target, None, &new.object)).await?);
+        companions.charge(self.charges(ChargedWrite::new(target, None, &new.object)).await?);
         Ok(Staged { change: Change::Create { new, guards }, companions })
     }
 
@@ -188,7 +188,7 @@ impl Registry {
     /// The refusal.
     pub(super) async fn admit_again(&self, request: &WriteRequest<'_>, new: &ManagedObject) -> Result<(), ApiError> {
         let reinvocation = Reinvocation::default();
-        let attributes = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
+        let attributes = AdmissionAttributes::new(self, request, Operation::Create, &reinvocation);
         let interest = self.admission().interest(&attributes);
         if interest == AttributesNeeded::None {
             return Ok(());
@@ -236,7 +236,7 @@ impl Registry {
         // Mutating admission.
         is_changed |= strategy.update.admit_update(self, target, &live.object, &mut next)?;
         let reinvocation = Reinvocation::default();
-        let asked = AdmissionAttributes::of(self, request, Operation::Update, &reinvocation);
+        let asked = AdmissionAttributes::new(self, request, Operation::Update, &reinvocation);
         let interest = self.admission().interest(&asked);
         let old = old_for_admission(target, &live, interest);
         if interest > AttributesNeeded::None {
@@ -282,7 +282,7 @@ impl Registry {
             next.is_canonical &= !reinvocation.set_marks(&mut next.object);
         }
         if !goes {
-            companions.charge(self.charges(ChargedWrite::of(target, Some(&stored), &next.object)).await?);
+            companions.charge(self.charges(ChargedWrite::new(target, Some(&stored), &next.object)).await?);
         }
         let change = if goes { Change::Remove(next.encode(target).into_object()) } else { Change::Put(next) };
         Ok(Staged { change, companions })
@@ -450,7 +450,7 @@ impl Registry {
     ) -> Result<Change, ApiError> {
         let (admission, target) = (self.admission(), request.target);
         let reinvocation = Reinvocation::default();
-        let asked = AdmissionAttributes::of(self, request, operation, &reinvocation);
+        let asked = AdmissionAttributes::new(self, request, operation, &reinvocation);
         let interest = admission.interest(&asked);
         if interest == AttributesNeeded::None {
             return Ok(change);

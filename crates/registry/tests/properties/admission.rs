@@ -69,7 +69,7 @@ impl Plugin {
         Ok(())
     }
 
-    fn asked(&self) -> Vec<String> {
+    fn take_calls(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock())
     }
 
@@ -173,7 +173,7 @@ fn decoded(written: &WriteResult) -> Object {
 }
 
 #[test]
-fn a_new_object_is_changed_before_it_is_prepared_and_judged_when_it_is_valid() {
+fn mutation_precedes_preparation_and_validation_precedes_admission() {
     run(async {
         let plugin = Plugin::changing(unchanged);
         let (server, _) = server_with(plugin.clone()).await;
@@ -186,19 +186,19 @@ fn a_new_object_is_changed_before_it_is_prepared_and_judged_when_it_is_valid() {
             format!(r#"validate CREATE configmaps "{name}" {name}+uid+managed"#),
         ];
         // An object without a name has nothing to show in its place.
-        assert_eq!(plugin.asked().iter().map(|asked| asked.replace("  ", " ")).collect::<Vec<_>>(), expected);
+        assert_eq!(plugin.take_calls().iter().map(|asked| asked.replace("  ", " ")).collect::<Vec<_>>(), expected);
 
         let invalid = config_map(&json!({"name": "n", "labels": {"a": "b c"}}), "1");
         let refused = server.create(&config_maps(), invalid, &caller("m"), &CreateOptions::default()).await;
         assert_eq!(refused.unwrap_err().code(), 422);
-        assert_eq!(plugin.asked().len(), 1, "what is not valid is not judged");
+        assert_eq!(plugin.take_calls().len(), 1, "what is not valid is not judged");
 
         let elsewhere = target("configmaps", Some("none"));
         let object = Object::from_value(json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {
             "name": "n", "namespace": "none", "labels": {"a": "b c"}}}));
         let refused =
             server.create(&elsewhere, object.unwrap(), &caller("m"), &CreateOptions::default()).await.unwrap_err();
-        assert_eq!((refused.code(), plugin.asked().len()), (404, 0), "its namespace is looked for first");
+        assert_eq!((refused.code(), plugin.take_calls().len()), (404, 0), "its namespace is looked for first");
     });
 }
 
@@ -221,41 +221,41 @@ fn plugins_warn_whatever_becomes_of_the_write() {
 }
 
 #[test]
-fn each_kind_of_write_is_asked_about_as_what_it_is() {
+fn each_kind_of_write_is_admitted_with_its_operation() {
     run(async {
         let plugin = Plugin::changing(unchanged);
         let (server, _) = server_with(plugin.clone()).await;
         create(&server, "one").await.unwrap();
         let made =
             [r#"mutate CREATE configmaps "one" one+managed"#, r#"validate CREATE configmaps "one" one+uid+managed"#];
-        assert_eq!(plugin.asked(), made);
+        assert_eq!(plugin.take_calls(), made);
         let next = config_map(&json!({"name": "one"}), "2");
         server.update(&config_maps(), "one", next, &caller("m"), &UpdateOptions::default()).await.unwrap();
         assert_eq!(
-            plugin.asked(),
+            plugin.take_calls(),
             [
                 r#"mutate UPDATE configmaps "one" one+uid+managed old:"1""#.replace("one+uid", "one"),
                 r#"validate UPDATE configmaps "one" one+uid+managed old:"1""#.to_owned(),
             ]
         );
         patch(&server, "one", json!({"data": {"a": "3"}}), caller("m").rehearsing_if(true)).await.unwrap();
-        let asked = plugin.asked();
+        let asked = plugin.take_calls();
         assert!(asked.iter().all(|asked| asked.ends_with(r#" old:"2" dry"#)), "{asked:?}");
         let document =
             json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "two"}, "data": {"a": "9"}});
         let applied = Patch { kind: PatchKind::Apply, document, faults: Vec::new() };
         server.apply(&config_maps(), "two", &applied, &caller("m"), &PatchOptions::default()).await.unwrap();
         assert_eq!(
-            plugin.asked(),
+            plugin.take_calls(),
             [r#"mutate CREATE configmaps "two" two+managed"#, r#"validate CREATE configmaps "two" two+uid+managed"#]
         );
         server.delete(&config_maps(), "one", &caller("m"), &DeleteOptions::default()).await.unwrap();
         let deleted = [r#"mutate DELETE configmaps "one" old:"2""#, r#"validate DELETE configmaps "one" old:"2""#];
-        assert_eq!(plugin.asked(), deleted);
+        assert_eq!(plugin.take_calls(), deleted);
         let everything = options("");
         server.delete_collection(&config_maps(), &caller("m"), &everything, &DeleteOptions::default()).await.unwrap();
         let deleted = [r#"mutate DELETE configmaps "" old:"9""#, r#"validate DELETE configmaps "" old:"9""#];
-        assert_eq!(plugin.asked(), deleted);
+        assert_eq!(plugin.take_calls(), deleted);
     });
 }
 
@@ -266,7 +266,7 @@ fn label(object: &mut Object) {
 }
 
 #[test]
-fn what_a_plugin_adds_has_the_shape_of_the_kind_and_no_owner() {
+fn fields_added_by_plugins_are_normalized_and_get_no_owner() {
     run(async {
         let plugin = Plugin::changing(label);
         let (server, _) = server_with(plugin.clone()).await;
@@ -299,7 +299,7 @@ fn managed_fields_that_a_plugin_breaks_are_as_they_were() {
 }
 
 #[test]
-fn what_a_plugin_refuses_is_not_written() {
+fn refused_objects_are_not_written() {
     run(async {
         let plugin = Plugin::changing(unchanged);
         let (server, store) = server_with(plugin.clone()).await;
@@ -326,7 +326,7 @@ fn what_a_plugin_refuses_is_not_written() {
 }
 
 #[test]
-fn what_is_posted_to_an_endpoint_is_asked_about_once() {
+fn a_subresource_create_is_admitted_once() {
     run(async {
         let plugin = Plugin::changing(unchanged);
         let (server, _) = server_with(plugin.clone()).await;
@@ -336,7 +336,7 @@ fn what_is_posted_to_an_endpoint_is_asked_about_once() {
         let mut pod = Object::from_value(pod).unwrap();
         keelson_registry::fit(&pods, &mut pod).unwrap();
         server.create(&pods, pod, &caller("m"), &CreateOptions::default()).await.unwrap();
-        plugin.asked();
+        plugin.take_calls();
         let below = |name: &str| pods.clone().below(name).named("p");
         let binding = json!({"kind": "Binding", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "q"},
             "target": {"name": "n"}});
@@ -348,19 +348,19 @@ fn what_is_posted_to_an_endpoint_is_asked_about_once() {
         server.bind(&below("binding"), binding(), &caller("m")).await.unwrap();
         let eviction = json!({"kind": "Eviction", "apiVersion": "policy/v1", "metadata": {"name": "p"}});
         let eviction = Object::from_value(eviction).unwrap();
-        plugin.asked();
+        plugin.take_calls();
         server.evict(&below("eviction"), "p", eviction, &caller("m")).await.unwrap();
         let asked = [r#"mutate CREATE pods/eviction "p" p"#, r#"validate CREATE pods/eviction "p" p"#];
-        assert_eq!(plugin.asked(), asked, "the deletion is part of it");
+        assert_eq!(plugin.take_calls(), asked, "the deletion is part of it");
         let refused = server.remote(&below("proxy"), "p", Object::default(), None, &caller("m")).await.unwrap_err();
         assert!(matches!(refused.code(), 400 | 404), "{refused}");
-        assert_eq!(plugin.asked(), [r#"mutate CONNECT pods/proxy "p" "#, r#"validate CONNECT pods/proxy "p" "#]);
+        assert_eq!(plugin.take_calls(), [r#"mutate CONNECT pods/proxy "p" "#, r#"validate CONNECT pods/proxy "p" "#]);
     });
 }
 
 /// On one thread: a wait for a plugin yields it to others.
 #[test]
-fn others_write_while_a_plugin_waits_and_its_write_goes_on_afterwards() {
+fn others_write_while_a_plugin_waits_and_its_write_continues_afterwards() {
     run(async {
         let plugin = Plugin::changing(unchanged);
         let (server, _) = server_with(plugin.clone()).await;
@@ -378,12 +378,12 @@ fn others_write_while_a_plugin_waits_and_its_write_goes_on_afterwards() {
 }
 
 #[test]
-fn a_write_is_proposed_again_when_the_object_changed_while_a_plugin_waited() {
+fn a_write_is_repeated_after_a_change_during_admission() {
     run(async {
         let plugin = Plugin::changing(unchanged);
         let (server, _) = server_with(plugin.clone()).await;
         create(&server, "one").await.unwrap();
-        plugin.asked();
+        plugin.take_calls();
         let slow = patch(&server, "one", json!({"data": {"slow": "1"}}), caller(SLOW));
         let others = async {
             plugin.holds_one().await;
@@ -393,7 +393,7 @@ fn a_write_is_proposed_again_when_the_object_changed_while_a_plugin_waited() {
         let (written, ()) = tokio::join!(slow, others);
         let data = decoded(&written.unwrap()).get(&["data"]).cloned().unwrap();
         assert_eq!(data, json!({"a": "2", "slow": "1"}), "neither write is lost");
-        let asked = plugin.asked();
+        let asked = plugin.take_calls();
         let judged: Vec<&str> =
             asked.iter().filter(|it| it.starts_with("validate")).filter_map(|it| it.split("old:").nth(1)).collect();
         assert_eq!(judged, [r#""1""#, r#""1""#, r#""2""#], "the slow one was asked again, about the newer object");
@@ -511,7 +511,7 @@ impl Authorizer for AllBut {
 
 /// The deletion of unreadable objects needs a right of its own. In all else it is like any deletion.
 #[test]
-fn what_can_not_be_read_is_deleted_by_who_may_and_with_admission() {
+fn deletes_of_unreadable_objects_need_rights_and_admission() {
     run_paused(async {
         let plugin = Plugin::changing(unchanged);
         let (server, store) = server_with(plugin.clone()).await;
@@ -526,7 +526,7 @@ fn what_can_not_be_read_is_deleted_by_who_may_and_with_admission() {
 
         let denied = Caller::new(user, Arc::new(AllBut("unsafe-delete-ignore-read-errors")));
         let refused = delete(denied).await.unwrap_err().status();
-        assert_eq!((refused.http_code(), plugin.asked().len()), (403, 0));
+        assert_eq!((refused.http_code(), plugin.take_calls().len()), (403, 0));
         let text = r#"configmaps "broken" is forbidden: not permitted to do "unsafe-delete-ignore-read-errors", reason: because"#;
         assert_eq!(refused.message, text);
 
@@ -535,10 +535,10 @@ fn what_can_not_be_read_is_deleted_by_who_may_and_with_admission() {
             assert_eq!(delete(caller("m")).await.unwrap_err().code(), 403, "{refuses}");
         }
         *plugin.refuses.lock() = "none";
-        plugin.asked();
+        plugin.take_calls();
         delete(caller("m").rehearsing_if(true)).await.unwrap();
         let asked = [r#"mutate DELETE configmaps "broken" dry"#, r#"validate DELETE configmaps "broken" dry"#];
-        assert_eq!(plugin.asked(), asked);
+        assert_eq!(plugin.take_calls(), asked);
 
         store.set_calls(Fault::Hang);
         let deadline = Instant::now() + Duration::from_millis(500);

@@ -40,7 +40,7 @@ impl Watcher {
         self.seen.lock().push(format!("{stage} {:?}: {old} -> {new}", attributes.name));
     }
 
-    fn seen(&self) -> Vec<String> {
+    fn take_calls(&self) -> Vec<String> {
         std::mem::take(&mut *self.seen.lock())
     }
 }
@@ -73,7 +73,7 @@ impl Admission for Watcher {
 async fn server() -> (Arc<Registry>, Arc<Watcher>) {
     let watcher = Arc::new(Watcher::default());
     let (server, _) = server_with(watcher.clone()).await;
-    watcher.seen();
+    watcher.take_calls();
     (server, watcher)
 }
 
@@ -99,19 +99,19 @@ fn both_are_shown_in_the_version_of_the_request() {
         create(&server, &target, json!({"metadata": {"name": "h"}, "spec": spec})).await;
         let kind = "autoscaling/v1 HorizontalPodAutoscaler";
         let made = |stage: &str| format!("{stage} \"h\": none -> {kind} 2");
-        assert_eq!(watcher.seen(), [made("mutate"), made("validate")]);
+        assert_eq!(watcher.take_calls(), [made("mutate"), made("validate")]);
 
         let document = json!({"spec": {"minReplicas": 1}});
         let patch = Patch { kind: PatchKind::Merge, document, faults: Vec::new() };
         let written = server.patch(&target, "h", &patch, &Caller::server(), &PatchOptions::default()).await.unwrap();
         assert_eq!(written.object.api_version(), "autoscaling/v2", "it is stored in another version");
         let changed = |stage: &str| format!("{stage} \"h\": {kind} 2 -> {kind} 1");
-        assert_eq!(watcher.seen(), [changed("mutate"), changed("validate")]);
+        assert_eq!(watcher.take_calls(), [changed("mutate"), changed("validate")]);
     });
 }
 
 #[test]
-fn the_address_that_a_service_is_given_is_shown_to_who_may_refuse_it() {
+fn validating_plugins_get_the_allocated_address() {
     run(async {
         let (server, watcher) = server().await;
         let services = target(&server, "", "v1", "services");
@@ -120,12 +120,12 @@ fn the_address_that_a_service_is_given_is_shown_to_who_may_refuse_it() {
         let address = made.object.decode(made.revision).get(&["spec", "clusterIP"]).cloned().unwrap();
         assert!(address.as_str().unwrap().parse::<IpAddr>().is_ok(), "{address}");
         let judged = format!("validate \"s\": none -> v1 Service {address}");
-        assert_eq!(watcher.seen(), ["mutate \"s\": none -> v1 Service null".to_owned(), judged]);
+        assert_eq!(watcher.take_calls(), ["mutate \"s\": none -> v1 Service null".to_owned(), judged]);
     });
 }
 
 #[test]
-fn whoever_changes_a_scale_is_asked_about_a_scale() {
+fn scale_updates_are_admitted_as_scales() {
     run(async {
         let (server, watcher) = server().await;
         let deployments = target(&server, "apps", "v1", "deployments");
@@ -133,7 +133,7 @@ fn whoever_changes_a_scale_is_asked_about_a_scale() {
             json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
         let spec = json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template});
         create(&server, &deployments, json!({"metadata": {"name": "d"}, "spec": spec})).await;
-        watcher.seen();
+        watcher.take_calls();
 
         let scale = deployments.clone().named("d").below("scale");
         let change = |wanted: i64| {
@@ -151,13 +151,13 @@ fn whoever_changes_a_scale_is_asked_about_a_scale() {
         assert_eq!(shown.get(&["spec", "replicas"]), Some(&json!(2)));
         let kind = "autoscaling/v1 Scale";
         let asked = |stage: &str| format!("{stage} \"d\": {kind} 1 -> {kind} 2");
-        assert_eq!(watcher.seen(), [asked("mutate"), asked("validate")]);
+        assert_eq!(watcher.take_calls(), [asked("mutate"), asked("validate")]);
 
         *watcher.replicas.lock() = Some(5);
         let shown = change(3).await.unwrap();
         assert_eq!(shown.get(&["spec", "replicas"]), Some(&json!(5)), "the plugin wants more");
         let judged = format!("validate \"d\": {kind} 2 -> {kind} 5");
-        assert_eq!(watcher.seen()[1], judged);
+        assert_eq!(watcher.take_calls()[1], judged);
         *watcher.replicas.lock() = Some(-1);
         let refused = change(3).await.unwrap_err().status();
         assert_eq!(refused.http_code(), 422);

@@ -31,7 +31,7 @@ fn check_asked_to_come_again(error: &ApiError) {
 
 /// A client without a revision gets a request to retry, and not the error of a revision that is too large.
 #[test]
-fn a_read_that_names_no_revision_is_asked_to_come_again() {
+fn a_read_without_a_revision_gets_retry_after() {
     run_paused(async {
         let server = server().await;
         check_asked_to_come_again(&list(&server, RequestPath::Everywhere, "").await.err().unwrap());

@@ -401,7 +401,7 @@ async fn of_two_that_want_the_same_in_one_change_none_is_served() {
 }
 
 #[tokio::test]
-async fn what_goes_and_what_comes_is_one_change() {
+async fn removals_and_additions_are_one_change() {
     let server = server().await;
     let made = |plural: &str| resource(4, plural, &["v1"], &[]);
     server.surfaces().put(vec![ResourceRegistration::new(made("things"))]).await.unwrap();

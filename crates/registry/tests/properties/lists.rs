@@ -344,7 +344,7 @@ fn a_list_from_the_store_shows_what_the_cache_would() {
 
 /// Discovery has componentstatuses as a readable resource. This server has no components, so the list is empty.
 #[test]
-fn what_nothing_is_stored_of_is_empty() {
+fn collections_without_objects_are_empty() {
     run(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let (server, statuses) = (cluster.server(0), target("componentstatuses", None));

@@ -170,7 +170,7 @@ async fn follow(steps: Vec<Step>) {
 proptest! {
     #![proptest_config(cases(60))]
     #[test]
-    fn a_live_page_is_the_page_at_every_revision_that_it_tells(steps in prop::collection::vec(step(), 20..100)) {
+    fn a_live_page_is_the_page_at_every_revision_that_it_reports(steps in prop::collection::vec(step(), 20..100)) {
         run_paused(follow(steps));
     }
 }

@@ -39,7 +39,7 @@ async fn end(server: &Registry, name: &str) {
 }
 
 #[test]
-fn a_namespace_made_anew_on_another_server_takes_content_at_once() {
+fn a_namespace_recreated_on_another_server_takes_content_at_once() {
     run(async {
         let cluster = Cluster::start(Engine::Memory, Settings { servers: 2, ..Settings::default() }).await;
         let (here, there) = (cluster.server(0), cluster.server(1));

@@ -57,14 +57,14 @@ fn check(watchers: usize, writes: &[u64], expected: &[(u64, usize)]) {
 }
 
 #[test]
-fn the_first_events_after_a_silence_are_told_at_once_and_those_of_a_stream_together() {
+fn first_events_are_sent_at_once_and_streams_in_batches() {
     let at_once = [(100, 1), (103, 1), (106, 1), (109, 1), (112, 1)];
     let heard = [&at_once[..], &[(122, 2), (160, 1), (170, 1), (230, 1), (233, 1)]].concat();
     check(1, &[100, 103, 106, 109, 112, 115, 118, 160, 161, 230, 233], &heard);
 }
 
 #[test]
-fn many_watchers_of_the_same_are_told_less_often() {
+fn many_watchers_of_one_scope_get_larger_batches() {
     check(2_000, &[100, 110, 120, 130, 200], &[(100, 1), (140, 3), (200, 1)]);
 }
 

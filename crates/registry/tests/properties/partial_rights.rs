@@ -97,7 +97,7 @@ fn a_token_for_partial_rights_shows_the_next_key_that_may_be_seen() {
 }
 
 #[test]
-fn who_may_list_all_is_given_the_tokens_of_always() {
+fn users_who_may_list_all_get_usual_tokens() {
     run(async {
         for (setting, name) in [(PartialRights::NextVisible, "ann"), (PartialRights::AsOthers, "bob")] {
             let (cluster, mut model, selected) = cluster(setting, 256 << 20).await;
@@ -111,7 +111,7 @@ fn who_may_list_all_is_given_the_tokens_of_always() {
 }
 
 #[test]
-fn lists_of_who_has_partial_rights_are_not_cut_where_that_is_said() {
+fn lists_for_partial_rights_can_be_unchunked() {
     run(async {
         let (cluster, mut model, selected) = cluster(PartialRights::Whole, 256 << 20).await;
         let bob = walk(&cluster, &mut model, &caller("bob"), 1).await;

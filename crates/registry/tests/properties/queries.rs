@@ -170,11 +170,11 @@ struct Walk {
 impl Walk {
     fn query(&self, limit: usize) -> String {
         let token = self.token.as_ref().map(|token| format!("&continue={token}")).unwrap_or_default();
-        format!("limit={limit}{}{token}", self.asked())
+        format!("limit={limit}{}{token}", self.query_text())
     }
 
     /// The query without its page.
-    fn asked(&self) -> String {
+    fn query_text(&self) -> String {
         format!("{}{}{}", self.selector.query(), self.choice.query(), written(&self.order))
     }
 
@@ -247,7 +247,7 @@ impl Walk {
 
 /// Pages by number, at the newest revision and at a requested one.
 async fn check_pages(cluster: &Cluster, model: &Model, walk: &Walk, page: usize, limit: usize) {
-    let base = format!("{}&limit={limit}", walk.asked());
+    let base = format!("{}&limit={limit}", walk.query_text());
     let first = ask(cluster.server(0), walk.place, &base).await.unwrap();
     let mut all = walk.answer(model, first.revision);
     sort(&walk.order, &mut all);
@@ -415,7 +415,7 @@ proptest! {
 
 /// Without writes in between no object is scanned again. With a few writes, at most the changed objects are.
 #[test]
-fn what_is_known_is_not_looked_at_again() {
+fn known_results_are_not_scanned_again() {
     run_paused(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let mut model = Model::default();
@@ -447,7 +447,7 @@ fn what_is_known_is_not_looked_at_again() {
 
 /// A filter that requires a value finds its objects in an index, after a few queries that the index would have helped.
 #[test]
-fn what_is_asked_for_often_is_indexed() {
+fn frequent_queries_are_indexed() {
     run_paused(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let mut model = Model::default();

@@ -293,7 +293,7 @@ proptest! {
 
 /// Leaving a selection is DELETED with the content that was selected, at the revision of the change.
 #[test]
-fn what_leaves_a_selection_is_deleted_with_its_old_content() {
+fn objects_that_leave_a_selection_are_deleted_with_old_content() {
     run_paused(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let mut model = Model::default();
@@ -341,7 +341,7 @@ fn a_watch_from_the_future_begins_there() {
 
 /// A watch holds memory for its initial objects until the last of them is sent, and not for later events.
 #[test]
-fn what_a_watch_holds_is_let_go_of_when_it_has_told_what_existed() {
+fn a_watch_frees_its_snapshot_after_the_initial_events() {
     run_paused(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let mut model = Model::default();

@@ -124,7 +124,7 @@ fn wrong_type(map: &Map, at: &At<'_>) -> Option<FieldError> {
             report.type_error()?
         }
         other => {
-            let found = go_format::found(&json::ValueKind::of(other), "");
+            let found = go_format::found(&json::ValueKind::from_value(other), "");
             format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta")
         }
     };

@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_reads_is_told_of_and_waited_for_by_nobody() {
+    fn an_unread_pipe_is_reported_and_does_not_block() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("audit.log");
         let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
@@ -446,7 +446,7 @@ mod tests {
 
     /// Renaming a device would remove it from the whole system.
     #[test]
-    fn what_is_no_regular_file_is_never_put_aside() {
+    fn only_regular_files_are_rotated() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("audit.log");
         std::os::unix::fs::symlink("/dev/null", &path).unwrap();
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_is_told_and_the_next_begins_a_line_of_its_own() {
+    fn a_failed_write_is_reported_and_the_next_starts_a_line() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("audit.log");
         let mut log = RotatedFile::new(&path, &config(&path, |_| {}));

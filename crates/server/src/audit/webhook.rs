@@ -85,7 +85,7 @@ impl Sink for AuditWebhook {
             loop {
                 let Err(why) = self.attempt(batch.clone()).await else { return Ok(()) };
                 let Some(wait) = waits.next().filter(|_| !self.answered.is_cancelled()) else { return Err(why) };
-                tracing::debug!(why, "the audit webhook is asked again");
+                tracing::debug!(why, "the audit webhook failed; retrying");
                 let _: Option<()> = self.answered.run_until_cancelled(sleep(wait)).await;
             }
         })

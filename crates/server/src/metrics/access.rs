@@ -137,7 +137,7 @@ pub(crate) fn issuer_times(issuers: &ConfiguredIssuers) -> Vec<HistogramSample> 
         let measured = by_result.into_iter().filter(|(_, times)| times.count() > 0);
         let sample = |(result, times): (&str, std::sync::Arc<AtomicHistogram>)| {
             let labels = vec![("result", result.to_owned()), ("jwt_issuer_hash", issuer_hash.clone())];
-            Some(HistogramSample::of(&[&*times], name, help)?.with(labels))
+            Some(HistogramSample::sum(&[&*times], name, help)?.with(labels))
         };
         measured.filter_map(sample).collect::<Vec<_>>()
     };
@@ -177,7 +177,7 @@ pub(crate) fn token_cache_times() -> Vec<HistogramSample> {
         "Duration of checks of tokens for webhooks, in seconds, by use of the cache",
     );
     let of = |(status, times): (&str, &AtomicHistogram)| {
-        Some(HistogramSample::of(&[times], name, help)?.with(vec![("status", status.to_owned())]))
+        Some(HistogramSample::sum(&[times], name, help)?.with(vec![("status", status.to_owned())]))
     };
     let all: [(&str, &AtomicHistogram); 2] = [("hit", &TOKEN_CACHE.hits), ("miss", &TOKEN_CACHE.misses)];
     all.into_iter().filter_map(of).collect()
@@ -254,7 +254,7 @@ pub(crate) fn review_times(authorizers: &ConfiguredAuthorizers) -> Vec<Histogram
                 "Duration of the evaluation of an authorizer's match conditions, in seconds",
             );
             let labels = vec![("name", name), ("type", "Webhook".to_owned())];
-            Some(HistogramSample::of(&[&*times], family, help)?.with(labels))
+            Some(HistogramSample::sum(&[&*times], family, help)?.with(labels))
         },
     ));
     samples

@@ -48,13 +48,13 @@ pub(crate) fn webhook_times(stats: &WebhookStats) -> Vec<HistogramSample> {
 /// The numbers of webhook calls, refusals, failures and fail-open results. Upstream's names of these counters lack
 /// `_total`, so they are exposed as gauges.
 pub(crate) fn webhook_samples(stats: &WebhookStats) -> Vec<Sample> {
-    let help = "Calls of a webhook, by the code of what it answered (0: nothing) and whether the request was refused";
+    let help = "Calls of a webhook, by the code of its response (0 if there was none) and by refusal of the request";
     let requests = stats.requests().into_iter().map(|((key, code), count)| {
         let mut labels = labels(key);
         labels.insert(0, ("code", code.to_string()));
         Sample { labels, ..counter("apiserver_admission_webhook_request_total", help, count) }
     });
-    let help = "Requests refused for a webhook, by what went wrong and the code of its refusal";
+    let help = "Requests refused by a webhook, by the kind of the failure and the code of the refusal";
     let rejections = stats.rejections().into_iter().map(|(rejection, count)| {
         let labels = vec![
             ("error_type", rejection.error.to_owned()),
@@ -86,7 +86,7 @@ pub(crate) fn webhook_samples(stats: &WebhookStats) -> Vec<Sample> {
 
 /// The decisions of pod security for pods in namespaces with a standard, and the number of exempt writes.
 pub(crate) fn pod_security_samples(stats: &PodSecurityStats) -> Vec<Sample> {
-    let help = "Decisions of pod security, by the standard and what is done about it";
+    let help = "Decisions of pod security, by standard and mode";
     let decisions = stats.decisions().into_iter().map(|(decision, count)| {
         let labels = vec![
             ("decision", decision.decision.to_owned()),

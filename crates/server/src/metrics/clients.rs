@@ -111,7 +111,7 @@ pub(crate) fn egress_times(egress: &Egress) -> Vec<HistogramSample> {
     let help = "Time until an egress proxy has opened a connection, in seconds, by protocol and transport";
     let all = egress.stats().iter().filter_map(|stats| {
         let name = "apiserver_egress_dialer_dial_duration_seconds";
-        Some(HistogramSample::of(&[&stats.durations], name, help)?.with(egress_labels(stats)))
+        Some(HistogramSample::sum(&[&stats.durations], name, help)?.with(egress_labels(stats)))
     });
     all.collect()
 }
@@ -132,7 +132,7 @@ pub(crate) fn client_histograms(stats: &OutboundStats) -> Vec<HistogramSample> {
         for (host, meter) in &hosts {
             samples.extend(meter.methods().into_iter().filter_map(|(method, meter)| {
                 let labels = vec![("verb", method.to_string()), ("host", host.clone())];
-                Some(HistogramSample::of(&[histogram(&meter)], name, help)?.with(labels))
+                Some(HistogramSample::sum(&[histogram(&meter)], name, help)?.with(labels))
             }));
         }
     }

@@ -201,7 +201,7 @@ pub(crate) fn collection_times(registry: &Registry) -> Vec<HistogramSample> {
     let of = |(labels, collection): ([(&'static str, String); 2], Arc<StoredCollection>)| {
         let times: &AtomicHistogram = &collection.cached.counts().waits;
         let help = "Time that lists waited for a fresh watch cache, in seconds, by resource";
-        let sample = HistogramSample::of(&[times], "apiserver_watch_cache_read_wait_seconds", help)?;
+        let sample = HistogramSample::sum(&[times], "apiserver_watch_cache_read_wait_seconds", help)?;
         (sample.count > 0).then(|| sample.with(labels.to_vec()))
     };
     collections(registry).into_iter().filter_map(of).collect()

@@ -46,7 +46,7 @@ pub(crate) fn encryption_samples(metrics: &EncryptionMetrics, server_id: &str) -
     );
     add(
         "apiserver_envelope_encryption_dek_cache_fill_percent",
-        "Share of the cache of data keys that is taken, for KMS v1",
+        "Used part of the cache of data keys, for KMS v1",
         MetricKind::Gauge,
         Vec::new(),
         metrics.fill.load(Ordering::Relaxed) as f64 / 1e6,
@@ -141,7 +141,7 @@ fn reload_samples(metrics: &EncryptionMetrics, server: &str) -> Vec<Sample> {
 pub(crate) fn encryption_times(metrics: &EncryptionMetrics) -> Vec<HistogramSample> {
     let mut samples = Vec::new();
     for ((used, prefix), times) in metrics.durations.all() {
-        let sample = HistogramSample::of(
+        let sample = HistogramSample::sum(
             &[&times],
             "apiserver_storage_transformation_duration_seconds",
             "Duration of the encryption or decryption of a value, in seconds",
@@ -149,13 +149,13 @@ pub(crate) fn encryption_times(metrics: &EncryptionMetrics) -> Vec<HistogramSamp
         let labels = vec![("transformation_type", used.as_str().to_owned()), ("transformer_prefix", prefix)];
         samples.extend(sample.map(|sample| sample.with(labels)));
     }
-    samples.extend(HistogramSample::of(
+    samples.extend(HistogramSample::sum(
         &[&metrics.key_generation],
         "apiserver_storage_data_key_generation_duration_seconds",
         "Duration of the generation of a data key, in seconds",
     ));
     for ((provider, method, code), times) in metrics.calls.all() {
-        let sample = HistogramSample::of(
+        let sample = HistogramSample::sum(
             &[&times],
             "apiserver_envelope_encryption_kms_operations_latency_seconds",
             "Duration of calls to key services, in seconds",

@@ -69,7 +69,7 @@ pub(crate) fn comparison_times() -> Vec<HistogramSample> {
     );
     let measured = COMPARISONS.all().filter(|(_, times)| times.count() > 0);
     let sample = |(outcome, times): (&str, &AtomicHistogram)| {
-        Some(HistogramSample::of(&[times], name, help)?.with(vec![("code_path", outcome.to_owned())]))
+        Some(HistogramSample::sum(&[times], name, help)?.with(vec![("code_path", outcome.to_owned())]))
     };
     measured.filter_map(sample).collect()
 }

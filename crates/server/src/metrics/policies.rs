@@ -21,7 +21,7 @@ pub(crate) fn policy_samples(stats: &PolicyStats) -> Vec<Sample> {
         };
         all.into_iter().map(one).collect::<Vec<_>>()
     };
-    let help = "Expressions of validating policies, by policy, binding, error and what was done";
+    let help = "Evaluated expressions of validating policies, by policy, binding, error and enforcement action";
     let mut samples = checks("apiserver_validating_admission_policy_check_total", help, stats.validations());
     let help = "Expressions of mutating policies, by policy, binding and error";
     samples.extend(checks("apiserver_mutating_admission_policy_check_total", help, stats.mutations()));
@@ -46,7 +46,7 @@ pub(crate) fn policy_times(stats: &PolicyStats) -> Vec<HistogramSample> {
         stats
             .validations()
             .into_iter()
-            .filter_map(|(key, times)| Some(HistogramSample::of(&[&*times], name, help)?.with(policy_labels(key)))),
+            .filter_map(|(key, times)| Some(HistogramSample::sum(&[&*times], name, help)?.with(policy_labels(key)))),
     );
     let (name, help) = (
         "apiserver_mutating_admission_policy_check_duration_seconds",
@@ -56,14 +56,14 @@ pub(crate) fn policy_times(stats: &PolicyStats) -> Vec<HistogramSample> {
         stats
             .mutations()
             .into_iter()
-            .filter_map(|(key, times)| Some(HistogramSample::of(&[&*times], name, help)?.with(policy_labels(key)))),
+            .filter_map(|(key, times)| Some(HistogramSample::sum(&[&*times], name, help)?.with(policy_labels(key)))),
     );
     let (name, help) = (
         "apiserver_admission_match_condition_evaluation_seconds",
         "Duration of match conditions, in seconds, by policy or webhook and operation",
     );
     samples.extend(stats.match_conditions().into_iter().filter_map(|(key, counts)| {
-        Some(HistogramSample::of(&[&counts.times], name, help)?.with(condition_labels(key)))
+        Some(HistogramSample::sum(&[&counts.times], name, help)?.with(condition_labels(key)))
     }));
     samples.extend(expression_times());
     samples
@@ -72,9 +72,9 @@ pub(crate) fn policy_times(stats: &PolicyStats) -> Vec<HistogramSample> {
 /// The durations of compiling and evaluating all expressions.
 fn expression_times() -> impl Iterator<Item = HistogramSample> {
     let help = "Duration of the compilation of an expression, in seconds";
-    let compilations = HistogramSample::of(&[&*COMPILATIONS], "apiserver_cel_compilation_duration_seconds", help);
+    let compilations = HistogramSample::sum(&[&*COMPILATIONS], "apiserver_cel_compilation_duration_seconds", help);
     let help = "Duration of the evaluation of an object's rules or of a policy's expression, in seconds";
-    let evaluations = HistogramSample::of(&[&*EVALUATIONS], "apiserver_cel_evaluation_duration_seconds", help);
+    let evaluations = HistogramSample::sum(&[&*EVALUATIONS], "apiserver_cel_evaluation_duration_seconds", help);
     compilations.into_iter().chain(evaluations)
 }
 

@@ -11,10 +11,8 @@ type Family = (&'static str, &'static str, MetricKind, fn(&QueueMeter) -> f64);
 
 const FAMILIES: [Family; 5] = [
     ("workqueue_depth", "Keys that wait for a worker, by queue", MetricKind::Gauge, |meter| meter.depth() as f64),
-    ("workqueue_adds_total", "Keys that were given a turn, by queue", MetricKind::Counter, |meter| {
-        meter.adds.get() as f64
-    }),
-    ("workqueue_retries_total", "Turns that failed and are repeated, by queue", MetricKind::Counter, |meter| {
+    ("workqueue_adds_total", "Keys added to the queue, by queue", MetricKind::Counter, |meter| meter.adds.get() as f64),
+    ("workqueue_retries_total", "Keys added again after a failure, by queue", MetricKind::Counter, |meter| {
         meter.retries.get() as f64
     }),
     (
@@ -63,7 +61,7 @@ pub(crate) fn queue_times() -> Vec<HistogramSample> {
     for (name, help, histogram) in HISTOGRAMS {
         samples.extend(queues.iter().filter_map(|(queue, meter)| {
             let labels = vec![("name", (*queue).to_owned())];
-            Some(HistogramSample::of(&[histogram(meter)], name, help)?.with(labels))
+            Some(HistogramSample::sum(&[histogram(meter)], name, help)?.with(labels))
         }));
     }
     samples

@@ -107,7 +107,7 @@ impl StoreRequests {
             for (resource, places) in &places {
                 let times: Vec<&AtomicHistogram> = places.iter().map(|place| &place.0[index].times).collect();
                 let help = "Duration of requests to the engine of the store, in seconds";
-                let sample = HistogramSample::of(&times, "etcd_request_duration_seconds", help);
+                let sample = HistogramSample::sum(&times, "etcd_request_duration_seconds", help);
                 let sample = sample.filter(|sample| sample.count > 0);
                 samples.extend(sample.map(|sample| HistogramSample { labels: labels(operation, resource), ..sample }));
             }

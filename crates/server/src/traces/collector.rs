@@ -1,6 +1,6 @@
 //! Calls to a collector of spans, over TCP or a Unix socket, without TLS as upstream.
 //!
-//! A connection is made when it is first used, and made anew when it has broken.
+//! The first use opens the connection. A broken connection is opened again.
 
 use std::io;
 use std::sync::Arc;

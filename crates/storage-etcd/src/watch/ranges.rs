@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_of_a_cancelled_watch_is_passed_over() {
+    fn responses_of_a_cancelled_watch_are_ignored() {
         let mut ranges = WatchRanges::new(0, 5000);
         ranges.bring(FIRST_WATCH, 5000, (1..=1000).map(|revision| event(revision, 1)).collect(), false);
         let begun = ranges.balance();

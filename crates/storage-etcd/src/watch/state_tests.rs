@@ -87,7 +87,7 @@ fn answer(revision: u64, events: &[(i64, &str)]) -> WatchResponse {
 }
 
 /// The action that delivers a batch of events with its watermark. A name that ends in a hyphen was deleted.
-fn told(events: &[(u64, &str)], watermark: u64) -> Action {
+fn batch_action(events: &[(u64, &str)], watermark: u64) -> Action {
     let event = |(revision, key): &(u64, &str)| {
         StoreEvent::new(
             StoreKey::new(format!("/registry/{}", key.trim_end_matches('-'))),
@@ -103,27 +103,27 @@ fn broken() -> Input {
 }
 
 #[test]
-fn a_watch_begins_behind_what_was_told() {
+fn a_watch_begins_behind_what_was_reported() {
     let mut rig = Rig::new(41);
     assert_eq!(rig.wait_for_due(), [Action::Open { start: 42 }]);
 }
 
 #[test]
-fn events_are_told_with_their_revision_as_watermark() {
+fn events_are_reported_with_their_revision_as_watermark() {
     let mut rig = Rig::following(5, true);
-    assert_eq!(rig.hear_first(answer(6, &[(6, "a"), (6, "b-")]), 5), [told(&[(6, "a"), (6, "b-")], 6)]);
-    assert_eq!(rig.hear(answer(7, &[(7, "a")])), [told(&[(7, "a")], 7)]);
+    assert_eq!(rig.hear_first(answer(6, &[(6, "a"), (6, "b-")]), 5), [batch_action(&[(6, "a"), (6, "b-")], 6)]);
+    assert_eq!(rig.hear(answer(7, &[(7, "a")])), [batch_action(&[(7, "a")], 7)]);
     // Several revisions at once come from etcd's store, which may lack compacted ones.
-    assert_eq!(rig.hear_first(answer(9, &[(8, "a"), (9, "c")]), 7), [told(&[(8, "a"), (9, "c")], 9)]);
+    assert_eq!(rig.hear_first(answer(9, &[(8, "a"), (9, "c")]), 7), [batch_action(&[(8, "a"), (9, "c")], 9)]);
 }
 
 #[test]
-fn fragments_are_told_as_one() {
+fn fragments_are_reported_as_one() {
     let mut rig = Rig::following(5, true);
     let part = |events: &[(i64, &str)]| WatchResponse { fragment: true, ..answer(6, events) };
     assert_eq!(rig.hear(part(&[(6, "a")])), []);
     assert_eq!(rig.hear(part(&[(6, "b")])), []);
-    assert_eq!(rig.hear_first(answer(6, &[(6, "c")]), 5), [told(&[(6, "a"), (6, "b"), (6, "c")], 6)]);
+    assert_eq!(rig.hear_first(answer(6, &[(6, "c")]), 5), [batch_action(&[(6, "a"), (6, "b"), (6, "c")], 6)]);
 }
 
 #[test]
@@ -134,11 +134,11 @@ fn fragments_of_a_broken_stream_are_forgotten() {
     assert_eq!(rig.wait_for_due(), [Action::Open { start: 6 }]);
     rig.step(Input::Opened { truthful: true });
     rig.hear(WatchResponse { created: true, ..answer(6, &[]) });
-    assert_eq!(rig.hear_first(answer(6, &[(6, "a"), (6, "b")]), 5), [told(&[(6, "a"), (6, "b")], 6)]);
+    assert_eq!(rig.hear_first(answer(6, &[(6, "a"), (6, "b")]), 5), [batch_action(&[(6, "a"), (6, "b")], 6)]);
 }
 
 #[test]
-fn after_a_break_the_watch_goes_on_where_it_was() {
+fn after_a_break_the_watch_continues_where_it_was() {
     let mut rig = Rig::following(5, true);
     rig.hear_first(answer(9, &[(9, "a")]), 5);
     rig.step(broken());
@@ -146,11 +146,11 @@ fn after_a_break_the_watch_goes_on_where_it_was() {
     assert!(matches!(rig.step(broken())[..], [Action::Close { .. }]));
     rig.connect(12, true);
     // Repeated events are not delivered again.
-    assert_eq!(rig.hear_first(answer(12, &[(9, "a"), (12, "b")]), 9), [told(&[(12, "b")], 12)]);
+    assert_eq!(rig.hear_first(answer(12, &[(9, "a"), (12, "b")]), 9), [batch_action(&[(12, "b")], 12)]);
 }
 
 #[test]
-fn what_was_compacted_meanwhile_is_never_passed_over() {
+fn compacted_history_is_never_skipped() {
     let mut rig = Rig::following(5, true);
     assert_eq!(rig.hear(answer(8, &[(8, "a")])), [Action::Verify { revision: 5 }]);
     let compacted = End::Compacted { position: 5 };
@@ -163,16 +163,16 @@ fn what_was_compacted_meanwhile_is_never_passed_over() {
 }
 
 #[test]
-fn a_wanted_revision_that_its_event_brings_is_not_asked_for() {
+fn an_event_answers_a_wait_for_its_revision() {
     let mut rig = Rig::following(5, true);
     assert_eq!(rig.want(6), []);
-    assert_eq!(rig.hear_first(answer(6, &[(6, "a")]), 5), [told(&[(6, "a")], 6)]);
+    assert_eq!(rig.hear_first(answer(6, &[(6, "a")]), 5), [batch_action(&[(6, "a")], 6)]);
     rig.now += Duration::from_secs(1);
     assert_eq!(rig.step(Input::Tick), []);
 }
 
 #[test]
-fn a_wanted_revision_without_events_is_asked_for() {
+fn a_wanted_revision_without_events_is_requested() {
     let mut rig = Rig::following(5, true);
     assert_eq!(rig.want(8), []);
     assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
@@ -180,8 +180,8 @@ fn a_wanted_revision_without_events_is_asked_for() {
     assert_eq!(rig.hear_first(answer(7, &[]), 5), []);
     assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
     // The watermark is the revision that the reader waits for, not etcd's newest.
-    assert_eq!(rig.hear(answer(11, &[])), [told(&[], 8)]);
-    assert_eq!(rig.want(11), [told(&[], 11)]);
+    assert_eq!(rig.hear(answer(11, &[])), [batch_action(&[], 8)]);
+    assert_eq!(rig.want(11), [batch_action(&[], 11)]);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn where_reports_can_not_be_believed_a_tick_is_written() {
     assert_eq!(rig.want(8), []);
     assert_eq!(rig.wait_for_due(), [Action::WriteTick]);
     assert_eq!(rig.hear(answer(8, &[])), []);
-    assert_eq!(rig.hear_first(answer(9, &[(9, ".keelson/tick")]), 5), [told(&[], 8)]);
+    assert_eq!(rig.hear_first(answer(9, &[(9, ".keelson/tick")]), 5), [batch_action(&[], 8)]);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn begun(watch: i64, start: i64) -> Action {
 }
 
 #[test]
-fn a_long_history_comes_by_several_watches_and_is_told_in_order() {
+fn a_long_history_comes_by_several_watches_and_is_reported_in_order() {
     let mut rig = Rig::new(0);
     rig.connect(3500, true);
     rig.want(3500);
@@ -271,12 +271,12 @@ fn a_long_history_comes_by_several_watches_and_is_told_in_order() {
     assert_eq!(last, [Action::Share(Change::Cancel { watch: FIRST_WATCH }), Action::Verify { revision: 1000 }]);
     assert_eq!(revisions(&rig.step(Input::Verified(Probe::Readable))), (1001..=3500).collect::<Vec<_>>());
     let live = WatchResponse { watch_id: 3, ..answer(3501, &[(3501, "b")]) };
-    assert_eq!(rig.hear(live), [told(&[(3501, "b")], 3501)]);
+    assert_eq!(rig.hear(live), [batch_action(&[(3501, "b")], 3501)]);
     assert_eq!(rig.hear(history(2, 3501, 3501..=3501)), [], "the cancelled watch was not yet gone");
 }
 
 #[test]
-fn a_watch_that_may_be_shared_out_is_not_asked_how_far_it_is() {
+fn a_shareable_watch_gets_no_progress_request() {
     let mut rig = Rig::new(0);
     rig.connect(5000, true);
     rig.want(5000);
@@ -284,7 +284,7 @@ fn a_watch_that_may_be_shared_out_is_not_asked_how_far_it_is() {
     // All that history may belong to other keys. Then no event arrives.
     while rig.wait_for_due() != [Action::AskProgress] {}
     assert!(rig.now - begun >= Duration::from_secs(1));
-    assert_eq!(rig.hear_first(WatchResponse { watch_id: -1, ..answer(5000, &[]) }, 0), [told(&[], 5000)]);
+    assert_eq!(rig.hear_first(WatchResponse { watch_id: -1, ..answer(5000, &[]) }, 0), [batch_action(&[], 5000)]);
     // Later events are not divided among watches, since the answer to a progress request may still be in flight.
     assert_eq!(rig.hear(history(FIRST_WATCH, 9000, 5001..=6000)), [Action::Verify { revision: 5000 }]);
 }
@@ -308,7 +308,7 @@ fn a_tail_ends_when_no_watch_can_be_opened_for_long() {
 }
 
 #[test]
-fn a_member_that_lags_is_told_from_an_etcd_that_was_set_back() {
+fn a_lagging_member_is_distinguished_from_a_restored_etcd() {
     let connect_to_older = || {
         let mut rig = Rig::new(50);
         rig.wait_for_due();
@@ -319,7 +319,7 @@ fn a_member_that_lags_is_told_from_an_etcd_that_was_set_back() {
     };
     let mut lagging = connect_to_older();
     assert_eq!(lagging.step(Input::Verified(Probe::Readable)), []);
-    assert_eq!(lagging.hear_first(answer(51, &[(51, "a")]), 50), [told(&[(51, "a")], 51)]);
+    assert_eq!(lagging.hear_first(answer(51, &[(51, "a")]), 50), [batch_action(&[(51, "a")], 51)]);
     let set_back = connect_to_older().step(Input::Verified(Probe::Future));
     assert_eq!(set_back, [Action::End(End::Future { position: 50 })]);
 }

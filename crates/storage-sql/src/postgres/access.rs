@@ -67,7 +67,7 @@ enum Primary {
 }
 
 fn standby(cause: &str) -> String {
-    format!("{cause}: it is a standby, which may lack what was acknowledged, so nothing is read there")
+    format!("{cause}: it is a standby, which may lack acknowledged writes, so it is not read")
 }
 
 /// Returns true if a server was reached and is read-only.

@@ -146,7 +146,7 @@ fn set_defaults(connection: &mut Config, tls: &Tls) {
     }
 }
 
-/// The settings with the hosts rotated, so that the host at index `first` comes first. The crate tries all hosts in
+/// The settings with the hosts rotated, so that the host at index `first` is tried first. The crate tries all hosts in
 /// order and can't skip one.
 pub(crate) fn beginning_with(first: usize, settings: &Config) -> Config {
     let hosts = settings.get_hosts().len();
@@ -221,7 +221,7 @@ impl TlsFiles {
             Some("require") if self.roots.is_none() => TlsMode::Require,
             Some("require" | "verify-ca") => TlsMode::VerifyCa,
             Some("verify-full") => TlsMode::VerifyFull,
-            Some(other) => return Err(PostgresError::Url(format!("there is no sslmode {other:?}"))),
+            Some(other) => return Err(PostgresError::Url(format!("unknown sslmode {other:?}"))),
         };
         if matches!(mode, TlsMode::VerifyCa | TlsMode::VerifyFull) && self.roots.is_none() {
             return Err(PostgresError::Url("to verify the server, sslrootcert must name a file".to_owned()));

@@ -48,7 +48,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
             Ok(ReadOutcome::Changed) => PAUSES.0,
             Ok(ReadOutcome::AtRest) => (pause * 2).min(PAUSES.1),
             Err(error) => {
-                tracing::debug!(%error, "the store could not be looked at");
+                tracing::debug!(%error, "reading the state of the store failed");
                 (pause * 2).min(PAUSES.1)
             }
         };

@@ -30,7 +30,7 @@ impl PostgresStore {
         if self.shared.loss.is_due() {
             match self.count_rows().await {
                 Err(error @ StoreError::Corrupt(_)) => return Err(error),
-                Err(error) => tracing::debug!(%error, "the rows of the history could not be counted"),
+                Err(error) => tracing::debug!(%error, "counting the rows of the history failed"),
                 Ok(()) => {}
             }
         }

@@ -82,11 +82,11 @@ fn of_passfile(file: &Path, connection: &Config) -> Option<String> {
         };
         (name, port.copied().unwrap_or(DEFAULT_PORT).to_string())
     });
-    hosts.into_iter().find_map(|(host, port)| found(&text, [host, &port, database, user]))
+    hosts.into_iter().find_map(|(host, port)| password_of(&text, [host, &port, database, user]))
 }
 
 /// The password of the first matching line.
-fn found(text: &str, wanted: [&str; 4]) -> Option<String> {
+fn password_of(text: &str, wanted: [&str; 4]) -> Option<String> {
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let fields = fields(line);
         let (known, password) = fields.split_at_checked(wanted.len())?;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_password_of_the_url_comes_first_and_then_file_variable_and_passfile() {
+    fn the_password_comes_from_url_file_variable_or_passfile_in_order() {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = directory.path().join(name);

@@ -25,7 +25,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    fn of(row: &Row) -> Answer<Self> {
+    fn from_row(row: &Row) -> Answer<Self> {
         Ok(Self {
             incarnation: row.try_get(0)?,
             revision: revision(row.try_get(1)?),
@@ -46,7 +46,7 @@ impl State {
 }
 
 pub(crate) async fn state(session: &Session) -> Answer<State> {
-    State::of(&session.client.query_one(session.statement(Query::State), &[]).await?)
+    State::from_row(&session.client.query_one(session.statement(Query::State), &[]).await?)
 }
 
 pub(crate) async fn get(session: &Session, key: &StoreKey) -> Answer<(State, Option<KeyValue>)> {
@@ -54,7 +54,7 @@ pub(crate) async fn get(session: &Session, key: &StoreKey) -> Answer<(State, Opt
     let (at, value): (Option<i64>, Option<&[u8]>) = (row.try_get(3)?, row.try_get(4)?);
     let found =
         at.zip(value).map(|(at, value)| KeyValue::new(key.clone(), Bytes::copy_from_slice(value), revision(at)));
-    Ok((State::of(&row)?, found))
+    Ok((State::from_row(&row)?, found))
 }
 
 /// Returns the entries of a range, and true if there are more.
@@ -73,7 +73,7 @@ pub(crate) async fn range(session: &Session, request: &RangeRequest) -> Answer<(
             entries.push(KeyValue::new(StoreKey::new(path), value, revision(at)));
         }
     }
-    let state = State::of(first(&rows))?;
+    let state = State::from_row(first(&rows))?;
     let more = request.limit.is_some_and(|limit| entries.len() > limit);
     entries.truncate(request.limit.unwrap_or(usize::MAX));
     // The rows are in order, but the query plan does not guarantee it. Sorting sorted rows costs little.
@@ -92,7 +92,7 @@ pub(crate) async fn newest(
     let parameters: [&(dyn ToSql + Sync); 3] = [&from, &to, &number(at)];
     let rows = session.client.query(session.statement(Query::Newest), &parameters).await?;
     let newest: Answer<Vec<Option<i64>>> = rows.iter().map(|row| row.try_get(3)).collect();
-    Ok((State::of(first(&rows))?, newest?.into_iter().flatten().collect()))
+    Ok((State::from_row(first(&rows))?, newest?.into_iter().flatten().collect()))
 }
 
 /// Returns the entries that were written at some revisions. Rows that no longer exist, and deletions, are left out.
@@ -100,7 +100,7 @@ pub(crate) async fn rows(session: &Session, revisions: &[i64]) -> Answer<(State,
     let rows = session.client.query(session.statement(Query::Rows), &[&revisions]).await?;
     let entries = events(&rows)?.into_iter();
     let entry = |StoreEvent { key, revision, value, .. }| value.map(|value| KeyValue::new(key, value, revision));
-    Ok((State::of(first(&rows))?, entries.filter_map(entry).collect()))
+    Ok((State::from_row(first(&rows))?, entries.filter_map(entry).collect()))
 }
 
 pub(crate) async fn count(session: &Session, request: &RangeRequest) -> Answer<(State, u64)> {
@@ -109,7 +109,7 @@ pub(crate) async fn count(session: &Session, request: &RangeRequest) -> Answer<(
     let parameters: [&(dyn ToSql + Sync); 4] = [&from, &to, &at, &limit];
     let row = session.client.query_one(session.statement(Query::Count), &parameters).await?;
     let count: i64 = row.try_get(3)?;
-    Ok((State::of(&row)?, count.unsigned_abs()))
+    Ok((State::from_row(&row)?, count.unsigned_abs()))
 }
 
 /// Returns the changes after one revision up to another, or up to the newest, and the revision that they reach. The
@@ -124,7 +124,7 @@ pub(crate) async fn changes(
     let (limit, size) = (count(max_events), count(max_bytes));
     let parameters: [&(dyn ToSql + Sync); 4] = [&from, &to, &limit, &size];
     let rows = session.client.query(session.statement(Query::Changes), &parameters).await?;
-    let state = State::of(first(&rows))?;
+    let state = State::from_row(first(&rows))?;
     let events = events(&rows)?;
     let bytes: usize = events.iter().filter_map(|event| event.value.as_ref()).map(Bytes::len).sum();
     let cut = events.len() >= max_events || bytes >= max_bytes;
@@ -141,7 +141,7 @@ pub(crate) async fn witnesses(session: &Session, revisions: &[i64]) -> Answer<(S
     // The column of the value has a digest here.
     let digests = events(&rows)?.into_iter();
     let witness = |StoreEvent { key, revision, value: digest, .. }| Witness { key, revision, digest };
-    Ok((State::of(first(&rows))?, digests.map(witness).collect()))
+    Ok((State::from_row(first(&rows))?, digests.map(witness).collect()))
 }
 
 fn events(rows: &[Row]) -> Answer<Vec<StoreEvent>> {

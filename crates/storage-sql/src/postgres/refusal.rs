@@ -20,7 +20,7 @@ impl Refusal {
     pub(crate) fn begins(&self, why: &StoreError, counters: &PostgresCounters) {
         count(&counters.refused);
         if !counters.refusing.swap(true, Ordering::Relaxed) {
-            tracing::error!(%why, "PostgreSQL takes no writes; reads go on, and every write is refused until it does");
+            tracing::error!(%why, "PostgreSQL refuses writes; reads are served, and writes fail until it accepts them");
         }
         *self.0.lock() = Some(why.to_string());
     }

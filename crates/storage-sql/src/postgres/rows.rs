@@ -21,7 +21,7 @@ const COUNTED_EVERY: Duration = Duration::from_secs(600);
 /// The newest revision of a new store. It has no row.
 const FIRST_REVISION: i64 = 1;
 /// The remedy for operators.
-const ADVICE: &str = "restore a backup, or start with --accept-loss to go on with what is left";
+const ADVICE: &str = "restore a backup, or start with --accept-loss to continue with the remaining objects";
 
 /// The number of rows after the oldest revision, and the expected number.
 const NEWER: &str = "SELECT s.oldest, s.revision - greatest(s.oldest, $1), \
@@ -46,7 +46,7 @@ pub(super) async fn loss(client: &Client) -> Result<Option<String>, tokio_postgr
     let row = client.query_one(NEWER, &[&FIRST_REVISION]).await?;
     let (oldest, expected, found): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
     if found != expected {
-        return Ok(Some(told(&format!("behind revision {oldest}"), found, expected)));
+        return Ok(Some(mismatch(&format!("behind revision {oldest}"), found, expected)));
     }
     // An older release created the tables, or the role may not read this one.
     if !client.query_one(IS_COUNTED, &[]).await?.try_get::<_, bool>(0)? {
@@ -54,7 +54,7 @@ pub(super) async fn loss(client: &Client) -> Result<Option<String>, tokio_postgr
     }
     let Some(row) = client.query_opt(OLDER, &[]).await? else { return Ok(None) };
     let (swept, expected, found): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-    Ok((found != expected).then(|| told(&format!("up to revision {swept}"), found, expected)))
+    Ok((found != expected).then(|| mismatch(&format!("up to revision {swept}"), found, expected)))
 }
 
 /// Counts the rows that a compaction to a revision starts with. Returns the loss, if there is one.
@@ -64,7 +64,7 @@ pub(super) async fn loss(client: &Client) -> Result<Option<String>, tokio_postgr
 pub(super) async fn loss_below(client: &Client, oldest: Revision) -> Result<Option<String>, tokio_postgres::Error> {
     let Some(row) = client.query_opt(NEXT, &[&FIRST_REVISION, &number(oldest)]).await? else { return Ok(None) };
     let (from, expected, found): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-    Ok((found != expected).then(|| told(&format!("from revision {from} to {oldest}"), found, expected)))
+    Ok((found != expected).then(|| mismatch(&format!("from revision {from} to {oldest}"), found, expected)))
 }
 
 /// Returns the loss among changes that were read after one revision up to another, if there is one.
@@ -72,10 +72,10 @@ pub(super) fn loss_among(events: &[StoreEvent], after: Revision, reached: Revisi
     let after = after.get().max(FIRST_REVISION.unsigned_abs());
     let expected = reached.get().saturating_sub(after);
     let found = events.iter().filter(|event| event.revision.get() > after).count() as u64;
-    (found < expected).then(|| told(&format!("from revision {after} to {reached}"), found, expected))
+    (found < expected).then(|| mismatch(&format!("from revision {after} to {reached}"), found, expected))
 }
 
-fn told(place: &str, found: impl std::fmt::Display, expected: impl std::fmt::Display) -> String {
+fn mismatch(place: &str, found: impl std::fmt::Display, expected: impl std::fmt::Display) -> String {
     format!("{place} the history in the database has {found} rows and should have {expected}: {ADVICE}")
 }
 

@@ -112,7 +112,7 @@ impl KnownRevisions {
             return Err(QueryFault::Doubt("the database holds another history than before".to_owned()));
         }
         if state.revision < before {
-            let gone_back = format!("the database has gone back from revision {before} to {}", state.revision);
+            let gone_back = format!("the revision of the database fell from {before} to {}", state.revision);
             return Err(QueryFault::Doubt(gone_back));
         }
         self.saw(state.revision);
@@ -337,7 +337,7 @@ mod tests {
         Line { cluster: "c".to_owned(), number }
     }
 
-    fn found(incarnation: i64, (revision, oldest): (u64, u64), rows: Vec<Witness>) -> DatabaseContent {
+    fn content(incarnation: i64, (revision, oldest): (u64, u64), rows: Vec<Witness>) -> DatabaseContent {
         let state = State { incarnation, revision: Revision::new(revision), oldest: Revision::new(oldest) };
         DatabaseContent { state, line: line(2), name: None, rows }
     }
@@ -353,30 +353,30 @@ mod tests {
     #[test]
     fn a_database_is_the_same_if_it_has_all_that_was_seen() {
         let both = || vec![put(8, "a"), put(9, "b")];
-        check(&found(1, (10, 0), both()), Some(&Verdict::Same));
-        check(&found(1, (90, 0), both()), Some(&Verdict::Same));
+        check(&content(1, (10, 0), both()), Some(&Verdict::Same));
+        check(&content(1, (90, 0), both()), Some(&Verdict::Same));
         // Compaction deletes unreadable rows.
-        check(&found(1, (90, 9), vec![put(9, "b")]), Some(&Verdict::Same));
-        check(&found(1, (90, 60), vec![]), Some(&Verdict::Same));
+        check(&content(1, (90, 9), vec![put(9, "b")]), Some(&Verdict::Same));
+        check(&content(1, (90, 60), vec![]), Some(&Verdict::Same));
         // A delete at the oldest revision has no row after compaction.
         let (mut deleted, mut highest) = (put(9, ""), expected());
         deleted.digest = None;
         highest.witnesses[1] = deleted;
-        assert_eq!(highest.judge(&found(1, (90, 9), vec![])), Verdict::Same);
+        assert_eq!(highest.judge(&content(1, (90, 9), vec![])), Verdict::Same);
     }
 
     #[test]
     fn a_database_that_lacks_or_replaced_something_is_another() {
         let both = || vec![put(8, "a"), put(9, "b")];
-        check(&found(1, (9, 0), both()), None);
-        check(&found(1, (90, 0), vec![put(8, "a"), put(9, "c")]), None);
-        check(&found(1, (90, 0), vec![put(8, "a")]), None);
-        check(&found(1, (90, 8), vec![put(8, "z"), put(9, "b")]), None);
+        check(&content(1, (9, 0), both()), None);
+        check(&content(1, (90, 0), vec![put(8, "a"), put(9, "c")]), None);
+        check(&content(1, (90, 0), vec![put(8, "a")]), None);
+        check(&content(1, (90, 8), vec![put(8, "z"), put(9, "b")]), None);
         // The row that is the newest of its key at the oldest revision is readable, so compaction keeps it.
-        check(&found(1, (90, 9), vec![put(8, "a")]), None);
+        check(&content(1, (90, 9), vec![put(8, "a")]), None);
         // Another history is accepted only if it begins above all revisions that this server has read.
-        check(&found(2, (90, 10), both()), None);
-        check(&found(2, (90, 11), vec![]), Some(&Verdict::Another));
+        check(&content(2, (90, 10), both()), None);
+        check(&content(2, (90, 11), vec![]), Some(&Verdict::Another));
     }
 
     #[test]
@@ -385,11 +385,11 @@ mod tests {
             Verdict::Lost(loss) => loss.common.get(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(common(&found(1, (90, 0), vec![put(8, "a"), put(9, "c")])), 8);
-        assert_eq!(common(&found(1, (9, 0), vec![put(8, "a"), put(9, "b")])), 9);
+        assert_eq!(common(&content(1, (90, 0), vec![put(8, "a"), put(9, "c")])), 8);
+        assert_eq!(common(&content(1, (9, 0), vec![put(8, "a"), put(9, "b")])), 9);
         // Equal rows after the first different one prove nothing, and neither do compacted ones.
-        assert_eq!(common(&found(1, (90, 0), vec![put(8, "z"), put(9, "b")])), 0);
-        assert_eq!(common(&found(1, (90, 8), vec![put(9, "c")])), 0);
+        assert_eq!(common(&content(1, (90, 0), vec![put(8, "z"), put(9, "b")])), 0);
+        assert_eq!(common(&content(1, (90, 8), vec![put(9, "c")])), 0);
     }
 
     #[test]
@@ -398,14 +398,14 @@ mod tests {
         let mut known = expected();
         known.name = named(Some("one"));
         for (name, found, verdict) in [
-            (Some("one"), found(1, (10, 0), vec![put(8, "a"), put(9, "b")]), Some(Verdict::Same)),
-            (Some("two"), found(1, (10, 0), vec![put(8, "a"), put(9, "b")]), Some(Verdict::Foreign)),
-            (Some("two"), found(2, (90, 11), vec![]), Some(Verdict::Foreign)),
+            (Some("one"), content(1, (10, 0), vec![put(8, "a"), put(9, "b")]), Some(Verdict::Same)),
+            (Some("two"), content(1, (10, 0), vec![put(8, "a"), put(9, "b")]), Some(Verdict::Foreign)),
+            (Some("two"), content(2, (90, 11), vec![]), Some(Verdict::Foreign)),
             // A backup from an older release has no name. It must have a known change, or begin above all known
             // revisions.
-            (None, found(1, (9, 0), vec![]), Some(Verdict::Foreign)),
-            (None, found(1, (9, 0), vec![put(8, "a")]), None),
-            (None, found(2, (90, 11), vec![]), Some(Verdict::Another)),
+            (None, content(1, (9, 0), vec![]), Some(Verdict::Foreign)),
+            (None, content(1, (9, 0), vec![put(8, "a")]), None),
+            (None, content(2, (90, 11), vec![]), Some(Verdict::Another)),
         ] {
             let given = known.judge(&DatabaseContent { name: named(name), ..found });
             match verdict {
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn the_primary_before_this_one_is_not_believed_whatever_it_holds() {
-        let mut old = found(1, (90, 0), vec![put(8, "a"), put(9, "b")]);
+        let mut old = content(1, (90, 0), vec![put(8, "a"), put(9, "b")]);
         old.line = line(1);
         check(&old, Some(&Verdict::Outdated));
         // Timeline numbers of different clusters can't be compared, and neither can missing ones.

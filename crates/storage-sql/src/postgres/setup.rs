@@ -90,7 +90,7 @@ pub(crate) async fn prepare(
     }
     if accepted {
         let begins: i64 = one(client, "SELECT keelson_restored()").await?;
-        tracing::warn!(revision = begins, "going on with what is left, at a higher revision");
+        tracing::warn!(revision = begins, "continuing with the remaining objects at a higher revision");
     }
     note_home(client, &cluster).await?;
     let least = number(least);

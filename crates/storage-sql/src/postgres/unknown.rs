@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_no_row_took_no_effect() {
+    fn writes_without_a_row_had_no_effect() {
         check(&[put("a", "1"), delete("b")], &[], Some(&[None, None]));
         // Another server has written the same path since.
         check(&[put("a", "1")], &[row(9, "a", Some("2"), "x")], Some(&[None]));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_deletion_it_was_is_not_guessed() {
+    fn unattributable_deletions_are_not_attributed() {
         check(&[delete("b")], &[row(7, "b", None, "x")], None);
         check(&[put("a", "1"), delete("b")], &[row(7, "b", None, "x")], None);
         check(

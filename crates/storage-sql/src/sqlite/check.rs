@@ -70,7 +70,7 @@ pub fn check(data_dir: &Path, on_progress: &mut OnProgress<'_>) -> Result<CheckR
         Err(error) if work::is_interrupted(&error) => Err(OpenError::sqlite(file)(error)),
         Err(error) => {
             // A fatal error of SQLite is also a finding.
-            checked.findings.push(Damage::of(&error).map_or_else(|| error.to_string(), ToString::to_string));
+            checked.findings.push(Damage::from_error(&error).map_or_else(|| error.to_string(), ToString::to_string));
             Ok(checked)
         }
     }
@@ -145,7 +145,7 @@ pub(crate) fn rows(connection: &Connection, on_progress: &mut OnProgress<'_>) ->
     }
     match index::check(connection) {
         Ok(()) => {}
-        Err(error) => match Damage::of(&error) {
+        Err(error) => match Damage::from_error(&error) {
             Some(damage) => findings.push(damage.to_string()),
             None => return Err(error),
         },

@@ -67,7 +67,7 @@ pub(crate) fn remove_beside(backup: &Path) {
 /// release.
 pub(crate) fn compare_beside(backup: &Path, sha256: &str) -> Result<bool, OpenError> {
     let file = beside(backup, SUFFIX);
-    let Some(noted) = noted(&file).map_err(OpenError::io(&file))? else { return Ok(false) };
+    let Some(noted) = first_word(&file).map_err(OpenError::io(&file))? else { return Ok(false) };
     if noted.eq_ignore_ascii_case(sha256) {
         return Ok(true);
     }
@@ -75,7 +75,7 @@ pub(crate) fn compare_beside(backup: &Path, sha256: &str) -> Result<bool, OpenEr
 }
 
 /// The first word of a file; `None` if the file does not exist.
-fn noted(file: &PathBuf) -> io::Result<Option<String>> {
+fn first_word(file: &PathBuf) -> io::Result<Option<String>> {
     let opened = match File::open(file) {
         Ok(opened) => opened,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

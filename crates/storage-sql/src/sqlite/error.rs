@@ -166,7 +166,7 @@ impl OpenError {
 
     pub(crate) fn sqlite(path: impl Into<PathBuf>) -> impl FnOnce(rusqlite::Error) -> Self {
         let path = path.into();
-        move |source| match Damage::of(&source) {
+        move |source| match Damage::from_error(&source) {
             _ if work::is_interrupted(&source) => Self::Interrupted,
             Some(damage) => Self::Damaged { file: path, finding: damage.to_string() },
             None => Self::Sqlite { path, source },
@@ -199,7 +199,7 @@ impl From<OpenError> for StoreError {
 
 /// The store error of a failed statement.
 pub(crate) fn store_error(error: &rusqlite::Error) -> StoreError {
-    if let Some(damage) = Damage::of(error) {
+    if let Some(damage) = Damage::from_error(error) {
         return StoreError::Corrupt(damage.to_string());
     }
     match error.sqlite_error_code() {

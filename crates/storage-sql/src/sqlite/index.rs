@@ -113,10 +113,10 @@ fn compare(connection: &Connection, parts: &[IndexRange]) -> rusqlite::Result<()
     let newest = parts.iter().map(|part| part.newest).fold(counted, Revision::max);
     let wanted = newest.get() - counted.get();
     if old != rows {
-        return Err(Damage(format!("up to revision {counted} there are {old} rows and should be {rows}")).into());
+        return Err(Damage(format!("up to revision {counted} there are {old} rows, expected {rows}")).into());
     }
     if new != wanted {
-        let gap = format!("from revision {counted} to {newest} there are {new} rows and should be {wanted}");
+        let gap = format!("from revision {counted} to {newest} there are {new} rows, expected {wanted}");
         return Err(Damage(gap).into());
     }
     if newest > counted && newest_row(connection)? < newest {

@@ -38,7 +38,7 @@ impl std::fmt::Display for LogDamage {
         let Self { frame, commits } = self;
         match frame {
             Some(frame) => {
-                write!(f, "frame {frame} of the write-ahead log is damaged, and {commits} commits lie behind it")
+                write!(f, "frame {frame} of the write-ahead log is damaged, and {commits} commits follow it")
             }
             None => write!(f, "the header of the write-ahead log is damaged, and {commits} commits lie behind it"),
         }
@@ -55,7 +55,7 @@ impl Salts {
     const PLACE: usize = 16;
 
     /// Reads the salts of a log. The log may be written meanwhile.
-    pub(crate) fn of(log: &File) -> io::Result<Self> {
+    pub(crate) fn read(log: &File) -> io::Result<Self> {
         let mut salts = [0; 8];
         log.read_exact_at(&mut salts, Self::PLACE as u64)?;
         Ok(Self(field(&salts, 0), field(&salts, 4)))
@@ -75,7 +75,7 @@ pub(crate) fn salts(log: &Path) -> io::Result<Option<Salts>> {
         opened => opened?,
     };
     let smallest = (HEADER + FRAME_HEADER + PAGES.start()) as u64;
-    let salts = if file.metadata()?.len() < smallest { None } else { Some(Salts::of(&file)?) };
+    let salts = if file.metadata()?.len() < smallest { None } else { Some(Salts::read(&file)?) };
     // A header of zeros was allocated and never written.
     Ok(salts.filter(|salts| *salts != Salts::default()))
 }

@@ -59,28 +59,30 @@ impl Losses {
         losses.check_log(&database, &wal)?;
         if mark != MarkRead::Nothing && length(&database)? == 0 {
             let revision = mark.mark().map(|mark| format!(", which records revision {}", mark.revision));
-            losses.found(format!(
+            losses.note_loss(format!(
                 "{DATABASE_FILE} is missing or empty beside {DATABASE_FILE}{MARK}{}",
                 revision.unwrap_or_default()
             ))?;
         }
         if mark != MarkRead::Nothing && length(&journal)? > 0 {
-            losses.found(format!("{DATABASE_FILE}{JOURNAL} is none that this store has made"))?;
+            losses.note_loss(format!("{DATABASE_FILE}{JOURNAL} does not belong to this store"))?;
             set_aside(&journal)?;
         }
         if let (Some(log), Some(noted)) = (log, mark.mark().and_then(|mark| mark.log))
             && !log.follow(noted)
         {
             if losses.is_mark_of(&database) {
-                losses.found(format!("{DATABASE_FILE}{LOG} is of another store, or of an earlier time of this one"))?;
+                losses.note_loss(format!(
+                    "{DATABASE_FILE}{LOG} belongs to another store, or to an earlier state of this one"
+                ))?;
                 set_aside(&wal)?;
                 losses.log = None;
             } else {
-                losses.found(DIFFERENT_STORES.to_owned())?;
+                losses.note_loss(DIFFERENT_STORES.to_owned())?;
             }
         }
         if losses.log.is_some() && Facts::is_set_back(&database) {
-            losses.found(format!(
+            losses.note_loss(format!(
                 "{DATABASE_FILE} and {DATABASE_FILE}{LOG} are of different stores, or of different times"
             ))?;
             set_aside(&wal)?;
@@ -100,7 +102,7 @@ impl Losses {
     fn check_log(&mut self, database: &Path, wal: &Path) -> Result<(), OpenError> {
         let orphaned = length(database)? == 0 && length(wal)? > 0;
         let finding = match log::check(wal).map_err(OpenError::io(wal))? {
-            _ if orphaned => "the log is there, and its database is gone".to_owned(),
+            _ if orphaned => "the log exists, but its database is missing".to_owned(),
             Some(torn) => torn.to_string(),
             None => return Ok(()),
         };
@@ -117,7 +119,7 @@ impl Losses {
     /// There is a loss that is not accepted.
     pub(crate) fn check_content(&mut self, connection: &Connection) -> Result<(), OpenError> {
         match self.finding(connection).map_err(OpenError::sqlite(self.directory.join(DATABASE_FILE)))? {
-            Some(finding) => self.found(finding),
+            Some(finding) => self.note_loss(finding),
             None => Ok(()),
         }
     }
@@ -151,7 +153,7 @@ impl Losses {
         })
     }
 
-    fn found(&mut self, finding: String) -> Result<(), OpenError> {
+    fn note_loss(&mut self, finding: String) -> Result<(), OpenError> {
         if !self.accept {
             return Err(OpenError::Lost { directory: self.directory.clone(), finding });
         }
@@ -194,7 +196,7 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(connection: &Connection) -> rusqlite::Result<Self> {
+    fn read(connection: &Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             store: Fact::Store.get(connection)?.get(),
             start: Fact::Starts.get(connection)?.get(),
@@ -209,7 +211,7 @@ impl Facts {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(database, flags)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        Self::of(&connection)
+        Self::read(&connection)
     }
 
     /// Returns true if the log would reset the database to an older state. A valid log is newer than the content that
@@ -217,7 +219,7 @@ impl Facts {
     /// to a later start, or have the last writes. Files that can't be read are left to other checks.
     fn is_set_back(database: &Path) -> bool {
         let (Ok(alone), Ok(with_log)) =
-            (without_log(database).and_then(|read| Self::of(&read)), Self::with_log(database))
+            (without_log(database).and_then(|read| Self::read(&read)), Self::with_log(database))
         else {
             return false;
         };

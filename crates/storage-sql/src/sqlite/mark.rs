@@ -139,7 +139,7 @@ impl MarkFile {
 
     /// Records a durable revision. After a failure the file has an older mark, which is still valid.
     pub(crate) fn note(&mut self, revision: Revision) {
-        let log = self.log.as_ref().and_then(|log| Salts::of(log).ok()).or(self.mark.log);
+        let log = self.log.as_ref().and_then(|log| Salts::read(log).ok()).or(self.mark.log);
         let is_new_log = self.synced != log;
         if self.mark.revision == revision && self.mark.log == log && !is_new_log && !self.failing {
             return;

@@ -59,7 +59,7 @@ impl PendingStart {
             }
             Err(error) if is_full(&error) => {
                 if !self.said {
-                    tracing::warn!(%error, "the disk has no room for {}{MARK}; it is made when there is some", DATABASE_FILE);
+                    tracing::warn!(%error, "no disk space for {}{MARK}; retrying when there is", DATABASE_FILE);
                 }
                 (UNMARKED, None)
             }
@@ -71,7 +71,7 @@ impl PendingStart {
         match self.say_open(connection, open) {
             Ok(()) => self.said = true,
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
-                tracing::warn!(%error, "the store can't note that it is open: it takes no writes before its disk has room");
+                tracing::warn!(%error, "no disk space to mark the store as open: writes are refused until there is");
                 return Ok(None);
             }
             Err(error) => return Err(OpenError::sqlite(database)(error)),
@@ -104,6 +104,6 @@ fn remove_mark(path: &Path) {
     if let Err(error) = fs::remove_file(path)
         && error.kind() != ErrorKind::NotFound
     {
-        tracing::warn!(%error, mark = %path.display(), "a mark that is too old stays beside the store");
+        tracing::warn!(%error, mark = %path.display(), "deleting an outdated mark beside the store failed");
     }
 }

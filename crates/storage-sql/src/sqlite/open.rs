@@ -258,7 +258,7 @@ pub(crate) fn open_roomy(
 ) -> Result<(Connection, OpenRecord), OpenError> {
     // The start moves the log into the database, and creates the index of the log again.
     if reserve.is_held() && reserve.room().is_ok_and(|room| room.free < reserve.bytes() / 2) {
-        tracing::warn!("the disk is almost full: its reserve is given up to start");
+        tracing::warn!("the disk is almost full: the reserve is freed to start");
         reserve.give_up();
     }
     let (opened, mut noting) = match open_writer(directory, how) {

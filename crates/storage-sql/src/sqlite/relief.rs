@@ -65,8 +65,10 @@ impl Exceeded {
     /// The error of a full store for this reason.
     pub(crate) fn error(self, shortage: &dyn std::fmt::Display) -> StoreError {
         match self {
-            Self::Growth => StoreError::Full(format!("{shortage}; what upkeep may add to a full store is used up")),
-            Self::Writes => StoreError::Unavailable(format!("{shortage}; replaced versions are being given up")),
+            Self::Growth => {
+                StoreError::Full(format!("{shortage}; the space for maintenance of a full store is used up"))
+            }
+            Self::Writes => StoreError::Unavailable(format!("{shortage}; replaced versions are being deleted")),
         }
     }
 }
@@ -83,7 +85,7 @@ pub(crate) struct Budget {
 
 impl Budget {
     /// The budget of a store with this quota and reserve, in bytes.
-    pub(crate) fn of(quota: Option<u64>, reserve: Option<u64>) -> Self {
+    pub(crate) fn new(quota: Option<u64>, reserve: Option<u64>) -> Self {
         let reserve = reserve.filter(|bytes| *bytes > 0).map(|bytes| bytes / RESERVE_PART);
         let parts = [quota.map(|bytes| bytes / QUOTA_PART), reserve];
         let bytes = parts.into_iter().flatten().min().unwrap_or_default().max(SMALLEST);
@@ -142,13 +144,13 @@ mod tests {
             (Some(8 << 30), Some(64 << 20), 16 << 20),
             (Some(1), Some(64 << 20), SMALLEST),
         ] {
-            assert_eq!(Budget::of(quota, reserve).bytes, bytes, "{quota:?} {reserve:?}");
+            assert_eq!(Budget::new(quota, reserve).bytes, bytes, "{quota:?} {reserve:?}");
         }
     }
 
     #[test]
     fn growth_is_counted_for_the_whole_shortage_and_writes_up_to_a_compaction() {
-        let mut budget = Budget::of(None, None);
+        let mut budget = Budget::new(None, None);
         let half = Puts { written: SMALLEST / 2, replaced: 0 };
         assert_eq!(
             budget.check(half.and(half), half, Relief::Upkeep),
@@ -179,8 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn deletions_go_on_when_upkeep_has_used_its_budget() {
-        let mut budget = Budget::of(None, None);
+    fn deletions_continue_when_upkeep_has_used_its_budget() {
+        let mut budget = Budget::new(None, None);
         let (grown, step) = (Puts { written: SMALLEST, replaced: 0 }, Puts { written: 20, replaced: 9 });
         budget.spend(grown);
         budget.compacted();

@@ -115,7 +115,7 @@ impl Reserve {
                 self.give_up();
             }
             // The disk may still have space.
-            Err(error) => warn_repeated!(""; %error, "the reserve on the disk can't be taken"),
+            Err(error) => warn_repeated!(""; %error, "allocating the reserve on the disk failed"),
         }
     }
 
@@ -143,7 +143,7 @@ impl Reserve {
         let emptied = File::options().write(true).open(&path).and_then(|file| file.set_len(0));
         match emptied {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                tracing::warn!(%error, reserve = %path.display(), "the reserve on the disk could not be given up");
+                tracing::warn!(%error, reserve = %path.display(), "freeing the reserve on the disk failed");
             }
             Ok(()) | Err(_) => {}
         }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reserve_of_another_size_gets_the_one_that_is_asked_for() {
+    fn a_reserve_of_another_size_gets_the_one_that_is_requested() {
         let directory = TempDir::new().unwrap();
         let length = || std::fs::metadata(directory.path().join(RESERVE_FILE)).unwrap().len();
         for (bytes, is_held) in [(6 << 20, false), (8 << 20, false), (4 << 20, true)] {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reserve_leaves_room_for_objects_whatever_is_asked_for() {
+    fn a_reserve_leaves_room_for_objects_whatever_is_requested() {
         let directory = TempDir::new().unwrap();
         let find = |wanted: u64, free: u64| {
             let disk = Arc::new(Sized(DiskSpace { total: 80 << 20, free }));

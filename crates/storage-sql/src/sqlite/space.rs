@@ -196,7 +196,7 @@ impl Space {
     pub(crate) fn new(allowance: Allowance, reserve: Option<Reserve>) -> Self {
         let gauges = SpaceGauges::default();
         gauges.quota.store(allowance.quota.unwrap_or_default(), Ordering::Relaxed);
-        let budget = Budget::of(allowance.quota, reserve.as_ref().map(Reserve::bytes));
+        let budget = Budget::new(allowance.quota, reserve.as_ref().map(Reserve::bytes));
         Self {
             allowance,
             reserve,

@@ -454,7 +454,7 @@ mod tests {
 
     /// A job that arrives while the writer executes others is written and synced with them.
     #[tokio::test]
-    async fn what_comes_while_others_are_written_is_written_with_them() {
+    async fn writes_during_a_commit_join_the_next_group() {
         let connection = Arc::new(Mutex::new(open_memory().unwrap()));
         let readers = Readers::shared(connection.clone());
         let name = Path::new(":memory:");
@@ -486,7 +486,7 @@ mod tests {
 
     /// The supervisor is notified, and callers get an error instead of waiting.
     #[tokio::test]
-    async fn a_writer_that_panics_is_told_of() {
+    async fn a_writer_that_panics_is_reported() {
         let supervisor = Supervisor::default();
         let store = SqliteStore::open(SqliteConfig { supervisor: supervisor.clone(), ..SqliteConfig::in_memory() });
         let store = store.unwrap();

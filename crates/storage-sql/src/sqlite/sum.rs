@@ -25,7 +25,7 @@ impl From<Damage> for rusqlite::Error {
 
 impl Damage {
     /// Returns the damage in an error of SQLite, if it has one.
-    pub(crate) fn of(error: &rusqlite::Error) -> Option<&Self> {
+    pub(crate) fn from_error(error: &rusqlite::Error) -> Option<&Self> {
         match error {
             rusqlite::Error::FromSqlConversionFailure(_, _, source) => source.downcast_ref(),
             _ => None,
@@ -49,12 +49,12 @@ pub(crate) fn check(revision: Revision, path: &str, value: Option<&[u8]>, sum: O
     if sum == Some(of_row(revision, path, value)) {
         return Ok(());
     }
-    Err(Damage(format!("the row of revision {revision}, {path:?}, is damaged: it does not fit its checksum")))
+    Err(Damage(format!("the row of revision {revision}, {path:?}, is damaged: its checksum is wrong")))
 }
 
 /// The error of a row that must exist and is missing.
 pub(crate) fn missing(revision: Revision) -> Damage {
-    Damage(format!("the row of revision {revision} is gone, and nothing has deleted it"))
+    Damage(format!("the row of revision {revision} is missing, but was not deleted"))
 }
 
 #[cfg(test)]

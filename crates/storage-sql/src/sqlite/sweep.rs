@@ -89,7 +89,7 @@ mod tests {
 
     /// Only the newest versions of live keys remain, whether or not the sweep was interrupted between two steps.
     #[test]
-    fn a_sweep_goes_on_where_it_stood() {
+    fn a_sweep_continues_where_it_stood() {
         let connection = open_memory().unwrap();
         let mut group = Group::behind(Revision::new(1));
         let mut write = |transaction: Transaction| {

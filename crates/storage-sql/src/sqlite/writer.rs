@@ -137,7 +137,7 @@ impl Writer {
             && is_in_place
             && let Err(error) = losses::end(&self.connection.lock(), self.mark.take())
         {
-            tracing::warn!(%error, "the store's log stays beside its file; the next start moves it");
+            tracing::warn!(%error, "moving the log of the store into its file failed; the next start retries");
         }
     }
 
@@ -367,7 +367,7 @@ impl Writer {
             checkpoints.now(connection);
         }
         // A retry of a deletion succeeds now.
-        StoreError::Unavailable("the disk is full; its reserve has just been given up for deletions".to_owned())
+        StoreError::Unavailable("the disk is full; the reserve was freed for deletions".to_owned())
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn of(first: u8) -> Self {
+    fn from_byte(first: u8) -> Self {
         match first {
             b'{' => Self::Object,
             b'[' => Self::Array,
@@ -99,7 +99,7 @@ struct Scanner<'a> {
 impl<'a> Scanner<'a> {
     fn run(mut self) -> Result<Document<'a>, String> {
         self.skip_space();
-        let kind = self.text.get(self.at).map_or(Kind::Null, |first| Kind::of(*first));
+        let kind = self.text.get(self.at).map_or(Kind::Null, |first| Kind::from_byte(*first));
         let mut expect = Expect::Value;
         loop {
             self.skip_space();
@@ -171,7 +171,11 @@ impl<'a> Scanner<'a> {
             other => return Err(invalid(other, "looking for beginning of value")),
         };
         if is_member {
-            self.fields.push(Field { raw_name: self.name, kind: Kind::of(first), raw: &self.text[start..self.at] });
+            self.fields.push(Field {
+                raw_name: self.name,
+                kind: Kind::from_byte(first),
+                raw: &self.text[start..self.at],
+            });
         }
         Ok(expect)
     }

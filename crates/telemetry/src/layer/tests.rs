@@ -76,7 +76,7 @@ fn a_trusted_client_decides_about_its_trace() {
             assert_eq!(span.context.trace, REMOTE_ID, "{}", span.name);
         }
         assert_eq!(spans.last().map(|span| span.parent), is_sampled.then_some(Some(0x00f0_67aa_0ba9_02b7)));
-        let passed_on = TraceContext::of(&sent).unwrap();
+        let passed_on = TraceContext::from_headers(&sent).unwrap();
         assert_eq!((passed_on.trace, passed_on.is_sampled), (REMOTE_ID, is_sampled));
     }
 }
@@ -87,7 +87,7 @@ fn another_client_decides_nothing() {
         let mut sent = HeaderMap::new();
         let (spans, _) = recorded(0, || sent = request_of(&headers("01"), is_trusted));
         assert!(spans.is_empty());
-        assert_ne!(TraceContext::of(&sent).unwrap().trace, REMOTE_ID);
+        assert_ne!(TraceContext::from_headers(&sent).unwrap().trace, REMOTE_ID);
         let (spans, _) = recorded(MILLION, || sent = request_of(&headers("00"), is_trusted));
         assert_eq!(spans.len(), 3);
         let request = spans.last().unwrap();

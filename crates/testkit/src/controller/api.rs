@@ -1,6 +1,6 @@
 //! Reads and writes of the controller: JSON objects at paths that are built from kind and names.
 //!
-//! A write to an outdated or deleted object is no error, because the change that it missed starts another round.
+//! A write to an outdated or deleted object is not an error, because the change that it missed starts another round.
 
 use std::time::SystemTime;
 

@@ -44,7 +44,7 @@ pub(super) struct SessionRequest {
 }
 
 impl SessionRequest {
-    fn of(request: &Request<Incoming>) -> Self {
+    fn from_request(request: &Request<Incoming>) -> Self {
         let pairs = request.uri().query().unwrap_or_default().split('&');
         let pairs: Vec<(&str, String)> =
             pairs.filter_map(|pair| pair.split_once('=')).map(|(name, value)| (name, decoded(value))).collect();
@@ -69,7 +69,7 @@ fn item<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
 
 /// Answers a request for a session: an upgrade to SPDY, or to a websocket.
 pub(super) fn answer(mut request: Request<Incoming>, open: Arc<Open>) -> Response<UpstreamBody> {
-    let requested = SessionRequest::of(&request);
+    let requested = SessionRequest::from_request(&request);
     let upgrade = hyper::upgrade::on(&mut request);
     let headers = request.headers();
     let mut response = Response::new(Empty::new().map_err(|never| match never {}).boxed());

@@ -99,7 +99,7 @@ impl Stream {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
                 let line = self.pending.split_to(end + 1);
                 return Some(serde_json::from_slice(&line).unwrap_or_else(|error| {
-                    panic!("{}: a line that is no JSON ({error}): {}", self.what, String::from_utf8_lossy(&line))
+                    panic!("{}: a line that is not JSON ({error}): {}", self.what, String::from_utf8_lossy(&line))
                 }));
             }
             match self.receive().await {

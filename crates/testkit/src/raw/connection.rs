@@ -74,7 +74,7 @@ pub(super) async fn secured(target: &Target, protocol: Protocol) -> Result<TlsSt
     };
     let mut tls = target.tls.clone();
     tls.alpn_protocols = vec![alpn.to_vec()];
-    let name = ServerName::try_from(target.host.clone()).context("the host is no server name")?;
+    let name = ServerName::try_from(target.host.clone()).context("the host is not a server name")?;
     let stream = TlsConnector::from(Arc::new(tls)).connect(name, tcp).await.context("TLS handshake failed")?;
     let chosen = stream.get_ref().1.alpn_protocol().unwrap_or(b"http/1.1");
     ensure!(chosen == alpn, "the server chose protocol {}", String::from_utf8_lossy(chosen));

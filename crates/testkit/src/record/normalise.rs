@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_known_and_so_is_who_has_one() {
+    fn listed_tokens_authenticate_their_users() {
         let mut names = Names::default();
         check(&mut names, r#"{"token":"eyJh.b.c"}"#, r#"{"token":"{token1}"}"#);
         check(&mut names, r#"{"token":"ann"}"#, r#"{"token":"ann"}"#);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions_and_times_in_texts_are_told_by_what_stands_before() {
+    fn revisions_and_times_in_texts_are_reported_by_what_stands_before() {
         let mut names = Names::of_server("127.0.0.1:6443");
         check(&mut names, r#"{"resourceVersion":"7"}"#, r#"{"resourceVersion":"{rv1}"}"#);
         for (text, hidden) in [

@@ -186,7 +186,7 @@ mod tests {
     const RECORD: &str = "# Three steps.\n\n### a get\nGET /api/v1\naccept: application/json\n\n< 200\n< content-type: application/json\n\n{\n  \"a\": 1\n}\n\n### a post\nPOST /api/v1/x?y=z\n\n{\n\n}\n\n< 404\n\n### a noted one\n% difference: why\n% until: 410 \"gone\"\n% as: nobody\n% only: /a/0\nGET /x\n\n< 410\n";
 
     #[test]
-    fn what_is_written_reads_back_and_writes_the_same() {
+    fn written_values_read_back_and_write_equal_bytes() {
         let (preamble, steps) = parse(RECORD).unwrap();
         assert_eq!((preamble.as_str(), steps.len()), ("# Three steps.", 3));
         assert_eq!(steps[0].headers, [("accept".to_owned(), "application/json".to_owned())]);

@@ -88,27 +88,27 @@ fn readable(literal: &str) -> String {
 mod tests {
     use super::texts;
 
-    fn found(source: &str) -> Vec<(usize, String)> {
+    fn texts_of(source: &str) -> Vec<(usize, String)> {
         texts(source)
     }
 
     #[test]
     fn texts_have_their_lines_and_no_placeholders() {
         let source = "fn a() {\n    bail!(\"the key {told} is not \\\n           valid\");\n}\n";
-        assert_eq!(found(source), [(2, "the key x is not valid".to_owned())]);
+        assert_eq!(texts_of(source), [(2, "the key x is not valid".to_owned())]);
     }
 
     #[test]
     fn comments_characters_and_raw_strings_are_no_texts() {
         let source = "// \"one two three four\"\nlet a = '\"'; let b = '\\''; let c = r#\"one \" two three four\"#;\n\
                       let d = \"one \\\" two three four\";";
-        assert_eq!(found(source), [(3, "one \\\" two three four".to_owned())]);
+        assert_eq!(texts_of(source), [(3, "one \\\" two three four".to_owned())]);
     }
 
     #[test]
     fn names_and_tests_are_no_texts() {
         assert!(
-            found("let a = \"three words only\";\n#[cfg(test)]\nmod tests { \"one two three four\" }\n").is_empty()
+            texts_of("let a = \"three words only\";\n#[cfg(test)]\nmod tests { \"one two three four\" }\n").is_empty()
         );
     }
 }

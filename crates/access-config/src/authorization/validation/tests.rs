@@ -78,7 +78,7 @@ fn authorizers_are_named_and_there_once() {
 }
 
 #[test]
-fn webhooks_say_how_they_are_asked() {
+fn webhook_settings_are_validated() {
     of_webhook(&[], Ok(()));
     of_webhook(&[("timeout", "0s")], Err("W.timeout: Required value"));
     of_webhook(&[("timeout", "31s")], Err("W.timeout: Invalid value: \"31s\": must be > 0s and <= 30s"));

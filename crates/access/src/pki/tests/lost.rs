@@ -22,7 +22,7 @@ fn accepting(home: &Home) -> Pki {
 }
 
 #[test]
-fn a_key_that_a_server_has_used_is_not_made_anew() {
+fn a_key_that_a_server_has_used_is_not_recreated() {
     for (missing, named) in [
         (&["sa.key"][..], "sa.key"),
         (&["sa.key", "sa.pub"], "sa.key"),
@@ -53,7 +53,7 @@ fn a_kubeconfig_beside_no_keys_at_all_is_a_loss_too() {
 }
 
 #[test]
-fn whoever_accepts_the_loss_keeps_what_the_lost_keys_have_signed() {
+fn accept_loss_keeps_the_signatures_of_lost_keys() {
     let home = Home::new();
     let first = home.ensure(&[]).unwrap();
     remove(&home, &["sa.key", "ca.key"]);

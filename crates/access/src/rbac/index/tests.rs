@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn the_rules_that_are_told_are_those_that_decide(steps in steps()) {
+    fn the_rules_that_are_reported_are_those_that_decide(steps in steps()) {
         let index = index_of(&steps);
         for user in users() {
             for asked in questions() {
@@ -323,7 +323,7 @@ proptest! {
     }
 
     #[test]
-    fn who_lacks_a_right_that_he_would_give_is_told_so_and_nobody_else(steps in steps(), wanted in rules()) {
+    fn granting_missing_rights_is_refused(steps in steps(), wanted in rules()) {
         let index = index_of(&steps);
         let rules: Vec<PolicyRule> = PolicyRule::each(&wanted).collect();
         for user in users() {

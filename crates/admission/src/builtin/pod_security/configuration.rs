@@ -60,7 +60,7 @@ impl PodSecurityConfiguration {
         let text = |field: &str| stated.get(field).and_then(Value::as_str).unwrap_or_default();
         let version = text("apiVersion").strip_prefix(GROUP);
         if text("kind") != KIND || !matches!(version, Some("v1" | "v1beta1" | "v1alpha1")) {
-            return Err(format!("it is no {KIND} of {GROUP}v1: {} {}", text("apiVersion"), text("kind")));
+            return Err(format!("it is not a {KIND} of {GROUP}v1: {} {}", text("apiVersion"), text("kind")));
         }
         known_fields(stated, "", &["apiVersion", "kind", "defaults", "exemptions"])?;
         let mut faults = Vec::new();
@@ -87,7 +87,7 @@ fn part(of: &Map, field: &str) -> Result<Map, String> {
     match of.get(field) {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(part)) => Ok(part.clone()),
-        Some(_) => Err(format!("{field} is no object")),
+        Some(_) => Err(format!("{field} is not an object")),
     }
 }
 
@@ -128,7 +128,7 @@ fn names(
     let stated = match exemptions.get(field) {
         None | Some(Value::Null) => return Ok(names),
         Some(Value::Array(stated)) => stated,
-        Some(_) => return Err(format!("exemptions.{field} is no list")),
+        Some(_) => return Err(format!("exemptions.{field} is not a list")),
     };
     for (index, stated) in stated.iter().enumerate() {
         let (place, name) = (format!("exemptions.{field}[{index}]"), stated.as_str().unwrap_or_default());

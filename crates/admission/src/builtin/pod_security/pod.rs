@@ -23,7 +23,7 @@ pub(super) struct Pod<'p> {
 
 impl<'p> Pod<'p> {
     /// Reads a pod, or a PodTemplate object.
-    pub(super) fn of(object: &'p Object) -> Self {
+    pub(super) fn from_object(object: &'p Object) -> Self {
         Self::new(object.metadata(), object.0.get("spec"))
     }
 

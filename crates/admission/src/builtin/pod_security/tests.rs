@@ -15,10 +15,10 @@ fn check(standard: &str, pod: Value, expected: &str) {
     let (level, version) = standard.split_once(':').unwrap();
     let standard = Standard { level: Level::parse(level).unwrap(), version: Version::parse(version).unwrap() };
     let pod = Object::from_value(pod).unwrap();
-    assert_eq!(told(&violations(standard, &Pod::of(&pod))), expected, "{standard} {pod:?}");
+    assert_eq!(told(&violations(standard, &Pod::from_object(&pod))), expected, "{standard} {pod:?}");
 }
 
-fn of(spec: Value) -> Value {
+fn pod(spec: Value) -> Value {
     let mut spec = spec;
     if spec["containers"].is_null() {
         spec["containers"] = json!([{ "name": "c" }]);
@@ -29,7 +29,7 @@ fn of(spec: Value) -> Value {
 /// A pod with one container that has this security context.
 #[expect(clippy::needless_pass_by_value, reason = "the values of a test are made where they are given")]
 fn contained(context: Value) -> Value {
-    of(json!({ "containers": [{ "name": "c", "securityContext": context }] }))
+    pod(json!({ "containers": [{ "name": "c", "securityContext": context }] }))
 }
 
 /// A pod that satisfies the restricted level, with some fields replaced.
@@ -50,20 +50,20 @@ fn hardened(own: &Value, of_pod: &Value, spec: &Value) -> Value {
 #[test]
 fn the_baseline_knows_what_leads_out_of_a_container() {
     let baseline = |pod: Value, expected: &str| check("baseline:latest", pod, expected);
-    baseline(of(json!({})), "");
-    baseline(of(json!({ "hostPID": true, "hostIPC": true })), "host namespaces (hostPID=true, hostIPC=true)");
+    baseline(pod(json!({})), "");
+    baseline(pod(json!({ "hostPID": true, "hostIPC": true })), "host namespaces (hostPID=true, hostIPC=true)");
     let capable = |name: &str| {
         let add = json!(["SYS_ADMIN", "NET_RAW", "CHOWN"]);
         json!({ "name": name, "securityContext": { "capabilities": { "add": add } } })
     };
     let message = "non-default capabilities (containers \"b\", \"a\" must not include \"NET_RAW\", \"SYS_ADMIN\" in \
                 securityContext.capabilities.add)";
-    baseline(of(json!({ "containers": [capable("b"), capable("a")] })), message);
+    baseline(pod(json!({ "containers": [capable("b"), capable("a")] })), message);
     let volume = |name: &str| json!({ "name": name, "hostPath": { "path": "/" } });
-    baseline(of(json!({ "volumes": [volume("v"), volume("w")] })), "hostPath volumes (volumes \"v\", \"w\")");
+    baseline(pod(json!({ "volumes": [volume("v"), volume("w")] })), "hostPath volumes (volumes \"v\", \"w\")");
     let port = |name: &str, port: u16| json!({ "name": name, "ports": [{ "containerPort": 80, "hostPort": port }] });
     let message = "hostPort (containers \"a\", \"b\" use hostPorts 80, 81)";
-    baseline(of(json!({ "containers": [port("a", 81), port("b", 80)] })), message);
+    baseline(pod(json!({ "containers": [port("a", 81), port("b", 80)] })), message);
     let message = "forbidden AppArmor profile (container \"c\" must not set AppArmor profile type to \"Unconfined\")";
     baseline(contained(json!({ "appArmorProfile": { "type": "Unconfined" } })), message);
     let mut annotated = contained(json!({ "appArmorProfile": { "type": "Unconfined" } }));
@@ -77,7 +77,7 @@ fn the_baseline_knows_what_leads_out_of_a_container() {
     let message = "seLinuxOptions (pod and container \"c\" set forbidden securityContext.seLinuxOptions: types \"bar\", \
                 \"foo\"; user may not be set)";
     baseline(both, message);
-    let of_pod = |context: Value| of(json!({ "securityContext": context }));
+    let of_pod = |context: Value| pod(json!({ "securityContext": context }));
     let message =
         "seLinuxOptions (pod set forbidden securityContext.seLinuxOptions: user may not be set; role may not be set)";
     baseline(of_pod(json!({ "seLinuxOptions": { "user": "u", "role": "r" } })), message);
@@ -94,7 +94,7 @@ fn the_baseline_knows_what_leads_out_of_a_container() {
     baseline(contained(json!({ "windowsOptions": { "hostProcess": true } })), message);
     let stop = json!({ "preStop": { "httpGet": { "port": 80, "host": "example.org" } } });
     let message = "probe or lifecycle host (container \"c\" uses probe or lifecycle host \"example.org\")";
-    baseline(of(json!({ "containers": [{ "name": "c", "lifecycle": stop }] })), message);
+    baseline(pod(json!({ "containers": [{ "name": "c", "lifecycle": stop }] })), message);
     check("privileged:latest", contained(json!({ "privileged": true })), "");
 }
 
@@ -110,7 +110,7 @@ fn the_restricted_level_wants_it_said_that_a_pod_is_hardened() {
                  securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true (pod or container \"c\" must set \
                  securityContext.runAsNonRoot=true), seccompProfile (pod or container \"c\" must set \
                  securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")";
-    check("restricted:latest", of(none()), plain);
+    check("restricted:latest", pod(none()), plain);
     let message = "unrestricted capabilities (container \"c\" must set securityContext.capabilities.drop=[\"ALL\"]; container \
                 \"c\" must not include \"SYS_ADMIN\" in securityContext.capabilities.add)";
     restricted(json!({ "capabilities": { "add": ["SYS_ADMIN"] } }), none(), none(), message);
@@ -130,24 +130,24 @@ fn the_restricted_level_wants_it_said_that_a_pod_is_hardened() {
                 \"nfs\")";
     restricted(none(), none(), volumes, message);
     let windows = json!({ "os": { "name": "windows" }, "securityContext": { "runAsNonRoot": true } });
-    check("restricted:latest", of(windows), "");
+    check("restricted:latest", pod(windows), "");
 }
 
 #[test]
 fn a_standard_stays_as_it_was_with_its_release() {
-    let sysctl = |name: &str| of(json!({ "securityContext": { "sysctls": [{ "name": name }] } }));
+    let sysctl = |name: &str| pod(json!({ "securityContext": { "sysctls": [{ "name": name }] } }));
     let reserved = "net.ipv4.ip_local_reserved_ports";
     check("baseline:v1.19", sysctl(reserved), "forbidden sysctls (net.ipv4.ip_local_reserved_ports)");
     check("baseline:v1.27", sysctl(reserved), "");
-    let engine = || of(json!({ "securityContext": { "seLinuxOptions": { "type": "container_engine_t" } } }));
+    let engine = || pod(json!({ "securityContext": { "seLinuxOptions": { "type": "container_engine_t" } } }));
     let message = "seLinuxOptions (pod set forbidden securityContext.seLinuxOptions: type \"container_engine_t\")";
     check("baseline:v1.30", engine(), message);
     check("baseline:v1.31", engine(), "");
     let probe = json!({ "tcpSocket": { "port": 1, "host": "h" } });
-    let probing = || of(json!({ "containers": [{ "name": "c", "livenessProbe": probe }] }));
+    let probing = || pod(json!({ "containers": [{ "name": "c", "livenessProbe": probe }] }));
     check("baseline:v1.33", probing(), "");
     check("baseline:v1.34", probing(), "probe or lifecycle host (container \"c\" uses probe or lifecycle host \"h\")");
-    let mut old = of(json!({}));
+    let mut old = pod(json!({}));
     old["metadata"] = json!({ "annotations": { "seccomp.security.alpha.kubernetes.io/pod": "unconfined" } });
     let message = "seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod=\"unconfined\")";
     check("baseline:v1.18", old.clone(), message);

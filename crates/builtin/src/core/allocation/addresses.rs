@@ -181,7 +181,7 @@ fn describe(service_ref: &ServiceRef<'_>, address: IpAddr) -> Object {
         "metadata": {
             "name": address.to_string(),
             "labels": {
-                "ipaddress.kubernetes.io/ip-family": Family::of(address).name(),
+                "ipaddress.kubernetes.io/ip-family": Family::from_address(address).name(),
                 "ipaddress.kubernetes.io/managed-by": MANAGER,
             },
         },

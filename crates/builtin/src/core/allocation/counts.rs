@@ -60,7 +60,7 @@ impl Allocations {
 
 /// Counts an allocation of an address from a range.
 pub(super) fn note_address(range: String, scope: Scope, succeeded: bool) {
-    if let Some(allocations) = ADDRESS_ALLOCATIONS.of(&(range.clone(), scope), || (range, scope)) {
+    if let Some(allocations) = ADDRESS_ALLOCATIONS.get_or_create(&(range.clone(), scope), || (range, scope)) {
         allocations.note(succeeded);
     }
 }

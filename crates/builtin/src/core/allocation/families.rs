@@ -134,13 +134,15 @@ fn addresses_and_families(spec: &Map, addresses: &[&str], consistent: bool) -> V
     if unreadable {
         return errors;
     }
-    if parsed.len() > 1 && parsed[1..].iter().all(|address| Family::of(*address) == Family::of(parsed[0])) {
+    if parsed.len() > 1
+        && parsed[1..].iter().all(|address| Family::from_address(*address) == Family::from_address(parsed[0]))
+    {
         let detail = "may specify no more than one IP for each IP family";
         errors.push(FieldError::invalid("spec.clusterIPs", json!(addresses), detail));
     }
     if consistent && errors.is_empty() && !is_headless(spec) {
         for (index, (address, family)) in parsed.iter().zip(families(spec)).enumerate() {
-            if Family::of(*address) != family {
+            if Family::from_address(*address) != family {
                 let detail = format!("expected an {} value as indicated by `ipFamilies[{index}]`", family.name());
                 errors.push(FieldError::invalid(format!("spec.clusterIPs[{index}]"), address.to_string(), detail));
             }
@@ -186,7 +188,7 @@ fn infer(ranges: &ServiceRanges, spec: &mut Map) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, address) in spec.texts("clusterIPs").into_iter().enumerate().skip(families.len()) {
         let Ok(address) = address.parse::<IpAddr>() else { break };
-        let family = Family::of(address);
+        let family = Family::from_address(address);
         if ranges.has(family) {
             families.push(family);
         } else {

@@ -9,9 +9,9 @@ use keelson_registry::strategy::{ClosedFields, CreateStrategy};
 /// gate opens it.
 pub(super) fn gated_fields() -> Vec<ClosedFields> {
     vec![
-        ClosedFields::of("", &["spec"], &[&["configSource"]]),
-        ClosedFields::of("", &["status"], &[&["config"]]),
-        ClosedFields::of("InPlacePodVerticalScalingSchedulerPreemption", &["spec"], &[&["podPreemptionPolicy"]]),
+        ClosedFields::new("", &["spec"], &[&["configSource"]]),
+        ClosedFields::new("", &["status"], &[&["config"]]),
+        ClosedFields::new("InPlacePodVerticalScalingSchedulerPreemption", &["spec"], &[&["podPreemptionPolicy"]]),
     ]
 }
 

@@ -32,9 +32,9 @@ pub(super) fn gated_fields() -> Vec<ClosedFields> {
     ];
     let mut fields = super::template::gated_fields(&["spec"]);
     fields.extend([
-        ClosedFields::of("DRANodeAllocatableResources", STATUS, &[&["nodeAllocatableResourceClaimStatuses"]]),
-        ClosedFields::of("ImageVolumeWithDigest", STATUS, IMAGES),
-        ClosedFields::of("CSIVolumeHealth", STATUS, &[&["volumeHealth"]]),
+        ClosedFields::new("DRANodeAllocatableResources", STATUS, &[&["nodeAllocatableResourceClaimStatuses"]]),
+        ClosedFields::new("ImageVolumeWithDigest", STATUS, IMAGES),
+        ClosedFields::new("CSIVolumeHealth", STATUS, &[&["volumeHealth"]]),
     ]);
     fields
 }

@@ -63,5 +63,5 @@ pub(crate) fn gated_fields(below: FieldPath) -> Vec<ClosedFields> {
         ("H2CContainerProbe", HTTP_PROTOCOL),
         ("GRPCContainerProbeTLS", GRPC_MODE),
     ];
-    guarded.into_iter().map(|(gate, fields)| ClosedFields::of(gate, below, fields)).collect()
+    guarded.into_iter().map(|(gate, fields)| ClosedFields::new(gate, below, fields)).collect()
 }

@@ -16,7 +16,7 @@ use crate::strategy::protect;
 
 /// The fields of a claim that feature gates guard.
 pub(super) fn gated_fields() -> Vec<ClosedFields> {
-    vec![ClosedFields::of("CSIVolumeHealth", &["status"], &[&["healthStatus"]])]
+    vec![ClosedFields::new("CSIVolumeHealth", &["status"], &[&["healthStatus"]])]
 }
 
 /// Makes `dataSource` and `dataSourceRef` agree (KEP-1495).

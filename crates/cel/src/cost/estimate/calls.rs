@@ -125,15 +125,15 @@ impl<'e> Estimator<'e> {
                 let (from, to) = (number(first, 0), number(args.get(1), size(target).max));
                 // As upstream, the size of a slice that ends before its start wraps around, so the expression is
                 // refused.
-                made(1.0, Bounds::exactly(to.wrapping_sub(from)))
+                list_cost(1.0, Bounds::exactly(to.wrapping_sub(from)))
             }
-            CostRule::Range => made(1.0, Bounds::exactly(number(first, u64::MAX))),
-            CostRule::Reverse => made(1.0, size(target)),
+            CostRule::Range => list_cost(1.0, Bounds::exactly(number(first, u64::MAX))),
+            CostRule::Reverse => list_cost(1.0, size(target)),
             CostRule::Flatten => {
                 let depth = if args.is_empty() { 1 } else { number(first, u64::MAX) };
-                made(depth as f64, size(target))
+                list_cost(depth as f64, size(target))
             }
-            CostRule::Distinct => made(2.0, size(target).by(size(target))),
+            CostRule::Distinct => list_cost(2.0, size(target).by(size(target))),
             CostRule::Sort => self.sorted(target),
             CostRule::SortBy => self.sorted(first),
         }
@@ -211,7 +211,7 @@ impl<'e> Estimator<'e> {
         let Some(list) = list else { return (Bounds::exactly(STEP), None) };
         let is_text = matches!(self.type_of(list), Type::List(of) if matches!(**of, Type::String | Type::Bytes));
         let size = self.size_or_unknown(list);
-        made(if is_text { 2.0 + CHARACTER } else { 2.0 }, size.by(size))
+        list_cost(if is_text { 2.0 + CHARACTER } else { 2.0 }, size.by(size))
     }
 }
 
@@ -228,7 +228,7 @@ fn number(arg: Option<&Expr>, default: u64) -> u64 {
 }
 
 /// The cost and size of a created list. Each element costs `factor`.
-fn made(factor: f64, size: Bounds) -> (Bounds, Option<Bounds>) {
+fn list_cost(factor: f64, size: Bounds) -> (Bounds, Option<Bounds>) {
     (size.scaled(factor).plus(Bounds::exactly(STEP + MAKE_LIST)), Some(size))
 }
 

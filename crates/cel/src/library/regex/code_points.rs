@@ -29,7 +29,7 @@ pub(super) struct CodePoints {
 
 impl CodePoints {
     /// Creates the normalized set of these ranges.
-    pub(super) fn of(ranges: &[Range]) -> Self {
+    pub(super) fn new(ranges: &[Range]) -> Self {
         let mut set = Self { ranges: ranges.to_vec().into() };
         set.normalize();
         set
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn ranges_are_joined_negated_and_folded() {
-        let set = CodePoints::of(&[(7, 9), (1, 2), (3, 3), (8, 20)]);
+        let set = CodePoints::new(&[(7, 9), (1, 2), (3, 3), (8, 20)]);
         assert_eq!(set.ranges(), [(1, 3), (7, 20)]);
         assert_eq!(set.negated().ranges(), [(0, 0), (4, 6), (21, LAST)]);
         assert_eq!(set.negated().negated(), set);
@@ -188,9 +188,9 @@ mod tests {
 
     #[test]
     fn surrogates_match_nothing() {
-        let hir = CodePoints::of(&[(0xD800, 0xDFFF)]).into_hir();
+        let hir = CodePoints::new(&[(0xD800, 0xDFFF)]).into_hir();
         assert_eq!(hir, Hir::fail());
-        let hir = CodePoints::of(&[(0xD000, 0xD900)]).into_hir();
+        let hir = CodePoints::new(&[(0xD000, 0xD900)]).into_hir();
         assert_eq!(hir.properties().minimum_len(), Some(3));
     }
 }

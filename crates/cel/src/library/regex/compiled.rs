@@ -74,7 +74,7 @@ impl Pattern {
             SyntaxFault::TooLarge => Ok(MAX_STATES),
             _ => Err(error.to_string()),
         })?;
-        Ok(Self::of(text, states))
+        Ok(Self::uncompiled(text, states))
     }
 
     /// Creates an expression that is compiled at its first use. Its size is checked now.
@@ -83,10 +83,10 @@ impl Pattern {
     /// As [`check`].
     pub(crate) fn checked(text: &str) -> Result<Self, String> {
         let states = measure(text).map_err(|error| error.to_string())?;
-        Ok(Self::of(text, states))
+        Ok(Self::uncompiled(text, states))
     }
 
-    fn of(text: &str, states: u64) -> Self {
+    fn uncompiled(text: &str, states: u64) -> Self {
         Self { text: text.into(), states, compiled: Mutex::default() }
     }
 
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_for_longest_goes_when_there_is_no_room() {
+    fn a_full_cache_evicts_the_least_recently_used() {
         let compiled =
             |states| Arc::new(Compiled { regex: Regex::new("a").unwrap(), states, asked: AtomicU64::default() });
         let large = KEPT_BYTES / 3 / STATE_BYTES;

@@ -153,7 +153,7 @@ impl Node {
 }
 
 impl RegexPiece {
-    fn of(node: Node, states: u64) -> Self {
+    fn new(node: Node, states: u64) -> Self {
         Self { node, shape: Shape::Other, size: Size { states, height: 1, repeats: 1 } }
     }
 
@@ -232,7 +232,7 @@ impl<'p> Parser<'p> {
             '.' => {
                 self.at += 1;
                 let excluded: &[_] = if self.flags.dot_all { &[] } else { &[(0x0A, 0x0A)] };
-                self.set(CodePoints::of(excluded).negated())?;
+                self.set(CodePoints::new(excluded).negated())?;
             }
             '[' => {
                 let (set, rest) = classes::bracketed(self.rest(), self.flags.folds, &mut self.budget)
@@ -289,13 +289,13 @@ impl<'p> Parser<'p> {
 
     fn look(&mut self, length: usize, look: Look) -> Result<(), SyntaxError> {
         self.at += length;
-        self.push(RegexPiece::of(self.node(|| Hir::look(look)), 1))
+        self.push(RegexPiece::new(self.node(|| Hir::look(look)), 1))
     }
 
     fn set(&mut self, set: CodePoints) -> Result<(), SyntaxError> {
         let states = set.states();
         let node = self.node(|| set.into_hir());
-        self.push(RegexPiece { shape: Shape::Character, ..RegexPiece::of(node, states) })
+        self.push(RegexPiece { shape: Shape::Character, ..RegexPiece::new(node, states) })
     }
 
     fn character(&mut self, code: u32) -> Result<(), SyntaxError> {
@@ -355,7 +355,7 @@ impl<'p> Parser<'p> {
         let piece = match (sequence.pop(), sequence.is_empty()) {
             (None, _) => {
                 self.count(1)?;
-                RegexPiece::of(self.node(Hir::empty), 1)
+                RegexPiece::new(self.node(Hir::empty), 1)
             }
             (Some(one), true) => one,
             (Some(last), false) => {
@@ -584,7 +584,7 @@ mod tests {
 
     #[test]
     fn the_set_of_all_characters_is_any() {
-        let all = CodePoints::of(&[(0, LAST)]);
+        let all = CodePoints::new(&[(0, LAST)]);
         assert_eq!(CodePoints::default().negated(), all);
         for pattern in ["(?s).", r"[\d\D]", r"\p{Any}", r"[\x00-\x{10FFFF}]"] {
             assert_eq!(parse(pattern).unwrap().hir, all.clone().into_hir(), "{pattern}");

@@ -136,10 +136,10 @@ impl Table {
 
 fn category(name: &str) -> CodePoints {
     match name {
-        "Any" => CodePoints::of(&[(0, LAST)]),
-        "ASCII" => CodePoints::of(&[(0, 0x7F)]),
+        "Any" => CodePoints::new(&[(0, LAST)]),
+        "ASCII" => CodePoints::new(&[(0, 0x7F)]),
         // No text contains surrogates, and the library has no name for them.
-        "Cs" => CodePoints::of(&[(0xD800, 0xDFFF)]),
+        "Cs" => CodePoints::new(&[(0xD800, 0xDFFF)]),
         // Code points that newer versions have assigned are unassigned here.
         "Cn" => named(&format!(r"[\p{{gc=Cn}}\P{{age={VERSION}}}]")),
         "C" => named(&format!(r"[\p{{gc=C}}\P{{age={VERSION}}}]")),
@@ -175,7 +175,7 @@ fn named(class: &str) -> CodePoints {
         // The library turns a class of one code point into a literal.
         HirKind::Literal(literal) => {
             let codes = std::str::from_utf8(&literal.0).unwrap_or_default().chars().map(u32::from);
-            CodePoints::of(&codes.map(|code| (code, code)).collect::<Vec<_>>())
+            CodePoints::new(&codes.map(|code| (code, code)).collect::<Vec<_>>())
         }
         _ => CodePoints::default(),
     }

@@ -116,10 +116,10 @@ impl RemoteKnowledge {
                 Err(ApiError::Expired { .. }) => {}
                 // The condition of the server's APIService reports that it is unavailable.
                 Err(error @ ApiError::ServiceUnavailable { .. }) => {
-                    tracing::debug!(resource = %resource.name(), %error, "a kind of another server can't be followed now");
+                    tracing::debug!(resource = %resource.name(), %error, "watching a resource of another server failed");
                 }
                 Err(error) => {
-                    warn_repeated!(resource.name(); resource = %resource.name(), %error, "a kind of an aggregated server can't be followed now");
+                    warn_repeated!(resource.name(); resource = %resource.name(), %error, "watching a resource of an aggregated server failed");
                 }
                 Ok(never) => match never {},
             }

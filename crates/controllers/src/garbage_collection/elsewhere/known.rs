@@ -162,7 +162,7 @@ mod tests {
 
     /// The changes since the last call: `-` and the uid for a deleted object, `+` and the uid for a new state, `*` for
     /// a first list.
-    fn told(known: &mut RemoteObjects) -> Vec<String> {
+    fn changes(known: &mut RemoteObjects) -> Vec<String> {
         let text = |change| match change {
             Change::Object { before, after, .. } => {
                 let gone = before.filter(|_| after.is_none()).map(|it| format!("-{}", it.uid));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_ties_objects_to_others_is_told() {
+    fn only_what_ties_objects_to_others_is_reported() {
         let mut known = RemoteObjects::default();
         let resource = RemoteKind {
             group: "g".to_owned(),
@@ -193,19 +193,19 @@ mod tests {
         let number = known.add(resource);
         assert!(known.by_kind("g", "Thing").is_none(), "its objects are unknown");
         known.replace(number, listed(vec![object("a", "1", None), object("b", "2", Some("[]"))]));
-        assert_eq!(told(&mut known), ["*", "+2"]);
+        assert_eq!(changes(&mut known), ["*", "+2"]);
         assert!(known.by_kind("g", "Thing").is_some());
         known.update(number, object("a", "1", None)).unwrap();
-        assert!(told(&mut known).is_empty());
+        assert!(changes(&mut known).is_empty());
         known.update(number, object("a", "3", None)).unwrap();
-        assert_eq!(told(&mut known), ["-1"]);
+        assert_eq!(changes(&mut known), ["-1"]);
         known.remove(number, &object("a", "3", None));
         known.remove(number, &object("c", "4", None));
-        assert_eq!(told(&mut known), ["-3"]);
+        assert_eq!(changes(&mut known), ["-3"]);
         known.replace(number, listed(vec![]));
-        assert_eq!((told(&mut known), known.objects), (vec!["-2".to_owned()], 0));
+        assert_eq!((changes(&mut known), known.objects), (vec!["-2".to_owned()], 0));
         known.forget(number);
-        assert_eq!(told(&mut known), ["x"]);
+        assert_eq!(changes(&mut known), ["x"]);
     }
 
     #[test]

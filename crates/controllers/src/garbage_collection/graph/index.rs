@@ -58,7 +58,7 @@ impl Index {
     ) {
         let mut found = Vec::new();
         for event in events {
-            let [before, after] = [&event.previous, &event.current].map(|entry| entry.as_deref().map(Ties::of));
+            let [before, after] = [&event.previous, &event.current].map(|entry| entry.as_deref().map(Ties::from_entry));
             self.apply(world, CollectionPlace::Here(collection), before, after, &mut found);
         }
         for id in found {
@@ -102,7 +102,7 @@ impl Index {
             CollectionPlace::Here(collection) => {
                 let found = world.surface.collection(collection).and_then(|stored| stored.cached.get(&id.key));
                 if let Some(entry) = found {
-                    self.link_all(world, id, Ties::of(&entry), visits);
+                    self.link_all(world, id, Ties::from_entry(&entry), visits);
                 }
             }
             CollectionPlace::Elsewhere(number) => {
@@ -299,7 +299,7 @@ mod tests {
             let mut visits = Vec::new();
             let elsewhere = RemoteKnowledge::new(None);
             let world = OwnerLookup { surface: &self.surface, elsewhere: &elsewhere };
-            let [before, after] = [&previous, &current].map(|entry| entry.as_deref().map(Ties::of));
+            let [before, after] = [&previous, &current].map(|entry| entry.as_deref().map(Ties::from_entry));
             self.index.apply(world, CollectionPlace::Here(self.collection.id), before, after, &mut visits);
             visits.iter().map(|id| id.name().to_owned()).collect()
         }
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_owner_that_waits_is_visited_when_it_loses_the_last_that_it_waits_for() {
+    async fn a_waiting_owner_is_visited_when_its_last_dependent_goes() {
         let mut model = IndexModel::new().await;
         model.tell("d", Some(&owned_by(&["!o"])));
         model.tell("e", Some(&owned_by(&["!o"])));

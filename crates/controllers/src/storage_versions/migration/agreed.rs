@@ -24,7 +24,7 @@ impl StorageVersionMigrator {
     pub(super) async fn agreement(&self, subject: &Subject) -> Result<Result<Agreement, String>, ApiError> {
         let name = subject.version_name();
         let Some(found) = self.client.get(&self.versions, &name).await? else {
-            return Ok(Err(format!("no server has published in which version it stores {}", subject.resource)));
+            return Ok(Err(format!("no server has published its storage version of {}", subject.resource)));
         };
         if let Some(why) = disagreement(&found.object, &subject.version()) {
             return Ok(Err(why));
@@ -51,7 +51,7 @@ impl StorageVersionMigrator {
             return Some("storage versions are not served".to_owned());
         };
         let Some(entry) = versions.get(&subject.version_name()) else {
-            return Some(format!("no server has published in which version it stores {}", subject.resource));
+            return Some(format!("no server has published its storage version of {}", subject.resource));
         };
         disagreement(&entry.object.decode(entry.revision), &subject.version())
     }

@@ -83,7 +83,7 @@ impl StorageVersionMigrator {
     /// Errors of the verbs.
     pub(super) async fn forget_migration(&self, subject: &Subject) -> Result<(), ApiError> {
         self.edit_definition(subject, Vec::new(), |definition| {
-            let message = "The migration was given up before it had come to its end".to_owned();
+            let message = "The migration was stopped before its end".to_owned();
             let observed_generation = definition.generation();
             let over =
                 Condition { kind: MIGRATING, holds: false, reason: "MigrationFailed", message, observed_generation };

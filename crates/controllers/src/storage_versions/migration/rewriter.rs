@@ -57,11 +57,7 @@ impl Failures {
     /// The reason why a migration can't succeed, given the number of unreadable objects; `None` if it can.
     pub fn hindrance(&self, unreadable: usize) -> Option<String> {
         let unwritten = self.first.as_ref().map(|(key, error)| {
-            format!(
-                "{} objects could not be written and are tried again, such as {}: {error}",
-                self.count,
-                key.as_str()
-            )
+            format!("writing {} objects failed and is retried, such as {}: {error}", self.count, key.as_str())
         });
         let unread = (unreadable > 0).then(|| format!("{unreadable} stored values can't be read"));
         let all: Vec<String> = unwritten.into_iter().chain(unread).collect();
@@ -139,16 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_migration_from_ending_names_an_object_and_how_many_there_are() {
+    fn the_hindrance_names_an_object_and_the_number_of_objects() {
         let mut failures = Failures::default();
         assert_eq!(failures.hindrance(0), None);
         assert_eq!(failures.hindrance(2).as_deref(), Some("2 stored values can't be read"));
         failures.note("a/b", ApiError::Internal("why".to_owned()));
         failures.note("a/c", ApiError::Internal("other".to_owned()));
         let said = failures.hindrance(0).unwrap();
-        assert!(
-            said.starts_with("2 objects could not be written") && said.contains("a/b") && said.contains("why"),
-            "{said}"
-        );
+        assert!(said.starts_with("writing 2 objects failed") && said.contains("a/b") && said.contains("why"), "{said}");
     }
 }

@@ -22,7 +22,7 @@ pub struct Subject {
 
 impl Subject {
     /// A resource of a surface; `None` where it is not stored or has no served version.
-    pub fn of(surface: &Arc<ServedApis>, served: &ServedResource) -> Option<Self> {
+    pub fn new(surface: &Arc<ServedApis>, served: &ServedResource) -> Option<Self> {
         let (stored, kind) = (served.stored()?, served.storage_kind()?);
         let target = surface.stored_target(stored)?;
         let resource = GroupResource { group: kind.group.clone(), resource: served.group_resource().resource };

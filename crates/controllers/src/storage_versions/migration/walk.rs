@@ -17,7 +17,7 @@ use super::{Request, StorageVersionMigrator, Subject};
 /// The interval between progress updates.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The outcome of a walk.
+/// The outcome of one pass over the stored objects.
 pub(super) enum WalkOutcome {
     /// All objects were visited, with these failures.
     Through(Failures),

@@ -312,7 +312,7 @@ async fn start_protobuf(
         ObjectForm::Whole | ObjectForm::Table(_) => renderer.view.kind().kind.as_str(),
         ObjectForm::Metadata(_) => "PartialObjectMetadata",
     };
-    let form = ProtobufForm::of(head.api_version, head.kind, item_kind).map_err(failed)?;
+    let form = ProtobufForm::new(head.api_version, head.kind, item_kind).map_err(failed)?;
     let measuring = renderer.clone();
     let measure = move |entries: &[Arc<Entry>]| measuring.measure(&form, entries);
     let measured = source.size_in(form.item().number(), Arc::new(measure)).await;

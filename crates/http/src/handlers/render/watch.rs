@@ -82,7 +82,7 @@ impl EventEncoder {
 
     /// The object of an output, if it must be converted.
     fn foreign<'o>(&self, output: &'o WatchOutput) -> Option<&'o Arc<Entry>> {
-        shown(output).filter(|entry| !self.renderer.view.fits(&entry.object))
+        entry_of(output).filter(|entry| !self.renderer.view.fits(&entry.object))
     }
 
     /// Encodes outputs, on another thread if they are large, since a large object would block a shared thread.
@@ -141,7 +141,7 @@ impl EventEncoder {
         converted: &mut dyn Iterator<Item = Arc<Entry>>,
     ) -> Result<Bytes, ApiError> {
         let other_version;
-        let entry = match shown(output) {
+        let entry = match entry_of(output) {
             Some(entry) if self.renderer.view.fits(&entry.object) => Some(&**entry),
             Some(_) => {
                 other_version = converted.next();
@@ -158,7 +158,7 @@ impl EventEncoder {
             (WatchOutput::Initial(_), Some(entry)) => self.object(EventType::Added, &entry.object, entry.revision)?,
             (WatchOutput::Event(kind, event), Some(entry)) => self.event(*kind, event, entry)?,
             (WatchOutput::Initial(_) | WatchOutput::Event(..), None) => {
-                let key = shown(output).map_or("", |entry| &*entry.key);
+                let key = entry_of(output).map_or("", |entry| &*entry.key);
                 let kind = self.renderer.view.kind();
                 return Err(ApiError::Internal(format!("there is nothing to show of {key:?} as {kind:?}")));
             }
@@ -286,7 +286,7 @@ fn size_of(outputs: &[WatchOutput]) -> u64 {
 }
 
 /// The object of an output.
-fn shown(output: &WatchOutput) -> Option<&Arc<Entry>> {
+fn entry_of(output: &WatchOutput) -> Option<&Arc<Entry>> {
     match output {
         WatchOutput::Initial(entry) => Some(entry),
         WatchOutput::Event(kind, event) => event.object(*kind),

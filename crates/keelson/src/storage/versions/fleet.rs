@@ -37,7 +37,7 @@ impl Fleet {
     ///
     /// # Errors
     /// When the kubeconfig can't be read or is invalid.
-    pub(super) async fn of(kubeconfig: &Path) -> anyhow::Result<Self> {
+    pub(super) async fn connect(kubeconfig: &Path) -> anyhow::Result<Self> {
         let reading = |error: &dyn std::error::Error| {
             // The lines after the first are a drawing of the place in the file.
             let why = error.to_string().lines().next().unwrap_or_default().to_owned();
@@ -62,8 +62,8 @@ impl Fleet {
         let leases = self.list(LEASES, SERVERS).await?;
         let migrations = self.list(MIGRATIONS, "").await?;
         let services = self.list(SERVICES, "").await?;
-        let counts = Counts::read(&self.text(METRICS).await.map_err(|error| self.told(METRICS, &error))?);
-        Ok(Report::of(&Answers { versions, leases, migrations, services, counts }))
+        let counts = Counts::read(&self.text(METRICS).await.map_err(|error| self.explain(METRICS, &error))?);
+        Ok(Report::new(&Answers { versions, leases, migrations, services, counts }))
     }
 
     /// Lists all objects of a collection, in chunks.
@@ -72,10 +72,10 @@ impl Fleet {
         for _ in 0..ATTEMPTS {
             match self.walk(path, selector).await {
                 Err(Error::Api(status)) if status.code == 410 => last = Some(Error::Api(status)),
-                found => return found.map_err(|error| self.told(path, &error)),
+                found => return found.map_err(|error| self.explain(path, &error)),
             }
         }
-        Err(last.map_or_else(|| anyhow!("{path}: no answer"), |error| self.told(path, &error)))
+        Err(last.map_or_else(|| anyhow!("{path}: no answer"), |error| self.explain(path, &error)))
     }
 
     async fn walk(&self, path: &str, selector: &str) -> Result<Vec<Value>, Error> {
@@ -99,16 +99,16 @@ impl Fleet {
     }
 
     /// An error that includes a remedy for the user of the command.
-    fn told(&self, path: &str, error: &Error) -> anyhow::Error {
+    fn explain(&self, path: &str, error: &Error) -> anyhow::Error {
         let server = &self.server;
         match error {
             Error::Api(status) if status.code == 404 && path == VERSIONS => anyhow!(
-                "the server at {server} has no storage versions: its feature gate StorageVersionAPI is off, or it is no keelson"
+                "the server at {server} has no storage versions: its feature gate StorageVersionAPI is off, or it is not a keelson server"
             ),
             Error::Api(status) if status.code == 404 => anyhow!("the server at {server} does not serve {path}"),
             Error::Api(status) => anyhow!("the server at {server} refused to tell of {path}: {}", status.message),
             error => {
-                let mut text = format!("the server at {server} can't be asked: {error}");
+                let mut text = format!("a request to the server at {server} failed: {error}");
                 let mut cause = std::error::Error::source(error);
                 while let Some(next) = cause {
                     let next_text = next.to_string();

@@ -92,18 +92,18 @@ impl Counts {
 }
 
 impl Report {
-    pub(super) fn of(answers: &Answers) -> Self {
+    pub(super) fn new(answers: &Answers) -> Self {
         let main: BTreeSet<&str> = servers(&answers.leases, true).collect();
         let behind: BTreeSet<&str> = servers(&answers.leases, false).collect();
         let publishing: BTreeSet<&str> = answers.versions.iter().flat_map(entries).map(|(server, _)| server).collect();
         let owned = |names: &BTreeSet<&str>| names.iter().map(|name| (*name).to_owned()).collect();
-        let resource = |version: &Value| Resource::of(version, &main, &behind, &answers.counts);
+        let resource = |version: &Value| Resource::new(version, &main, &behind, &answers.counts);
         let mut resources: Vec<Resource> = answers.versions.iter().map(resource).collect();
         resources.sort_by(|a, b| a.name.cmp(&b.name));
         Self {
             servers: owned(&main),
             silent: main.iter().filter(|server| !publishing.contains(*server)).map(|it| (*it).to_owned()).collect(),
-            migrations: answers.migrations.iter().filter_map(Migration::of).collect(),
+            migrations: answers.migrations.iter().filter_map(Migration::from_value).collect(),
             unmanaged: unmanaged(&answers.services, &answers.versions),
             resources,
         }
@@ -133,7 +133,7 @@ impl Report {
 }
 
 impl Resource {
-    fn of(version: &Value, main: &BTreeSet<&str>, behind: &BTreeSet<&str>, counts: &Counts) -> Self {
+    fn new(version: &Value, main: &BTreeSet<&str>, behind: &BTreeSet<&str>, counts: &Counts) -> Self {
         let name = resource_of(text(&version["metadata"]["name"]));
         let found: Vec<(&str, &str)> = entries(version).collect();
         let is_behind = !found.is_empty() && found.iter().all(|(server, _)| behind.contains(server));
@@ -154,7 +154,7 @@ impl Resource {
 
 impl Migration {
     /// Reads a migration; `None` if it has ended.
-    fn of(migration: &Value) -> Option<Self> {
+    fn from_value(migration: &Value) -> Option<Self> {
         let conditions = migration["status"]["conditions"].as_array();
         let condition = |kind: &str| conditions?.iter().find(|it| it["type"] == kind && it["status"] == "True");
         if condition("Succeeded").or(condition("Failed")).is_some() {
@@ -282,12 +282,12 @@ mod tests {
     }
 
     fn why_not(answers: &Answers) -> String {
-        Report::of(answers).resources[0].agreed.clone().unwrap_err()
+        Report::new(answers).resources[0].agreed.clone().unwrap_err()
     }
 
     #[test]
-    fn what_all_agree_on_is_compared_with_what_is_stored() {
-        let report = Report::of(&answers(
+    fn agreed_versions_are_compared_with_stored_ones() {
+        let report = Report::new(&answers(
             &[("a", "autoscaling/v2"), ("b", "autoscaling/v2")],
             Some("autoscaling/v2"),
             &["a", "b"],
@@ -297,14 +297,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_why_there_is_no_agreement() {
+    fn the_report_has_the_reason_of_a_disagreement() {
         let differing = answers(&[("a", "autoscaling/v1"), ("b", "autoscaling/v2")], None, &["a"]);
         let expected =
             "a stores autoscaling/v1, b stores autoscaling/v2 (it has no lease: what it published is taken away soon)";
         assert_eq!(why_not(&differing), expected);
         let mixed = answers(&[("a", "autoscaling/v2")], Some("autoscaling/v2"), &["a", "other"]);
         assert_eq!(why_not(&mixed), "other has a lease and no entry here: its version is not known");
-        assert_eq!(Report::of(&mixed).silent, ["other"]);
+        assert_eq!(Report::new(&mixed).silent, ["other"]);
         assert_eq!(why_not(&answers(&[], None, &["a"])), "no server has published in which version it stores it");
         let late = answers(&[("a", "autoscaling/v2")], None, &["a"]);
         assert_eq!(why_not(&late), "all encode alike, but the status does not say so yet");
@@ -326,7 +326,7 @@ mod tests {
             service("other.example.com", at),
             service("apps", Value::Null),
         ];
-        let report = Report::of(&of_both);
+        let report = Report::new(&of_both);
         assert!(report.resources.iter().all(|resource| resource.agreed.is_ok()));
         assert!(report.resources.iter().any(|resource| resource.stored.is_none()), "its own server counts its objects");
         let [Unmanaged { version, service }] = &report.unmanaged[..] else { panic!("one of them publishes nothing") };
@@ -343,15 +343,15 @@ mod tests {
             })
         };
         let running = json!([{ "type": "Running", "status": "True", "message": "The migration is running" }]);
-        let found = Migration::of(&migration(running)).unwrap();
+        let found = Migration::from_value(&migration(running)).unwrap();
         assert_eq!((found.done, found.total, found.is_running), (5, 20, true));
         assert_eq!(
             (found.resource.as_str(), found.message.as_str()),
             ("horizontalpodautoscalers.autoscaling", "The migration is running")
         );
-        assert!(!Migration::of(&migration(Value::Null)).unwrap().is_running);
+        assert!(!Migration::from_value(&migration(Value::Null)).unwrap().is_running);
         for over in ["Succeeded", "Failed"] {
-            assert!(Migration::of(&migration(json!([{ "type": over, "status": "True" }]))).is_none(), "{over}");
+            assert!(Migration::from_value(&migration(json!([{ "type": over, "status": "True" }]))).is_none(), "{over}");
         }
     }
 }

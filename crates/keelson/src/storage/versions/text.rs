@@ -149,7 +149,7 @@ mod tests {
         Entry { server: server.to_owned(), encoding: encoding.to_owned() }
     }
 
-    fn found() -> Report {
+    fn sample_report() -> Report {
         let stored = BTreeMap::from([("autoscaling/v1".to_owned(), 3), ("autoscaling/v2".to_owned(), 4)]);
         let scalers = Resource {
             name: "horizontalpodautoscalers.autoscaling".to_owned(),
@@ -189,12 +189,12 @@ no agreement:
 
 migrations:
   pods-x of pods: [###############...............]  50% (2 of 4 objects); 1 objects could not be written";
-        assert_eq!(report(&found()), expected);
+        assert_eq!(report(&sample_report()), expected);
     }
 
     #[test]
-    fn a_reason_that_many_resources_share_is_told_once() {
-        let mut found = found();
+    fn a_shared_reason_is_printed_once() {
+        let mut found = sample_report();
         let alike = |name: &str| Resource {
             name: name.to_owned(),
             entries: vec![entry("a", "v1")],
@@ -213,7 +213,7 @@ no agreement:
 
     #[test]
     fn a_wait_names_its_condition() {
-        let mut found = found();
+        let mut found = sample_report();
         assert!(waits_for(&found).unwrap().starts_with("no agreement on hor"));
         found.resources.remove(0);
         assert_eq!(waits_for(&found).as_deref(), Some("1 objects could not be written"));

@@ -111,7 +111,7 @@ fn copy_keys(from: &Path, to: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_went_back_is_mirrored_anew() {
+async fn a_source_that_went_back_is_mirrored_again() {
     let mut first = source().start().await;
     create_maps(&first, "data", 80).await;
     let gateway = Gateway::before(&first).await;

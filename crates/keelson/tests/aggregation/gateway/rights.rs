@@ -168,7 +168,7 @@ async fn a_right_that_is_taken_away_ends_within_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_certificate_reads_from_mirrors_and_is_passed_on_only_by_impersonation() {
+async fn client_certificates_read_mirrors_and_pass_only_by_impersonation() {
     let source = source().start().await;
     create_maps(&source, "mine", 2).await;
     create_maps(&source, "theirs", 2).await;

@@ -52,7 +52,7 @@ fn reservoir(name: &str, spec: &Value) -> Value {
 }
 
 /// Waits until the operator has reported this event for a reservoir.
-async fn told(raw: &Raw, reason: &str, note: &str) {
+async fn until_event(raw: &Raw, reason: &str, note: &str) {
     let is_it = |event: &Value| event["reason"] == reason && event["note"] == note;
     until(raw, "/apis/events.k8s.io/v1/namespaces/default/events", |found| {
         found["items"].as_array().is_some_and(|events| events.iter().any(is_it))
@@ -61,7 +61,7 @@ async fn told(raw: &Raw, reason: &str, note: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_in_rust_keeps_what_it_owns_and_goes_on_where_it_was() {
+async fn an_operator_in_rust_keeps_what_it_owns_and_continues_where_it_was() {
     let mut server = TestServer::builder().sqlite().start().await;
     let variables = vec![(KUBECONFIG, server.kubeconfig().as_os_str().to_owned())];
     let mut operator = HookProcess::with_variables("operators::rust::the_process_of_the_operator", variables).await;
@@ -87,7 +87,7 @@ async fn an_operator_in_rust_keeps_what_it_owns_and_goes_on_where_it_was() {
     let owned = raw.get(&*gauge).await.expect(200).json();
     assert_eq!(owned["data"], json!({ "level": "5", "lining": "clay" }));
     assert_eq!(owned["metadata"]["ownerReferences"][0]["uid"], made["metadata"]["uid"]);
-    told(&raw, "Filled", "to 5").await;
+    until_event(&raw, "Filled", "to 5").await;
     raw.delete(&*gauge).await.expect(200);
     until(&raw, &gauge, |found| found["metadata"]["uid"].is_string()).await;
     raw.patch(&*gauge, MERGE, &json!({ "data": { "level": "0" } })).await.expect(200);
@@ -114,5 +114,5 @@ async fn an_operator_in_rust_keeps_what_it_owns_and_goes_on_where_it_was() {
     raw.delete(&*one).await.expect(200);
     until_gone(&raw, &one).await;
     until_gone(&raw, &gauge).await;
-    told(&raw, "Drained", "from 8").await;
+    until_event(&raw, "Drained", "from 8").await;
 }

@@ -32,7 +32,7 @@ fn on(resources: &[&str]) -> Value {
 }
 
 /// The subject of each request in one line, and the request.
-fn asked(hooked: &WebhookServer) -> Vec<(String, Value)> {
+fn calls(hooked: &WebhookServer) -> Vec<(String, Value)> {
     let line = |(path, request): (String, Value)| {
         let text = |member: &str| request[member].as_str().unwrap_or_default().to_owned();
         assert_eq!(request["subResource"], request["requestSubResource"]);
@@ -56,7 +56,7 @@ async fn a_binding_is_shown_as_it_is_by_either_way_and_may_be_refused() {
     }
     hooked.configure("validating", "v", vec![hooked.webhook("any", on(&["*/*"]))]).await;
     hooked.raw.post(format!("{PODS}/p/binding"), &binding("p", "n")).await.expect(201);
-    let told = asked(&hooked);
+    let told = calls(&hooked);
     assert_eq!(told.len(), 1, "the pod that it changes nobody is asked about: {told:?}");
     let (what, request) = &told[0];
     assert_eq!(what, "/any CREATE pods/binding p Binding");
@@ -67,7 +67,7 @@ async fn a_binding_is_shown_as_it_is_by_either_way_and_may_be_refused() {
     assert_eq!((&request["namespace"], &request["options"]), (&json!("hooked"), &options));
 
     hooked.raw.post("/api/v1/namespaces/hooked/bindings", &binding("q", "n")).await.expect(201);
-    let told = asked(&hooked);
+    let told = calls(&hooked);
     assert_eq!((told.len(), told[0].0.as_str()), (1, "/any CREATE bindings/ q Binding"));
     shown["metadata"]["name"] = json!("q");
     assert_eq!(told[0].1["object"], shown);
@@ -95,11 +95,11 @@ async fn a_binding_is_selected_by_its_own_labels_and_bound_as_it_was_changed() {
     selecting["objectSelector"] = json!({ "matchLabels": { "x": "on" } });
     hooked.configure("validating", "v", vec![hooked.webhook("on", selecting)]).await;
     hooked.raw.post(format!("{PODS}/p/binding"), &binding("p", "n")).await.expect(201);
-    assert_eq!(asked(&hooked), [], "it is the pod that has the label");
+    assert_eq!(calls(&hooked), [], "it is the pod that has the label");
     let mut labelled = binding("p", "n");
     labelled["metadata"]["labels"] = json!({ "x": "on" });
     hooked.raw.post(format!("{PODS}/p/binding"), &labelled).await.expect(409);
-    assert_eq!(asked(&hooked)[0].0, "/on CREATE pods/binding p Binding");
+    assert_eq!(calls(&hooked)[0].0, "/on CREATE pods/binding p Binding");
 
     hooked.configure("mutating", "m", vec![hooked.webhook("moves", on(&["pods/binding"]))]).await;
     hooked.raw.post(format!("{PODS}/q/binding"), &binding("q", "n")).await.expect(201);
@@ -127,7 +127,7 @@ async fn a_status_is_shown_with_the_whole_object_and_may_be_refused_and_changed(
     let status = format!("{DEPLOYMENTS}/d/status");
     let sent = |replicas: u32| json!({ "status": { "replicas": replicas } });
     hooked.raw.patch(&*status, MERGE, &sent(1)).await.expect(200);
-    let told = asked(&hooked);
+    let told = calls(&hooked);
     assert_eq!((told.len(), told[0].0.as_str()), (1, "/any UPDATE deployments/status d Deployment"));
     let request = &told[0].1;
     let shown =
@@ -146,11 +146,11 @@ async fn a_status_is_shown_with_the_whole_object_and_may_be_refused_and_changed(
     hooked.asked();
     let labelled = json!({ "metadata": { "labels": { "more": "1" } } });
     hooked.raw.patch(format!("{DEPLOYMENTS}/d"), MERGE, &labelled).await.expect(200);
-    assert_eq!(asked(&hooked), [], "a change of the object is none of its status");
+    assert_eq!(calls(&hooked), [], "a change of the object is none of its status");
 }
 
 #[tokio::test]
-async fn policies_judge_bindings_and_statuses() {
+async fn policies_validate_bindings_and_statuses() {
     let judged = PolicyServer::open().await;
     let rule = |group: &str, resources: &[&str]| json!({ "operations": ["*"], "apiGroups": [group], "apiVersions": ["v1"], "resources": resources });
     let spec = |rule: Value, expression: &str, message: &str, selector: Value| {

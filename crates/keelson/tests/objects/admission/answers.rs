@@ -67,7 +67,7 @@ pub(super) fn answer(request: &HookRequest) -> HookReply {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_with_what_the_webhook_says_of_it() {
+async fn a_refusal_is_reported_with_what_the_webhook_says_of_it() {
     let hooked = WebhookServer::open(answer).await;
     for kind in ["validating", "mutating"] {
         let check = async |path: &str, code: u16, message: &str, warning: &str| {
@@ -103,7 +103,7 @@ async fn a_refusal_is_told_with_what_the_webhook_says_of_it() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_fails_the_request_or_is_passed_over_as_the_policy_says() {
+async fn the_failure_policy_decides_on_invalid_responses() {
     let hooked = WebhookServer::open(answer).await;
     let check = async |path: &str, message: &str| {
         for (policy, code) in [("Fail", 500), ("Ignore", 201)] {
@@ -178,7 +178,7 @@ async fn the_older_form_of_reviews_is_spoken_and_its_answers_are_checked_less() 
 }
 
 #[tokio::test]
-async fn all_that_judge_answer_before_anybody_is_told_and_none_is_asked_behind_a_refused_change() {
+async fn all_validating_webhooks_are_awaited_and_none_runs_after_a_refusal() {
     let hooked = WebhookServer::open(answer).await;
     let judges = ["warns-no", "warns", "fine"].map(|name| hooked.webhook(name, json!({}))).to_vec();
     hooked.configure("validating", "v", judges).await;
@@ -194,7 +194,7 @@ async fn all_that_judge_answer_before_anybody_is_told_and_none_is_asked_behind_a
 }
 
 #[tokio::test]
-async fn a_client_that_waits_no_longer_is_told_so_and_the_webhook_knows_until_when() {
+async fn a_request_deadline_limits_webhook_calls() {
     let hooked = WebhookServer::open(answer).await;
     hooked.configure("validating", "v", vec![hooked.webhook("hangs", json!({ "failurePolicy": "Ignore" }))]).await;
     let body = hooked.raw.post(format!("{MAPS}?timeout=1s"), &map("x")).await.expect(504).json();
@@ -203,7 +203,7 @@ async fn a_client_that_waits_no_longer_is_told_so_and_the_webhook_knows_until_wh
 }
 
 #[tokio::test]
-async fn what_webhooks_cost_and_refuse_is_told_under_the_names_of_the_reference() {
+async fn webhook_metrics_have_upstream_names() {
     let hooked = WebhookServer::open(answer).await;
     let hooks =
         vec![hooked.webhook("details", json!({})), hooked.webhook("http-500", json!({ "failurePolicy": "Ignore" }))];

@@ -37,7 +37,7 @@ impl RecordingWebhook {
         Self { hook: hook.await, seen }
     }
 
-    fn seen(&self) -> Vec<Option<String>> {
+    fn take_credentials(&self) -> Vec<Option<String>> {
         std::mem::take(&mut *self.seen.lock().unwrap())
     }
 
@@ -134,17 +134,25 @@ async fn credentials_go_to_the_host_that_they_are_for() {
 
     let bearer = |token: &str| vec![Some(format!("Bearer {token}"))];
     raw.post(MAPS, &map("own", "own")).await.expect(201);
-    assert_eq!((own.seen(), other.seen()), (bearer("for-own"), vec![]));
+    assert_eq!((own.take_credentials(), other.take_credentials()), (bearer("for-own"), vec![]));
     raw.post(MAPS, &map("other", "other")).await.expect(201);
-    assert_eq!((own.seen(), other.seen()), (vec![], vec![None]), "no user is named after this host");
+    assert_eq!(
+        (own.take_credentials(), other.take_credentials()),
+        (vec![], vec![None]),
+        "no user is named after this host"
+    );
     raw.post(MAPS, &map("checked", "checked")).await.expect(201);
-    assert_eq!(own.seen(), [Some("Basic YW5uOnBhc3M=".to_owned())], "the other plugin has credentials of its own");
+    assert_eq!(
+        own.take_credentials(),
+        [Some("Basic YW5uOnBhc3M=".to_owned())],
+        "the other plugin has credentials of its own"
+    );
     raw.post(MAPS, &map("service", "service")).await.expect(201);
-    assert_eq!(own.seen(), bearer("for-service"));
+    assert_eq!(own.take_credentials(), bearer("for-service"));
 
     // A redirect is a failure, and is not followed.
     let failed = raw.post(MAPS, &map("redirected", "redirecting")).await.expect(500);
-    assert_eq!((redirecting.seen(), other.seen()), (bearer("for-redirecting"), vec![]));
+    assert_eq!((redirecting.take_credentials(), other.take_credentials()), (bearer("for-redirecting"), vec![]));
     assert!(!failed.text().contains("for-redirecting"), "{}", failed.text());
 
     // A conversion webhook on the same host is called without the credentials.
@@ -157,18 +165,18 @@ async fn credentials_go_to_the_host_that_they_are_for() {
     let place = |version: &str| format!("/apis/hooked.example.com/{version}/namespaces/default/things");
     raw.post(place("v1"), &json!({ "metadata": { "name": "a" } })).await.expect(201);
     raw.get(format!("{}/a", place("v2"))).await.expect(200);
-    let seen = own.seen();
+    let seen = own.take_credentials();
     assert!(!seen.is_empty() && seen.iter().all(Option::is_none), "conversions have no credentials: {seen:?}");
 
     // The running server reads changed files, and ignores invalid ones.
     std::fs::write(files.path().join("mutating"), "users: [{name: x, user: {exec: {}}}]").unwrap();
     raw.post(MAPS, &map("kept", "own")).await.expect(201);
-    assert_eq!(own.seen(), bearer("for-own"));
+    assert_eq!(own.take_credentials(), bearer("for-own"));
     kubeconfig(&files.path().join("mutating"), &[(&own.host(), json!({ "token": "renewed" }))]);
     let begun = Instant::now();
     for number in 0.. {
         raw.post(MAPS, &map(&format!("renewed-{number}"), "own")).await.expect(201);
-        if own.seen() == bearer("renewed") {
+        if own.take_credentials() == bearer("renewed") {
             break;
         }
         assert!(begun.elapsed() < PATIENCE, "the changed file is never read");

@@ -40,7 +40,7 @@ fn on_gadgets(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn policies_judge_custom_resources_in_the_version_of_their_rules() {
+async fn policies_validate_custom_resources_in_the_version_of_their_rules() {
     let judged = PolicyServer::open().await;
     define_gadgets(&judged).await;
     let text = "'n ' + string(object.spec.n) + ' l ' + string(size(object.spec.l)) + ' of ' + object.apiVersion + ' asked for ' + request.requestKind.version";
@@ -138,7 +138,7 @@ fn answer(request: &HookRequest) -> HookReply {
 }
 
 /// The calls, sorted: the path, the version of the kind and of the request, the subresource, and the object.
-fn told(hooked: &WebhookServer) -> Vec<(String, Value)> {
+fn sorted_calls(hooked: &WebhookServer) -> Vec<(String, Value)> {
     let mut told: Vec<_> = hooked.asked();
     told.sort_by(|one, other| one.0.cmp(&other.0));
     let row = |(path, request): (String, Value)| {
@@ -152,7 +152,7 @@ fn told(hooked: &WebhookServer) -> Vec<(String, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_custom_resource_is_converted_for_who_asks_for_another_version_and_back() {
+async fn custom_resources_are_converted_for_webhooks_and_back() {
     let works = Arc::new(AtomicBool::new(true));
     let converter = converter(works.clone()).await;
     let hooked = WebhookServer::open(answer).await;
@@ -183,7 +183,7 @@ async fn a_custom_resource_is_converted_for_who_asks_for_another_version_and_bac
         row("/just-v2", "v2", Value::Null, second("a.local"), none()),
         row("/like-v1", "v1", Value::Null, first("a.local"), none()),
     ];
-    assert_eq!(told(&hooked), expected);
+    assert_eq!(sorted_calls(&hooked), expected);
     let stored = hooked.raw.get(format!("{}/h", place("v1"))).await.expect(200).json();
     assert_eq!(stored["spec"], json!({ "host": "a.local" }));
 
@@ -194,7 +194,7 @@ async fn a_custom_resource_is_converted_for_who_asks_for_another_version_and_bac
         row("/just-v2", "v2", Value::Null, second("b.local"), second("a.local")),
         row("/like-v1", "v1", Value::Null, first("b.local"), first("a.local")),
     ];
-    assert_eq!(told(&hooked), expected);
+    assert_eq!(sorted_calls(&hooked), expected);
     let status = json!({ "status": { "replicas": 5 } });
     let shown = hooked.raw.patch(format!("{}/h/status", place("v2")), MERGE, &status).await.expect(200).json();
     assert_eq!((&shown["spec"], &shown["status"]), (&json!({ "address": "b.local" }), &status["status"]));
@@ -204,9 +204,9 @@ async fn a_custom_resource_is_converted_for_who_asks_for_another_version_and_bac
         row("/just-v2", "v2", below(), second("b.local"), second("b.local")),
         row("/like-v1", "v1", below(), first("b.local"), first("b.local")),
     ];
-    assert_eq!(told(&hooked), expected);
+    assert_eq!(sorted_calls(&hooked), expected);
     hooked.raw.patch(format!("{}/h", place("v1")), MERGE, &json!({ "spec": { "host": "c" } })).await.expect(200);
-    let paths: Vec<String> = told(&hooked).into_iter().map(|(path, _)| path).collect();
+    let paths: Vec<String> = sorted_calls(&hooked).into_iter().map(|(path, _)| path).collect();
     assert_eq!(paths, ["/changes", "/just-v1", "/like-v1"]);
 
     // Without the converter the object cannot be converted, and nothing is written.
@@ -219,7 +219,7 @@ async fn a_custom_resource_is_converted_for_who_asks_for_another_version_and_bac
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_scale_of_a_custom_resource_is_shown_as_it_is_with_the_resource_of_the_other_version() {
+async fn a_scale_is_sent_unconverted_with_the_matched_resource() {
     let converter = converter(Arc::new(AtomicBool::new(true))).await;
     let hooked = WebhookServer::open(answer).await;
     define(&hooked.raw, &hosts(&converter)).await;

@@ -86,7 +86,7 @@ const CASES: [(&str, u16); 15] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn answers_without_measure_are_cut_or_refused_and_hold_up_nobody() {
+async fn answers_without_measure_are_cut_or_refused_and_block_no_others() {
     let hooked = WebhookServer::open(answer).await;
     for (case, code) in CASES {
         hooked.configure("mutating", "c", vec![hooked.webhook(case, json!({}))]).await;

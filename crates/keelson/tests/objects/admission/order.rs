@@ -37,7 +37,7 @@ async fn policy(hooked: &WebhookServer, kind: &str, case: &str, with: Value) {
 }
 
 #[tokio::test]
-async fn policies_change_an_object_before_webhooks_and_again_behind_them_where_they_want_to() {
+async fn mutating_policies_run_before_webhooks_and_reinvoked_ones_after() {
     let hooked = WebhookServer::open(answer).await;
     let looks = "Object{data: {'policy': has(object.data.hook) ? 'saw the hook' : 'saw no hook'}}";
     for (case, again) in [("with-never", "Never"), ("with-ifneeded", "IfNeeded"), ("with-validating", "Never")] {
@@ -80,7 +80,7 @@ async fn policies_change_an_object_before_webhooks_and_again_behind_them_where_t
 
 /// Each webhook answers only when all have been called.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn webhooks_that_judge_are_all_asked_before_one_answers() {
+async fn validating_webhooks_are_called_concurrently() {
     const JUDGES: usize = 3;
     let hooked = WebhookServer::open(allowed).await;
     let all_are_asked = Arc::new(Barrier::new(JUDGES));

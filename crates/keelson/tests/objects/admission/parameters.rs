@@ -62,7 +62,7 @@ async fn until(judged: &PolicyServer, name: &str, code: u16, text: &str) {
 }
 
 #[tokio::test]
-async fn custom_resources_are_parameters_from_when_they_are_defined_until_they_are_not() {
+async fn custom_resources_serve_as_parameters_while_they_are_defined() {
     let judged = PolicyServer::open().await;
     let raw = &judged.raw;
     judged.policy("named", spec("Limit"), reference(json!({ "name": "small" }))).await;

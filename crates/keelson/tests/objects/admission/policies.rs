@@ -93,7 +93,7 @@ fn valid(expression: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_does_not_hold_is_refused_with_the_message_and_the_reason_of_the_policy() {
+async fn a_failed_validation_returns_the_message_and_reason_of_the_policy() {
     let judged = PolicyServer::open().await;
     let none = || json!({});
     judged.policy("plain", valid("  object.data.a == 'ok' "), none()).await;
@@ -135,7 +135,7 @@ async fn what_does_not_hold_is_refused_with_the_message_and_the_reason_of_the_po
 }
 
 #[tokio::test]
-async fn expressions_see_the_request_the_namespace_and_variables_that_are_evaluated_when_they_are_needed() {
+async fn expressions_read_request_namespace_and_lazy_variables() {
     let judged = PolicyServer::open().await;
     let told =
         |expression: &str| json!({ "validations": [{ "expression": "false", "messageExpression": expression }] });
@@ -194,7 +194,7 @@ async fn expressions_see_the_request_the_namespace_and_variables_that_are_evalua
 }
 
 #[tokio::test]
-async fn updates_and_deletions_are_judged_by_both_objects() {
+async fn updates_and_deletions_are_validated_by_both_objects() {
     let judged = PolicyServer::open().await;
     judged.policy("update", json!({
         "matchConstraints": { "resourceRules": [{ "operations": ["UPDATE", "DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] },
@@ -264,7 +264,7 @@ async fn parameters_of_any_kind_are_found_where_the_binding_says() {
 }
 
 #[tokio::test]
-async fn policies_judge_what_configures_webhooks_but_no_policies() {
+async fn policies_validate_what_configures_webhooks_but_no_policies() {
     let judged = PolicyServer::open().await;
     let everything = json!({ "resourceRules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"] }] });
     judged
@@ -286,7 +286,7 @@ pub(super) fn patches(expression: &str) -> Value {
 }
 
 #[tokio::test]
-async fn mutations_are_applied_in_order_and_owned_by_nobody() {
+async fn mutations_are_applied_in_order_without_owners() {
     let judged = PolicyServer::open().await;
     let check = async |name: &str, mutations: Value, with: Value, expected: Value| {
         judged.mutation(name, mutations, with).await;
@@ -337,7 +337,7 @@ async fn mutations_are_applied_in_order_and_owned_by_nobody() {
 }
 
 #[tokio::test]
-async fn what_a_policy_makes_of_a_pod_is_held_against_its_class_and_filled_in_once_more() {
+async fn a_mutated_pod_is_defaulted_and_checked_again() {
     let judged = PolicyServer::open().await;
     let rule = json!({ "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"] });
     let asks = async |name: &str, mutation: Value| {
@@ -365,7 +365,7 @@ async fn what_a_policy_makes_of_a_pod_is_held_against_its_class_and_filled_in_on
 }
 
 #[tokio::test]
-async fn mutations_that_fail_are_told_together_unless_they_may_be_ignored() {
+async fn mutations_that_fail_are_reported_together_unless_they_may_be_ignored() {
     let judged = PolicyServer::open().await;
     let check = async |name: &str, mutations: Value, expected: &[&str]| {
         judged.mutation(name, mutations.clone(), json!({})).await;
@@ -432,7 +432,7 @@ async fn mutations_that_fail_are_told_together_unless_they_may_be_ignored() {
 }
 
 #[tokio::test]
-async fn what_no_expression_comes_to_is_told_where_it_is_written_or_where_it_is_needed() {
+async fn invalid_expressions_are_reported_at_write_or_evaluation() {
     let judged = PolicyServer::open().await;
     let added = |value: &str| format!("[JSONPatch{{op: 'add', path: '/data/c', value: {value}}}]");
     let unwritten = [

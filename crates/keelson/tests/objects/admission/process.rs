@@ -36,7 +36,7 @@ fn webhook(hook: &HookProcess, client: Value, resources: &str, policy: &str) -> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_is_killed_keeps_up_only_what_it_is_asked_about() {
+async fn a_killed_webhook_delays_only_its_own_requests() {
     let mut hook = HookProcess::start("admission::process::the_process_that_admits").await;
     let server = TestServer::start().await;
     let raw = server.raw();
@@ -99,7 +99,7 @@ async fn a_webhook_behind_a_pod_that_it_admits_is_there_once_it_is_passed_over()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_is_asked_through_its_service_about_the_pods_behind_it_as_soon_as_one_runs() {
+async fn a_webhook_service_is_called_once_one_of_its_pods_runs() {
     let mut hook = HookProcess::behind("admission::process::the_process_that_admits", "hook.hooked.svc").await;
     let route = format!("hooked/hook={}", hook.url("")).parse().unwrap();
     let server = TestServer::builder().configure(|config| config.service_routes = [route].into_iter().collect());
@@ -144,7 +144,7 @@ async fn a_webhook_is_asked_through_its_service_about_the_pods_behind_it_as_soon
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_is_slow_keeps_up_what_it_is_asked_about_until_it_answers() {
+async fn a_slow_webhook_delays_only_its_own_requests() {
     let mut hook = HookProcess::start("admission::process::the_process_that_admits").await;
     let server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();

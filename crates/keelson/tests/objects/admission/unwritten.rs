@@ -34,7 +34,7 @@ fn webhook(hooked: &WebhookServer, path: &str, policy: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_a_bad_answer_refuses_is_not_written_and_what_is_passed_over_is() {
+async fn bad_responses_block_writes_unless_they_are_ignored() {
     let hooked = WebhookServer::open(answer).await;
     for kind in ["mutating", "validating"] {
         for (policy, code, found) in [("Fail", 500, 404), ("Ignore", 201, 200)] {
@@ -57,7 +57,7 @@ async fn what_a_bad_answer_refuses_is_not_written_and_what_is_passed_over_is() {
 }
 
 #[tokio::test]
-async fn what_a_bad_answer_would_have_changed_or_deleted_is_as_it_was() {
+async fn bad_responses_leave_objects_unchanged() {
     let hooked = WebhookServer::open(answer).await;
     let made = hooked.raw.post(MAPS, &map("kept")).await.expect(201).json();
     let place = format!("{MAPS}/kept");

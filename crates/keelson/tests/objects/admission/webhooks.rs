@@ -65,7 +65,7 @@ async fn a_webhook_is_shown_the_write_as_it_will_be_stored() {
 }
 
 #[tokio::test]
-async fn rules_and_selectors_say_who_is_asked() {
+async fn rules_and_selectors_choose_the_webhooks() {
     let hooked = WebhookServer::open(allowed).await;
     let rule = |operations: &str, group: &str, resources: &str, scope: &str| json!({ "rules": [{ "operations": [operations], "apiGroups": [group], "apiVersions": ["*"], "resources": [resources], "scope": scope }] });
     let selects = |labels: Value| json!({ "objectSelector": labels });
@@ -121,7 +121,7 @@ async fn rules_and_selectors_say_who_is_asked() {
 }
 
 #[tokio::test]
-async fn another_version_is_as_good_and_converted_unless_the_version_has_to_be_exact() {
+async fn equivalent_versions_match_with_conversion_unless_exact() {
     let hooked = WebhookServer::open(|request| match request.path.split('?').next().unwrap() {
         "/changes" => patched(
             request,
@@ -191,7 +191,7 @@ fn adds(request: &HookRequest) -> HookReply {
 }
 
 #[tokio::test]
-async fn webhooks_are_asked_in_order_and_again_where_something_changed_behind_them() {
+async fn webhooks_are_called_in_order_and_reinvoked_after_changes() {
     let hooked = WebhookServer::open(adds).await;
     let again = json!({ "reinvocationPolicy": "IfNeeded" });
     let never = json!({});
@@ -250,7 +250,7 @@ async fn webhooks_are_asked_in_order_and_again_where_something_changed_behind_th
 }
 
 #[tokio::test]
-async fn what_a_webhook_changes_is_given_its_shape_and_owned_by_nobody() {
+async fn webhook_changes_are_normalized_and_get_no_owner() {
     let hooked = WebhookServer::open(|request| {
         let case = request.body["request"]["object"]["metadata"]["labels"]["case"].as_str().unwrap_or_default();
         let patch = match case {
@@ -317,7 +317,7 @@ async fn what_a_webhook_changes_is_given_its_shape_and_owned_by_nobody() {
 }
 
 #[tokio::test]
-async fn conditions_decide_whether_a_webhook_is_asked() {
+async fn conditions_decide_whether_a_webhook_is_called() {
     let hooked =
         WebhookServer::open(|request| review(request, json!({ "allowed": false, "status": { "message": "asked" } })))
             .await;
@@ -353,7 +353,7 @@ async fn conditions_decide_whether_a_webhook_is_asked() {
 }
 
 #[tokio::test]
-async fn what_is_posted_and_connections_are_asked_about_as_what_they_are() {
+async fn subresource_creates_and_connects_are_admitted_as_such() {
     let hooked = WebhookServer::open(|request| {
         let is_connection = request.body["request"]["operation"] == "CONNECT";
         review(request, json!({ "allowed": !is_connection, "status": { "message": "no" } }))
@@ -419,7 +419,7 @@ async fn a_request_for_a_token_is_changed_before_it_is_answered() {
 }
 
 #[tokio::test]
-async fn notes_of_owners_that_a_webhook_makes_where_there_were_none_are_undone_unless_they_can_be_read() {
+async fn invalid_managed_fields_from_a_webhook_are_undone() {
     let owns = |request: &HookRequest| {
         let object = &request.body["request"]["object"];
         let there = object["metadata"]["managedFields"].is_array();
@@ -455,7 +455,7 @@ async fn notes_of_owners_that_a_webhook_makes_where_there_were_none_are_undone_u
 }
 
 #[tokio::test]
-async fn a_deletion_is_judged_with_what_it_will_do() {
+async fn a_deletion_is_validated_with_what_it_will_do() {
     let hooked = WebhookServer::open(allowed).await;
     let raw = &hooked.raw;
     let pods = "/api/v1/namespaces/hooked/pods";

@@ -63,7 +63,7 @@ async fn status_updates_change_the_metadata_that_upstream_lets_them_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn updates_below_an_object_change_the_metadata_that_upstream_lets_them_change() {
+async fn subresource_updates_change_the_same_metadata_as_upstream() {
     let server = plain_server().await;
     let raw = server.raw();
     let (samples, served) = (samples(), served(&raw).await);

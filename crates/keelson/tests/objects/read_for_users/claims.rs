@@ -125,7 +125,7 @@ async fn changes_of_device_status_require_the_right_of_the_driver() {
     assert_eq!(lab.report(ACCOUNT, Some("n"), "c", said(1)).await, done(), "nothing changes");
     assert_eq!(lab.report(ACCOUNT, Some("m"), "c", said(2)).await, refused(ACCOUNT));
     assert_eq!(lab.report(ACCOUNT, None, "c", said(2)).await, refused(ACCOUNT));
-    assert_eq!(lab.report("ann", Some("n"), "c", said(2)).await, refused("ann"), "she is no service account");
+    assert_eq!(lab.report("ann", Some("n"), "c", said(2)).await, refused("ann"), "she is not a service account");
     assert_eq!(lab.report("ann", None, "c", json!({ "devices": null })).await, refused("ann"));
 
     lab.give("ann", "other", None, of("other.example.org", "arbitrary-node:patch")).await;

@@ -223,7 +223,7 @@ async fn a_binding_with_param_ref_requires_the_right_to_read_these_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rights_to_parameters_are_checked_when_a_binding_is_written_and_not_later() {
+async fn parameter_rights_are_checked_only_when_a_binding_is_written() {
     let lab = Lab::with_eve().await;
     let (policies, bindings, _) = KINDS[0];
     let (all, one) = (format!("{ADMISSION}/{bindings}"), format!("{ADMISSION}/{bindings}/b"));

@@ -186,7 +186,7 @@ impl Signers {
 }
 
 #[tokio::test]
-async fn who_approves_or_signs_needs_the_right_on_the_signer() {
+async fn approving_and_signing_need_rights_on_the_signer() {
     let signers = Signers::start().await;
     let yes = || Some(json!({"conditions": [approved()]}));
     let refused = |name: &str, verb: &str, signer: &str| {

@@ -47,7 +47,7 @@ async fn the_older_form_names_its_pod_itself() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_bound_is_told() {
+async fn ports_in_use_are_reported() {
     let lab = Lab::start().await;
     lab.pod("p", json!({})).await;
     lab.pod("gated", json!({"schedulingGates": [{"name": "example.com/wait"}]})).await;

@@ -75,7 +75,7 @@ async fn a_budget_lets_go_as_many_as_it_has_room_for() {
 }
 
 #[tokio::test]
-async fn a_budget_that_is_not_counted_yet_lets_nobody_go() {
+async fn an_uncounted_budget_refuses_evictions() {
     let lab = Lab::start().await;
     lab.running("a", true).await;
     lab.budget("guard", json!({"minAvailable": 1}), json!({"observedGeneration": 0, "disruptionsAllowed": 5})).await;
@@ -99,7 +99,7 @@ async fn of_two_budgets_none_counts() {
 }
 
 #[tokio::test]
-async fn who_does_no_work_goes_whatever_the_budget_says() {
+async fn unready_pods_are_evicted_despite_budgets() {
     let lab = Lab::start().await;
     lab.budget("guard", json!({"minAvailable": 1}), counted(0)).await;
     lab.pod("waiting", json!({})).await;

@@ -42,7 +42,7 @@ async fn only_the_size_changes() {
 }
 
 #[tokio::test]
-async fn what_is_no_change_of_size_is_refused() {
+async fn resizes_without_a_change_of_resources_are_refused() {
     let lab = Lab::start().await;
     lab.pod("p", json!({})).await;
     let immutable = "spec: Forbidden: only cpu and memory resources are mutable";

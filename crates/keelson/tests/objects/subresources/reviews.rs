@@ -33,7 +33,7 @@ async fn a_question_is_answered_with_itself_and_a_status() {
 }
 
 #[tokio::test]
-async fn who_asks_who_he_is_gets_a_new_object() {
+async fn self_subject_reviews_return_the_user() {
     let lab = Lab::start().await;
     let sent = json!({"metadata": {"name": "a", "labels": {"b": "c"}}});
     let answer = lab.raw.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &sent).await.expect(201).json();
@@ -44,7 +44,7 @@ async fn who_asks_who_he_is_gets_a_new_object() {
 }
 
 #[tokio::test]
-async fn what_is_no_selector_is_left_out_of_the_question_and_told() {
+async fn invalid_selectors_are_omitted_from_reviews_and_reported() {
     let lab = Lab::start().await;
     let selected = |requirements: serde_json::Value| {
         json!({"spec": {"user": "jane", "uid": "7", "extra": {"scopes": ["a"]}, "resourceAttributes": {

@@ -156,7 +156,7 @@ async fn a_bound_token_ends_with_what_it_is_bound_to() {
 }
 
 #[tokio::test]
-async fn requests_that_cannot_be_met_are_told_why() {
+async fn unsatisfiable_requests_get_the_reason() {
     let lab = Lab::start().await;
     lab.post("serviceaccounts", json!({"metadata": {"name": "other"}})).await.expect(201);
     lab.pod("p", json!({"serviceAccountName": "other"})).await;

@@ -24,7 +24,7 @@ fn annotations(events: &[Value]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_log_is_told_which_pods_break_the_standard_that_is_audited() {
+async fn pods_that_break_the_audited_standard_are_in_the_audit_log() {
     let audited = Audited::start().await;
     let label = |name: &str| format!("pod-security.kubernetes.io/{name}");
     let pods = "/api/v1/namespaces/meta/pods";
@@ -69,7 +69,7 @@ fn answer(request: &HookRequest) -> HookReply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_log_is_told_which_webhooks_changed_an_object_and_which_failed() {
+async fn the_audit_log_names_changing_and_failed_webhooks() {
     let audited = Audited::start().await;
     let hook = HookServer::start(&["127.0.0.1"], |request| async move { answer(&request) }).await;
     let webhook = |name: &str, client: Value| {

@@ -2,7 +2,7 @@
 //! response.
 //!
 //! kube-apiserver was recorded with the same requests. Objects appear in the form in which they were sent. A response
-//! that is no object does not appear.
+//! that is not an object does not appear.
 
 use http::Method;
 use keelson_testkit::{Answer, Raw};
@@ -151,7 +151,7 @@ async fn check(audited: &Audited, cases: Vec<Case>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_refused_shows_what_was_sent_as_far_as_it_was_understood() {
+async fn errors_show_the_decoded_part_of_the_request() {
     let audited = Audited::start().await;
     let maps = "~/configmaps";
     let kept = json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": { "name": "yam" } });
@@ -179,7 +179,7 @@ async fn what_is_refused_shows_what_was_sent_as_far_as_it_was_understood() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subresources_are_told_apart_and_sessions_have_three_stages() {
+async fn subresources_are_distinguished_and_sessions_have_three_stages() {
     let audited = Audited::start().await;
     let container = json!([{ "name": "c", "image": "i" }]);
     let pod = json!({ "metadata": { "name": "p" }, "spec": { "containers": container } });

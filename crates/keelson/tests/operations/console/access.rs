@@ -48,7 +48,7 @@ async fn credentials_are_taken_in_every_form_and_what_cannot_be_used_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_little_sees_that_and_is_told_of_the_rest() {
+async fn a_user_with_few_rights_sees_them_and_gets_errors_for_the_rest() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let raw = lab.raw();
     raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "shop"}})).await.expect(201);

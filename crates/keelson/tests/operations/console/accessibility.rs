@@ -12,7 +12,7 @@ use super::{ADMIN, Lab, with_pods};
 const VARIABLE: &str = "KEELSON_TEST_AXE";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_page_has_a_fault_that_keeps_somebody_out() {
+async fn no_page_has_an_accessibility_fault() {
     let file = std::env::var_os(VARIABLE).unwrap_or_else(|| {
         panic!("{VARIABLE} is not set: run the tests with `cargo xtask test`, which finds or fetches it")
     });

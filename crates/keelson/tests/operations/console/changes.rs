@@ -50,7 +50,7 @@ async fn changes_are_shown_and_counted_without_losing_the_page() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_snapshot_that_is_gone_is_told_and_left_with_one_click() {
+async fn a_snapshot_that_is_gone_is_reported_and_left_with_one_click() {
     let store = with_pods(60).await;
     let builder = TestServer::builder().shared_store(store).history(Duration::from_secs(1));
     let Some(lab) = Lab::start(builder).await else { return };

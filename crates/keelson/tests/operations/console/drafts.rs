@@ -36,12 +36,12 @@ async fn token_of_new_account(raw: &Raw) -> String {
 }
 
 /// Waits until the session storage has the draft.
-async fn kept(lab: &Lab) {
+async fn until_draft_is_stored(lab: &Lab) {
     lab.browser.until("sessionStorage.getItem('keelson.drafts')?.includes('sky: grey')").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_with_text_that_is_not_saved_is_left_after_a_question_and_the_text_is_kept() {
+async fn leaving_unsaved_text_needs_confirmation_and_keeps_a_draft() {
     let Some(lab) = start().await else { return };
     lab.log_in(ADMIN).await;
     lab.open_list("r/core/v1/configmaps?ns=default").await;
@@ -74,7 +74,7 @@ async fn a_page_with_text_that_is_not_saved_is_left_after_a_question_and_the_tex
     lab.browser.until(&format!("{TEXT}?.includes('sky: grey')")).await;
 
     // The draft survives a reload, and is removed when it is saved or discarded.
-    kept(&lab).await;
+    until_draft_is_stored(&lab).await;
     lab.open(EDITOR).await;
     lab.shows("This is your draft of before, which is not saved.").await;
     press_button(&lab, "Throw it away").await;
@@ -84,7 +84,7 @@ async fn a_page_with_text_that_is_not_saved_is_left_after_a_question_and_the_tex
         .until(&format!("{TEXT}?.includes('sky: blue') && sessionStorage.getItem('keelson.drafts') === null"))
         .await;
     edit(&lab, "sky: blue", "sky: grey").await;
-    kept(&lab).await;
+    until_draft_is_stored(&lab).await;
     press_button(&lab, "Save").await;
     lab.shows("map is saved").await;
     lab.browser.until("sessionStorage.getItem('keelson.drafts') === null").await;
@@ -127,7 +127,7 @@ async fn the_end_of_a_token_leaves_the_text_to_its_user_and_to_no_other() {
     assert_eq!(stored(&raw).await, "grey");
 
     edit(&lab, "sky: grey", "sky: grey or black").await;
-    kept(&lab).await;
+    until_draft_is_stored(&lab).await;
     token_of_new_account(&raw).await;
     press_button(&lab, "Save").await;
     lab.shows("The server no longer takes your credentials").await;

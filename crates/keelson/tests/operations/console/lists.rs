@@ -12,7 +12,7 @@ use super::{ADMIN, Lab, with_pods};
 const PODS: &str = "r/core/v1/pods";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_browser_pages_through_ten_thousand_objects_and_jumps_sorts_and_searches() {
+async fn a_browser_pages_sorts_and_searches_ten_thousand_objects() {
     let builder = TestServer::builder().shared_store(with_pods(10_000).await);
     let Some(lab) = Lab::start(builder).await else { return };
     lab.log_in(ADMIN).await;
@@ -55,7 +55,7 @@ async fn a_browser_pages_through_ten_thousand_objects_and_jumps_sorts_and_search
 
 /// The browser holds one page for any number of objects, and the page does not move while others write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_browser_holds_a_page_of_a_hundred_thousand_objects_while_others_write() {
+async fn a_browser_shows_a_page_of_a_hundred_thousand_objects_during_writes() {
     let builder = TestServer::builder().shared_store(with_pods(100_000).await);
     let Some(lab) = Lab::start(builder).await else { return };
     lab.log_in(ADMIN).await;
@@ -125,7 +125,7 @@ async fn print_paints(lab: &Lab) {
 
 /// The request for the rows comes before the browser's first paint, and before all other requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_rows_are_asked_for_before_anything_is_painted() {
+async fn the_rows_are_requested_before_anything_is_painted() {
     let Some(lab) = Lab::start(TestServer::builder().shared_store(with_pods(100).await)).await else { return };
     lab.log_in(ADMIN).await;
     lab.open_list(PODS).await;

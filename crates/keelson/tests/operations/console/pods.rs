@@ -49,7 +49,7 @@ async fn a_pod_says_why_it_does_not_run_and_leads_to_all_that_it_uses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn values_of_a_secret_are_hidden_until_they_are_asked_for() {
+async fn values_of_a_secret_are_hidden_until_they_are_requested() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let secret = json!({"metadata": {"name": "key"}, "stringData": {"password": "correct <b>horse</b>"}});
     lab.raw().post(format!("{CORE}/secrets"), &secret).await.expect(201);

@@ -113,7 +113,7 @@ async fn events_of_nodes_and_those_without_a_uid_are_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_away_is_told_and_its_return_brings_the_page_back() {
+async fn a_server_that_is_away_is_reported_and_its_return_brings_the_page_back() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     lab.raw().post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "map"}})).await.expect(201);
     lab.log_in(ADMIN).await;
@@ -137,7 +137,7 @@ async fn a_server_that_is_away_is_told_and_its_return_brings_the_page_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_busy_server_is_asked_again_when_it_says_and_a_broken_watch_is_not_live() {
+async fn the_console_retries_after_429_and_marks_a_broken_watch() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     lab.raw().post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "map"}})).await.expect(201);
     lab.log_in(ADMIN).await;
@@ -204,7 +204,7 @@ async fn an_address_holds_the_whole_view_and_odd_ones_are_explained() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_is_found_again_as_it_was_left_and_ages_go_on() {
+async fn a_list_is_found_again_as_it_was_left_and_ages_continue() {
     let Some(lab) = Lab::start(TestServer::builder().shared_store(with_pods(300).await)).await else { return };
     lab.raw().post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "new"}})).await.expect(201);
     lab.log_in(ADMIN).await;

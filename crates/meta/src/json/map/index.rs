@@ -20,7 +20,7 @@ pub(super) struct Index {
 
 impl Index {
     /// The index of these slots, which must have no holes.
-    pub(super) fn of(slots: &[Slot]) -> Self {
+    pub(super) fn new(slots: &[Slot]) -> Self {
         let mut index = Self { places: HashTable::with_capacity(slots.len()), hasher: RandomState::new(), holes: 0 };
         for (place, slot) in slots.iter().enumerate() {
             if let Some(key) = &slot.key {

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_keeps_its_order_has_not_moved() {
+    fn objects_in_order_have_not_moved() {
         let check = |numbers: &[usize], expect: &[usize]| assert_eq!(longest_ascending(numbers), expect);
         check(&[], &[]);
         check(&[0, 1, 2], &[0, 1, 2]);
