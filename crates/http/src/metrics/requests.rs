@@ -272,7 +272,7 @@ impl Requests {
         let known = self.0.known.read();
         let mut all: Vec<_> = known.series.iter().map(|(labels, series)| (labels.clone(), series.clone())).collect();
         drop(known);
-        all.sort_unstable_by(|(one, _), (other, _)| one.shown().cmp(&other.as_labels()));
+        all.sort_unstable_by(|(one, _), (other, _)| one.shown().cmp(&other.shown()));
         all
     }
 }
@@ -335,7 +335,7 @@ impl Collector for Requests {
         }
         let (name, help) = ("apiserver_longrunning_requests", "Watches being served.");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for alike in all.chunk_by(|(one, _), (other, _)| one.shown().of_watches() == other.as_labels().of_watches())
+        for alike in all.chunk_by(|(one, _), (other, _)| one.shown().of_watches() == other.shown().of_watches())
         {
             let [(labels, series), ..] = alike else { continue };
             if series.running().is_some() {
