@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(denied, Verdict::new(Decision::Deny, "no"));
         assert_eq!(decided(json!({ "allowed": false })).await, Verdict::new(Decision::NoOpinion, ""));
         for unanswered in [decided(json!({ "allowed": true, "denied": true })).await, verdict(None).await] {
-            let error = "the main server did not answer an access review";
+            let error = "the access review at the main server failed";
             assert_eq!(unanswered, Verdict::failed(Decision::NoOpinion, error));
         }
     }

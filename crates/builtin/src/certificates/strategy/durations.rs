@@ -43,7 +43,7 @@ pub(super) fn count(before: &Object, after: &Object) {
     let Some(seconds) = spec("expirationSeconds").and_then(Value::as_i64) else { return };
     let signer = spec("signerName").and_then(Value::as_str).unwrap_or_default();
     let signer = if signer.starts_with(OWN_SIGNERS) { signer } else { OTHER };
-    let Some(counts) = ISSUED_CERTIFICATES.of(signer, || signer.to_owned()) else { return };
+    let Some(counts) = ISSUED_CERTIFICATES.get_or_create(signer, || signer.to_owned()) else { return };
     counts.all.increment();
     let requested = Duration::from_secs(seconds.unsigned_abs());
     if duration(&issued).is_some_and(|got| got.abs_diff(requested) < BACKDATED + requested / 20) {
