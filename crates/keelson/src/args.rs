@@ -15,6 +15,7 @@ mod kinds;
 mod nodes;
 #[cfg(test)]
 mod reference;
+mod serving;
 mod startup;
 mod store;
 mod tools;
@@ -307,6 +308,8 @@ pub(crate) struct Serve {
     pub(crate) nodes: nodes::Nodes,
     #[command(flatten)]
     pub(crate) upstream: upstream::Upstream,
+    #[command(flatten)]
+    pub(crate) serving: serving::ServingArgs,
     /// A file of bearer tokens, one a line: token,user,uid,"group1,group2". It is read again when it changes.
     #[arg(long, env = "KEELSON_TOKEN_AUTH_FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,

@@ -18,8 +18,9 @@ use keelson_admission::{AdmissionConfiguration, Selection};
 use keelson_cache::{DEFAULT_CHECK_INTERVAL, DEFAULT_VIEW_BYTES};
 use keelson_controllers::{FlowObjects, IdentityConfig, QUARANTINE, Switches};
 use keelson_http::diagnostics::Diagnostics;
-use keelson_http::filters::FlowLimits;
+use keelson_http::filters::{AllowedOrigins, FlowLimits};
 use keelson_http::listener::Limits;
+use keelson_http::shutdown::ShutdownTimes;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
 use keelson_outbound::{Egress, Outbound, Proxy, ServiceRoutes};
@@ -154,6 +155,16 @@ pub struct Config {
     pub egress: Arc<Egress>,
     /// The enabled controllers.
     pub controllers: Switches,
+    /// The maximum number of concurrent requests on one HTTP/2 connection.
+    pub streams: u32,
+    /// The longest time until the headers of a response.
+    pub request_timeout: Duration,
+    /// The share of HTTP/2 requests after which the connection closes with GOAWAY.
+    pub goaway_chance: f64,
+    /// The origins whose pages may read responses. `None` for no other origin.
+    pub origins: Option<AllowedOrigins>,
+    /// The phases before the end of a server that [`RunningServer::drain`](crate::RunningServer::drain) runs.
+    pub shutdown: ShutdownTimes,
     /// The longest time of requests in flight during a shutdown.
     pub shutdown_grace: Duration,
     /// The time that an idle connection stays open during a shutdown, so that its client can read the announcement.
@@ -221,6 +232,11 @@ impl Default for Config {
             proxy: None,
             egress: Arc::default(),
             controllers: Switches::default(),
+            streams: Limits::default().streams,
+            request_timeout: Duration::from_secs(60),
+            goaway_chance: 0.0,
+            origins: None,
+            shutdown: ShutdownTimes::default(),
             shutdown_grace: Duration::from_secs(30),
             parting: Limits::default().parting,
             clock: Arc::new(SystemClock),

@@ -21,6 +21,7 @@ mod output;
 mod pages;
 mod restarts;
 mod runtime_config;
+mod serving_flags;
 mod settings;
 mod startup;
 mod store_metrics;
