@@ -433,7 +433,7 @@ mod tests {
     #[test]
     fn a_server_that_would_be_less_strict_is_refused() {
         let refused = |flags: &str| translated(&format!("{ENVTEST} {flags}")).err().unwrap();
-        assert!(refused("--tls-min-version=VersionTLS13").contains("TLS 1.2"));
+        assert!(refused("--service-account-lookup=false").contains("deleted accounts have no valid tokens"));
         assert!(refused("--secure-port=many").contains("many"));
         assert!(refused("--feature-gates=A").contains("missing bool value"));
         assert!(translated(&format!("{ENVTEST} --tls-min-version=VersionTLS12 --storage-backend=etcd3")).is_ok());
