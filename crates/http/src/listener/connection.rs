@@ -220,8 +220,10 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
 }
 
 async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, place: Threads) {
+    // SIZE: the ends of a connection borrow its state, and stand beside the loop that waits for them.
     let activity = Activity::new();
     client.ticket.has_requests(&activity);
+    let (closing, stopping) = (shared.pipeline.closing().clone(), shared.pipeline.stopping().clone());
     let goaway = CancellationToken::new();
     let upgrading = Upgrading::default();
     let service = service_fn(|request| {
@@ -240,7 +242,31 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
     let builder = builder(Streams::new(shared.unread, shared.metrics.clone()), shared.streams);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(LongHeads::new(stream)), service);
     let mut connection = pin!(connection);
-    let mut ends = ends(&shared, &client, &activity, &goaway);
+    // Polled only when one of them wakes, which is rare, while the connection is polled for every request.
+    let mut ends: FuturesUnordered<BoxFuture<'_, End>> = FuturesUnordered::new();
+    ends.push(Box::pin(async {
+        tokio::select! {
+            () = closing.cancelled() => {}
+            () = goaway.cancelled() => {}
+            () = activity.idle_for(IDLE_TIMEOUT) => {}
+        }
+        End::Graceful
+    }));
+    ends.push(Box::pin(async {
+        let stopped = async {
+            stopping.cancelled().await;
+            activity.stalled_for(STALL_GRACE, shared.parting).await;
+        };
+        tokio::select! {
+            () = stopped => {}
+            // A client that does not read the end of its last response keeps the connection from ending by itself.
+            () = activity.idle_for(IDLE_TIMEOUT + STALL_GRACE) => {}
+            () = client.ticket.displaced() => {}
+            () = client.standing.displaced() => {}
+            () = shared.cut.cancelled() => {}
+        }
+        End::Cut
+    }));
     loop {
         // On HTTP/1.1 the connection's poll runs the request. On HTTP/2 each request has a task of its own.
         let polled = std::future::poll_fn(|context| shared.metrics.polls.timed(|| connection.as_mut().poll(context)));
@@ -272,41 +298,6 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
             }
         }
     }
-}
-
-/// The ends of a connection that it does not find by itself. `goaway` is cancelled when it must end after its requests.
-fn ends<'c>(
-    shared: &'c Shared,
-    client: &'c Client,
-    activity: &'c Activity,
-    goaway: &'c CancellationToken,
-) -> FuturesUnordered<BoxFuture<'c, End>> {
-    // Polled only when one of them wakes, which is rare, while the connection is polled for every request.
-    let ends: FuturesUnordered<BoxFuture<'_, End>> = FuturesUnordered::new();
-    ends.push(Box::pin(async {
-        tokio::select! {
-            () = shared.pipeline.closing().cancelled() => {}
-            () = goaway.cancelled() => {}
-            () = activity.idle_for(IDLE_TIMEOUT) => {}
-        }
-        End::Graceful
-    }));
-    ends.push(Box::pin(async {
-        let stopped = async {
-            shared.pipeline.stopping().cancelled().await;
-            activity.stalled_for(STALL_GRACE, shared.parting).await;
-        };
-        tokio::select! {
-            () = stopped => {}
-            // A client that does not read the end of its last response keeps the connection from ending by itself.
-            () = activity.idle_for(IDLE_TIMEOUT + STALL_GRACE) => {}
-            () = client.ticket.displaced() => {}
-            () = client.standing.displaced() => {}
-            () = shared.cut.cancelled() => {}
-        }
-        End::Cut
-    }));
-    ends
 }
 
 /// The ways to end a connection.
