@@ -18,6 +18,7 @@ mod reference;
 mod serving;
 mod startup;
 mod store;
+mod tokens;
 mod tools;
 mod upstream;
 
@@ -415,9 +416,8 @@ pub(crate) struct Serve {
     /// The ports of all nodes that services may take.
     #[arg(long, env = "KEELSON_SERVICE_NODE_PORT_RANGE", default_value = "30000-32767")]
     pub(crate) service_node_port_range: PortRange,
-    /// The issuer of service account tokens: a URL, which is also the audience of this server.
-    #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_ISSUER", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) service_account_issuer: Option<String>,
+    #[command(flatten)]
+    pub(crate) tokens: tokens::TokenArgs,
     /// The private key that signs the tokens of service accounts (PEM; RSA or ECDSA), instead of sa.key in the data directory.
     #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_SIGNING_KEY_FILE")]
     pub(crate) service_account_signing_key_file: Option<PathBuf>,

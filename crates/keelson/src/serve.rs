@@ -322,9 +322,7 @@ fn config(
             keelson_server::read_egress(file, &config.random).context("reading --egress-selector-config-file")?;
     }
     config.service_routes = args.service_route.joined().into_iter().collect();
-    if let Some(issuer) = args.service_account_issuer {
-        config.service_account_issuer = issuer;
-    }
+    args.tokens.read_into(&mut config)?;
     config.controllers = Switches::parse(args.controllers.joined().iter().map(String::as_str))
         .map_err(anyhow::Error::msg)
         .context("reading --controllers")?;

@@ -112,8 +112,9 @@ impl PipelineParts {
 
         let documentation = Arc::new(documents::documentation(builtin::catalogue(), builtin::schemas(), others));
         let issuer = tokens.issuer().clone();
-        let pages = Pages::new(health, metrics.clone(), addr.to_string());
-        let pages = pages.with_issuer(move || issuer_documents(&issuer, addr));
+        let pages = Pages::new(health, metrics.clone(), config.shown_host(addr));
+        let shown = config.shown_host(addr);
+        let pages = pages.with_issuer(move || issuer_documents(&issuer, &shown));
         let pages = pages.with_diagnostics(config.diagnostics.clone());
         let surfaces = registry.clone();
         let authorizer = registry.authorizer().clone();

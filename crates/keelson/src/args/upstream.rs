@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args as ClapArgs};
 use keelson_server::{Config, HeaderValue, TokenTimes};
 
@@ -26,6 +27,9 @@ pub(crate) struct Upstream {
     /// The writer of the addresses of the service kubernetes: lease or master-count for this server, none for others.
     #[arg(long, env = "KEELSON_ENDPOINT_RECONCILER_TYPE", default_value = "lease", value_parser = RECONCILERS)]
     endpoint_reconciler_type: String,
+    /// The host, with or without a port, in the URLs of discovery and of the keys of tokens. The address unless given.
+    #[arg(long, env = "KEELSON_EXTERNAL_HOSTNAME", value_parser = NonEmptyStringValueParser::new())]
+    external_hostname: Option<String>,
     /// The time after its last write at which an event is deleted (such as 1h). 0 keeps events.
     #[arg(long, env = "KEELSON_EVENT_TTL", default_value = "0", value_parser = duration_or_never)]
     event_ttl: OptionalDuration,
@@ -58,6 +62,7 @@ impl Upstream {
         config.registry.toleration_seconds = seconds;
         config.registry.min_watch_timeout = Duration::from_secs(self.min_request_timeout.max(1));
         config.publishes_endpoints = self.endpoint_reconciler_type != "none";
+        config.external_hostname = self.external_hostname;
         config.event_ttl = self.event_ttl.0;
         let longest = self.service_account_max_token_expiration.as_secs();
         ensure!(

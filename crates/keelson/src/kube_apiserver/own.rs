@@ -26,7 +26,6 @@ pub(super) enum TranslatedFlag {
     EtcdServers,
     FeatureGates,
     Help,
-    Issuer,
     LoggingFormat,
     SecurePort,
     ServiceRange,
@@ -183,9 +182,6 @@ impl Line {
         let ranges = self.items(TranslatedFlag::ServiceRange).join(",");
         add("service-cluster-ip-range", if ranges.is_empty() { SERVICE_RANGE } else { &ranges });
         add("controllers", &self.items(TranslatedFlag::Controllers).join(","));
-        if let Some(issuer) = self.items(TranslatedFlag::Issuer).first() {
-            add("service-account-issuer", issuer);
-        }
         if let Some(level) = self.value(TranslatedFlag::Verbosity) {
             add("v", level);
         }
@@ -258,11 +254,6 @@ impl Line {
                 add(format!("--{} has no effect: {why}", flag.name));
             }
         }
-        for issuer in self.items(TranslatedFlag::Issuer).iter().skip(1) {
-            add(format!(
-                "--service-account-issuer={issuer} has no effect: only tokens of the first issuer are accepted"
-            ));
-        }
         notes
     }
 
@@ -324,7 +315,6 @@ impl TranslatedFlag {
             }
             Self::FeatureGates => "Feature gates, with the names and the rules of kube-apiserver.",
             Self::Help => "Show this text.",
-            Self::Issuer => "The issuer of service account tokens; of several the first.",
             Self::LoggingFormat => "The form of the log: text or json.",
             Self::SecurePort => "The port to listen on. 6443 unless given.",
             Self::ServiceRange => {

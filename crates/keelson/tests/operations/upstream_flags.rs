@@ -132,3 +132,77 @@ async fn the_addresses_of_the_service_are_left_to_others() {
     server.raw().get(slices).await.expect(200);
     assert!(refused(&["--endpoint-reconciler-type", "other"]).await.contains("lease, master-count, none"));
 }
+
+/// The status of a request with this token.
+async fn status_with(server: &ProcessServer, token: &str) -> u16 {
+    let call =
+        server.anonymous().get("/apis/authentication.k8s.io/v1").header("authorization", format!("Bearer {token}"));
+    call.await.status
+}
+
+/// A token of the account `a` for these audiences, and the audiences that it has.
+async fn token(server: &ProcessServer, audiences: &[&str]) -> (String, Value) {
+    let request = json!({"spec": {"audiences": audiences}});
+    let issued = server.raw().post(format!("{NAMESPACE}/serviceaccounts/a/token"), &request).await.expect(201).json();
+    (issued["status"]["token"].as_str().unwrap().to_owned(), issued["spec"]["audiences"].clone())
+}
+
+#[tokio::test]
+async fn tokens_of_several_issuers_are_accepted_and_the_first_one_signs() {
+    const OLD: &str = "https://old.example.org";
+    const NEW: &str = "https://new.example.org";
+    let with = |issuers: &[&str]| {
+        ProcessServer::builder(KEELSON).args(issuers.iter().map(|issuer| format!("--service-account-issuer={issuer}")))
+    };
+    let mut server = with(&[OLD]).start().await;
+    server.raw().post(format!("{NAMESPACE}/serviceaccounts"), &json!({"metadata": {"name": "a"}})).await.expect(201);
+    let (old, audiences) = token(&server, &[]).await;
+    assert_eq!((status_with(&server, &old).await, audiences), (200, json!([OLD])));
+    server.terminate().await;
+    server.change(with(&[NEW, OLD]));
+    server.restart().await;
+    assert_eq!(status_with(&server, &old).await, 200, "the earlier issuer is accepted");
+    let document = server.raw().get("/.well-known/openid-configuration").await.expect(200).json();
+    assert_eq!(document["issuer"], NEW);
+    assert!(document["jwks_uri"].as_str().unwrap().ends_with("/openid/v1/jwks"), "{document}");
+    let (new, audiences) = token(&server, &[]).await;
+    assert_eq!((status_with(&server, &new).await, audiences), (200, json!([NEW, OLD])));
+    server.terminate().await;
+    server.change(with(&[NEW]));
+    server.restart().await;
+    assert_eq!((status_with(&server, &old).await, status_with(&server, &new).await), (401, 200));
+}
+
+#[tokio::test]
+async fn tokens_need_an_audience_of_the_server() {
+    let keys = "https://keys.example.org/jwks";
+    let flags = ["--api-audiences=api,vault", "--service-account-jwks-uri", keys];
+    let server = start(&flags).await;
+    server.raw().post(format!("{NAMESPACE}/serviceaccounts"), &json!({"metadata": {"name": "a"}})).await.expect(201);
+    let (own, audiences) = token(&server, &[]).await;
+    assert_eq!((status_with(&server, &own).await, audiences), (200, json!(["api", "vault"])));
+    let (one, _) = token(&server, &["vault", "other"]).await;
+    assert_eq!(status_with(&server, &one).await, 200);
+    for foreign in ["other", "https://kubernetes.default.svc.cluster.local"] {
+        let (token, _) = token(&server, &[foreign]).await;
+        assert_eq!(status_with(&server, &token).await, 401, "{foreign}");
+    }
+    let review = |audiences: Value| json!({"spec": {"token": one, "audiences": audiences}});
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let reviewed = server.raw().post(reviews, &review(json!([]))).await.expect(201).json();
+    assert_eq!(reviewed["status"]["audiences"], json!(["vault"]));
+    let reviewed = server.raw().post(reviews, &review(json!(["other", "api"]))).await.expect(201).json();
+    assert_eq!(reviewed["status"]["audiences"], json!(["other"]));
+    let reviewed = server.raw().post(reviews, &review(json!(["api"]))).await.expect(201).json();
+    assert!(reviewed["status"]["authenticated"] != true, "{reviewed}");
+    let document = server.raw().get("/.well-known/openid-configuration").await.expect(200).json();
+    assert_eq!(document["jwks_uri"], keys);
+    let named = start(&["--external-hostname=api.example.org"]).await;
+    let document = named.raw().get("/.well-known/openid-configuration").await.expect(200).json();
+    let (url, port) = (document["jwks_uri"].as_str().unwrap(), named.raw().address().1);
+    assert_eq!(url, format!("https://api.example.org:{port}/openid/v1/jwks"));
+    let discovery = named.raw().get("/api").await.expect(200).json();
+    assert_eq!(discovery["serverAddressByClientCIDRs"][0]["serverAddress"], format!("api.example.org:{port}"));
+    let why = refused(&["--service-account-jwks-uri", "http://keys.example.org"]).await;
+    assert!(why.contains("service-account-jwks-uri requires https scheme"), "{why}");
+}
