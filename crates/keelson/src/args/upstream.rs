@@ -18,6 +18,18 @@ const RECONCILERS: [&str; 3] = ["lease", "master-count", "none"];
 
 #[derive(ClapArgs)]
 pub(crate) struct Upstream {
+    /// Accept privileged containers. With false, pods and templates that have one are refused. The program kube-apiserver refuses
+    /// them unless the flag is given.
+    #[arg(
+        long,
+        env = "KEELSON_ALLOW_PRIVILEGED",
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_parser = switch
+    )]
+    allow_privileged: bool,
     /// The seconds for which pods tolerate a node that is not ready, unless they state others.
     #[arg(long, env = "KEELSON_DEFAULT_NOT_READY_TOLERATION_SECONDS", default_value_t = 300)]
     default_not_ready_toleration_seconds: i64,
@@ -59,6 +71,7 @@ impl Upstream {
     /// Applies the flags to the settings of a server.
     pub(crate) fn read_into(self, config: &mut Config) -> anyhow::Result<()> {
         let seconds = [self.default_not_ready_toleration_seconds, self.default_unreachable_toleration_seconds];
+        config.registry.allow_privileged = self.allow_privileged;
         config.registry.toleration_seconds = seconds;
         config.registry.min_watch_timeout = Duration::from_secs(self.min_request_timeout.max(1));
         config.publishes_endpoints = self.endpoint_reconciler_type != "none";

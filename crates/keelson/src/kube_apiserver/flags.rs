@@ -67,7 +67,7 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("aggregator-reject-forwarding-redirect", Switch, Only(&["true"], "redirects are never followed")),
     row("allow-metric-labels", List, Idle(METRICS)),
     row("allow-metric-labels-manifest", Text, Idle(METRICS)),
-    row("allow-privileged", Switch, Idle("privileged containers are always allowed")),
+    row("allow-privileged", Switch, Same),
     row("anonymous-auth", Switch, Same),
     row("api-audiences", List, Same),
     row("audit-log-batch-buffer-size", Number, Same),

@@ -206,3 +206,54 @@ async fn tokens_need_an_audience_of_the_server() {
     let why = refused(&["--service-account-jwks-uri", "http://keys.example.org"]).await;
     assert!(why.contains("service-account-jwks-uri requires https scheme"), "{why}");
 }
+
+#[tokio::test]
+async fn privileged_containers_are_refused_without_the_permission() {
+    let pod = |name: &str, place: &str, is_privileged: bool| {
+        let container = json!({"name": "c", "image": "i", "securityContext": {"privileged": is_privileged}});
+        let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        match place {
+            "containers" => spec[place][0] = container,
+            _ => spec[place] = json!([container]),
+        }
+        json!({"metadata": {"name": name, "labels": {"a": "b"}}, "spec": spec})
+    };
+    let with_account = async |flags: &[&str]| {
+        let server = start(flags).await;
+        let account = json!({"metadata": {"name": "default"}});
+        let made = server.raw().post(format!("{NAMESPACE}/serviceaccounts"), &account).await;
+        assert!(matches!(made.status, 201 | 409));
+        server
+    };
+    let strict = with_account(&["--allow-privileged=false"]).await;
+    let pods = format!("{NAMESPACE}/pods");
+    for place in ["containers", "initContainers"] {
+        let refused = strict.raw().post(&pods, &pod("p", place, true)).await.expect(422).json();
+        let why = format!(
+            "Pod \"p\" is invalid: spec.{place}[0].securityContext.privileged: Forbidden: disallowed by cluster policy"
+        );
+        assert_eq!(refused["message"], why);
+        strict.raw().post(&pods, &pod(&place.to_lowercase(), place, false)).await.expect(201);
+    }
+    let ephemeral = json!({"spec": {"ephemeralContainers": [
+        {"name": "e", "image": "i", "securityContext": {"privileged": true}}
+    ]}});
+    let merge = "application/strategic-merge-patch+json";
+    let refused =
+        strict.raw().patch(format!("{pods}/containers/ephemeralcontainers"), merge, &ephemeral).await.expect(422);
+    assert!(
+        refused.text().contains("ephemeralContainers[0].securityContext.privileged: Forbidden"),
+        "{}",
+        refused.text()
+    );
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = json!({
+        "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": pod("x", "containers", true)},
+    });
+    let refused = strict.raw().post(deployments, &deployment).await.expect(422).text();
+    assert!(refused.contains("spec.template.spec.containers[0].securityContext.privileged: Forbidden"), "{refused}");
+    let plain = with_account(&[]).await;
+    plain.raw().post(&pods, &pod("p", "containers", true)).await.expect(201);
+    plain.raw().post(deployments, &deployment).await.expect(201);
+}
