@@ -16,7 +16,7 @@ use keelson_access::token::DEFAULT_ISSUER;
 use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind};
 use keelson_admission::{AdmissionConfiguration, Selection};
 use keelson_cache::{DEFAULT_CHECK_INTERVAL, DEFAULT_VIEW_BYTES};
-use keelson_controllers::{FlowObjects, IdentityConfig, QUARANTINE, Switches};
+use keelson_controllers::{FlowObjects, IdentityConfig, LeadershipTimes, QUARANTINE, Switches};
 use keelson_http::diagnostics::Diagnostics;
 use keelson_http::filters::{AllowedOrigins, FlowLimits};
 use keelson_http::listener::Limits;
@@ -163,6 +163,8 @@ pub struct Config {
     pub egress: Arc<Egress>,
     /// The enabled controllers.
     pub controllers: Switches,
+    /// The times of the election of the server that runs them.
+    pub leadership: LeadershipTimes,
     /// The maximum number of concurrent requests on one HTTP/2 connection.
     pub streams: u32,
     /// The longest time until the headers of a response.
@@ -185,6 +187,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
+        // SIZE: one list of defaults.
         Self {
             bind: SocketAddr::from(([127, 0, 0, 1], 0)),
             store: StoreConfig::Memory,
@@ -244,6 +247,7 @@ impl Default for Config {
             proxy: None,
             egress: Arc::default(),
             controllers: Switches::default(),
+            leadership: LeadershipTimes::default(),
             streams: Limits::default().streams,
             request_timeout: Duration::from_secs(60),
             goaway_chance: 0.0,

@@ -60,7 +60,7 @@ pub use keelson_access_config::{
     AuthorizationSource, AuthorizerEntry, AuthorizerKind, OidcFlags, ReviewVersion, TracingConfiguration,
 };
 pub use keelson_admission::{AdmissionConfiguration, Selection as AdmissionPlugins};
-pub use keelson_controllers::Switches;
+pub use keelson_controllers::{LeadershipTimes, Switches};
 pub use keelson_http::diagnostics::{Diagnostics, LogVerbosity, Profiler};
 pub use keelson_http::filters::{AllowedOrigins, FlowLimits};
 pub use keelson_http::shutdown::ShutdownTimes;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args as ClapArgs};
-use keelson_server::{Config, HeaderValue, TokenTimes};
+use keelson_server::{Config, HeaderValue, LeadershipTimes, TokenTimes};
 
-use super::kinds::{List, ListValues as _, OptionalDuration, duration, duration_or_never, list, switch};
+use super::kinds::{List, ListValues as _, OptionalDuration, duration, duration_or_never, list, some_duration, switch};
 
 /// The shortest and the longest accepted maximum for lifetimes of tokens, in seconds.
 const TOKEN_SECONDS: [u64; 2] = [60 * 60, 1 << 32];
@@ -62,6 +62,15 @@ pub(crate) struct Upstream {
     /// The longest lifetime of a service account token, from 1h. Longer requests are shortened. 0 for no limit.
     #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_MAX_TOKEN_EXPIRATION", default_value = "0", value_parser = duration)]
     service_account_max_token_expiration: Duration,
+    /// The time for which the server that runs the controllers keeps that role without a renewal, where several servers share a store.
+    #[arg(long, env = "KEELSON_COORDINATED_LEADERSHIP_LEASE_DURATION", default_value = "15s", value_parser = some_duration)]
+    coordinated_leadership_lease_duration: Duration,
+    /// The time after which it gives the role up because renewals fail. Shorter than the lease.
+    #[arg(long, env = "KEELSON_COORDINATED_LEADERSHIP_RENEW_DEADLINE", default_value = "10s", value_parser = some_duration)]
+    coordinated_leadership_renew_deadline: Duration,
+    /// The interval of renewals, and of attempts of the other servers.
+    #[arg(long, env = "KEELSON_COORDINATED_LEADERSHIP_RETRY_PERIOD", default_value = "2s", value_parser = some_duration)]
+    coordinated_leadership_retry_period: Duration,
     /// The directives of the header Strict-Transport-Security of responses: max-age=SECONDS, includeSubDomains, preload.
     #[arg(long, env = "KEELSON_STRICT_TRANSPORT_SECURITY_DIRECTIVES", value_parser = list::<String>)]
     strict_transport_security_directives: Vec<List<String>>,
@@ -86,6 +95,17 @@ impl Upstream {
             longest: i64::try_from(longest).ok().filter(|longest| *longest > 0),
             extends: self.service_account_extend_token_expiration,
         };
+        config.leadership = LeadershipTimes {
+            lease: self.coordinated_leadership_lease_duration,
+            renewal: self.coordinated_leadership_renew_deadline,
+            interval: self.coordinated_leadership_retry_period,
+        };
+        let LeadershipTimes { lease, renewal, interval } = config.leadership;
+        ensure!(
+            lease.as_secs() > 0 && Duration::from_secs(lease.as_secs()) > renewal && renewal > interval,
+            "--coordinated-leadership-lease-duration must be longer than --coordinated-leadership-renew-deadline, and that longer \
+             than --coordinated-leadership-retry-period"
+        );
         config.transport_security = transport_security(&self.strict_transport_security_directives.joined())?;
         Ok(())
     }

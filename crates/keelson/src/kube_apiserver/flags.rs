@@ -118,9 +118,9 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("contention-profiling", Switch, Idle(PROFILING)),
     // Not a flag of kube-apiserver, whose controllers are separate programs.
     own("controllers", List, TranslatedFlag::Controllers),
-    row("coordinated-leadership-lease-duration", Duration, Idle("leaders are not elected by the server")),
-    row("coordinated-leadership-renew-deadline", Duration, Idle("leaders are not elected by the server")),
-    row("coordinated-leadership-retry-period", Duration, Idle("leaders are not elected by the server")),
+    row("coordinated-leadership-lease-duration", Duration, Same),
+    row("coordinated-leadership-renew-deadline", Duration, Same),
+    row("coordinated-leadership-retry-period", Duration, Same),
     row("cors-allowed-origins", List, Same),
     row("debug-socket-path", Text, Idle(PROFILING)),
     row("default-not-ready-toleration-seconds", Number, Same),

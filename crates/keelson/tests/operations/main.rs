@@ -8,6 +8,7 @@ mod abac;
 mod audit;
 mod audit_webhook;
 mod console;
+mod coordinated_election;
 mod copy;
 mod diagnosis;
 mod envtest;
