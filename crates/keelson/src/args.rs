@@ -20,6 +20,7 @@ mod startup;
 mod store;
 mod tokens;
 mod tools;
+mod topics;
 mod upstream;
 
 use std::ffi::OsString;
@@ -66,8 +67,13 @@ impl Args {
     /// # Errors
     /// When it is invalid, or requests help or the version.
     pub(crate) fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
-        let definition = Self::definition();
-        let line = config_file::with_file(line.into_iter().map(Into::into).collect(), &definition)?;
+        let definition = Self::definition().mut_subcommand(topics::COMMAND, topics::by_topic);
+        let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+        if line.get(1).is_some_and(|word| word == topics::COMMAND) && line.iter().any(|word| word == topics::ALL) {
+            return Self::of(definition, ["keelson", topics::COMMAND, "--help"]);
+        }
+        let definition = definition.mut_subcommand(topics::COMMAND, topics::brief);
+        let line = config_file::with_file(line, &definition)?;
         Self::of(definition, line)
     }
 
@@ -232,6 +238,10 @@ pub(crate) struct UserCreate {
 /// Settings of the server.
 #[derive(ClapArgs)]
 pub(crate) struct Serve {
+    /// Show all flags, by topic.
+    // Handled before the line is parsed.
+    #[arg(long)]
+    help_all: bool,
     /// A YAML file with flags as fields, such as `bind: 127.0.0.1:6443`. Flags and variables win over it.
     #[arg(long, env = "KEELSON_CONFIG")]
     pub(crate) config: Option<PathBuf>,
