@@ -24,8 +24,8 @@ use crate::certificate_path::{self, PathError};
 use crate::client_certificate_log::ClientCertificateLog;
 use crate::client_key::{PublicKey, provider};
 use crate::front_proxy::AuthenticationInfo;
-use crate::pki::KeyAndCertificate;
-use crate::tls::{self, TlsError};
+use crate::pki::{KeyAndCertificate, NamedPair};
+use crate::tls::{self, ServingConfig, TlsError, TlsProfile};
 
 /// Identifies a client by the certificates of the handshake.
 pub trait ClientCertificates: std::fmt::Debug + Send + Sync {
@@ -70,10 +70,23 @@ impl PublishedAuthorities {
     /// # Errors
     /// A PEM text is invalid, or the certificate and key do not match.
     pub fn server_config(&self, serving: &KeyAndCertificate) -> Result<ServerConfig, TlsError> {
+        let config = self.serving_config((serving, &[]), &TlsProfile::default())?;
+        Ok(config.all)
+    }
+
+    /// As [`server_config`](Self::server_config), with further certificates by name, and the operator's settings.
+    ///
+    /// # Errors
+    /// A PEM text is invalid, or a certificate and its key do not match.
+    pub fn serving_config(
+        &self,
+        pairs: (&KeyAndCertificate, &[NamedPair]),
+        profile: &TlsProfile,
+    ) -> Result<ServingConfig, TlsError> {
         let info = self.current.load().info.clone();
         let known = info.iter().flat_map(|info| info.clients().iter().chain(info.proxies()));
         let hints = roots(known).subjects();
-        tls::serving(serving, |provider| Ok(Arc::new(AnyCertificate { provider: provider.clone(), hints })))
+        tls::serving(pairs, profile, |provider| Ok(Arc::new(AnyCertificate { provider: provider.clone(), hints })))
     }
 }
 

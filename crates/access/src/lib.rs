@@ -48,7 +48,9 @@ pub use follow::NotCached;
 pub use foreign_tokens::{ForeignTokens, TokenAnswer};
 pub use front_proxy::{AuthenticationInfo, FrontProxy, RequestHeaders};
 pub use node::{GRAPH_CHANGES, GraphChanges, NodeAuthorizer};
-pub use pki::{CertificateEnd, FrontProxyOptions, Pki, PkiError, PkiOptions, Renewal, RenewalTime, TokenKeyFiles};
+pub use pki::{
+    CertificateEnd, FrontProxyOptions, NamedFiles, Pki, PkiError, PkiOptions, Renewal, RenewalTime, TokenKeyFiles,
+};
 pub use rbac::{HeldRules, PolicyRule, Rbac, missing_rights};
 pub use shared_text::SharedText;
 pub use static_tokens::{StaticTokens, StaticTokensError};

@@ -30,7 +30,7 @@ use keelson_meta::{Clock, Random};
 use crate::client_signer::ClientSigner;
 use crate::front_proxy::{FrontProxy, RequestHeaders};
 use crate::kubeconfig::Kubeconfig;
-use crate::tls::{self, TlsError};
+use crate::tls::{self, TlsError, TlsProfile};
 use crate::user::MASTERS;
 use files::Durability;
 use maker::PairLoader;
@@ -60,6 +60,10 @@ pub struct PkiOptions {
     pub extra_names: Vec<String>,
     /// Files with a serving certificate (and its chain) and key, in place of generated ones.
     pub serving: Option<(PathBuf, PathBuf)>,
+    /// Further serving certificates by name.
+    pub named: Vec<NamedFiles>,
+    /// The protocol versions and cipher suites of the listener.
+    pub tls: TlsProfile,
     /// A file with authorities of client certificates, in addition to the generated one.
     pub client_ca: Option<PathBuf>,
     /// Settings of the server as a front proxy.
@@ -70,6 +74,26 @@ pub struct PkiOptions {
     pub accept_loss: bool,
     /// True to not wait until new keys are on the disk, for servers of tests. A crash of the machine may lose them.
     pub no_fsync: bool,
+}
+
+/// Files with a serving certificate (and its chain) and key, for clients that name one of these servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFiles {
+    /// The file of the certificate.
+    pub certificate: PathBuf,
+    /// The file of its key.
+    pub key: PathBuf,
+    /// DNS names, `*.` with a domain, and addresses of this host; empty for the DNS names of the certificate.
+    pub names: Vec<String>,
+}
+
+/// A serving certificate for some names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPair {
+    /// The certificate with its key.
+    pub pair: KeyAndCertificate,
+    /// The names; empty for the DNS names of the certificate.
+    pub names: Vec<String>,
 }
 
 /// The operator's settings for front proxies.
@@ -181,6 +205,8 @@ pub struct Pki {
     ca_key: Secret,
     /// The certificate of the listener.
     pub serving: KeyAndCertificate,
+    /// Further certificates of the listener.
+    pub named: Vec<NamedPair>,
     /// The administrator's certificate, with the group `system:masters`.
     pub admin: KeyAndCertificate,
     /// The keys of service account tokens.
@@ -281,6 +307,7 @@ pub fn prepare(
         ca_pem,
         ca_key,
         serving,
+        named: named_pairs(options)?,
         admin,
         service_account,
         client_ca_pem,
@@ -376,6 +403,7 @@ pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -
         ca_pem: ca.certificate_pem,
         ca_key: Secret(ca.key_pem),
         serving,
+        named: named_pairs(options)?,
         admin,
         service_account,
     })
@@ -388,6 +416,19 @@ fn proxy_authorities(own_pem: &str, options: &FrontProxyOptions) -> Result<Strin
         pem.push_str(&read_authorities("the CA of front proxies", path)?);
     }
     Ok(pem)
+}
+
+/// Reads the operator's serving certificates by name.
+fn named_pairs(options: &PkiOptions) -> Result<Vec<NamedPair>, PkiError> {
+    let read = |files: &NamedFiles| {
+        let pair = KeyAndCertificate { certificate_pem: read(&files.certificate)?, key_pem: read(&files.key)? };
+        if issue::is_pair(&pair) {
+            Ok(NamedPair { pair, names: files.names.clone() })
+        } else {
+            Err(PkiError::NoPair { certificate: files.certificate.clone(), key: files.key.clone() })
+        }
+    };
+    options.named.iter().map(read).collect()
 }
 
 /// The authorities of client certificates: the server's own, and the operator's.

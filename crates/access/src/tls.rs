@@ -2,6 +2,10 @@
 //!
 //! The handshake requests a client certificate, but clients need not send one. Each request checks its trust.
 
+mod named;
+mod profile;
+
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustls::RootCertStore;
@@ -10,8 +14,11 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
+use rustls::sign::CertifiedKey;
 
-use crate::pki::KeyAndCertificate;
+use self::named::CertificateByName;
+pub use self::profile::TlsProfile;
+use crate::pki::{KeyAndCertificate, NamedPair};
 
 /// The reason why TLS can't be set up.
 #[derive(Debug, thiserror::Error)]
@@ -29,25 +36,53 @@ pub enum TlsError {
     Setup(String),
 }
 
-/// Settings for a listener with this certificate and this verifier for client certificates.
+/// The TLS settings of a listener.
+#[derive(Clone, Debug)]
+pub struct ServingConfig {
+    /// The settings of all connections without others.
+    pub all: ServerConfig,
+    /// The settings of connections to some addresses of the host.
+    pub by_address: Vec<(IpAddr, ServerConfig)>,
+}
+
+impl From<ServerConfig> for ServingConfig {
+    fn from(all: ServerConfig) -> Self {
+        Self { all, by_address: Vec::new() }
+    }
+}
+
+/// Settings for a listener with these certificates, this profile and this verifier for client certificates.
 pub(crate) fn serving(
-    pair: &KeyAndCertificate,
+    (pair, named): (&KeyAndCertificate, &[NamedPair]),
+    profile: &TlsProfile,
     verifier: impl FnOnce(&Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError>,
-) -> Result<ServerConfig, TlsError> {
-    // The provider is named. With two linked providers and no default, the process default would fail at run time.
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let chain = certificates("the serving certificate", &pair.certificate_pem)?;
+) -> Result<ServingConfig, TlsError> {
+    let provider = Arc::new(profile.provider());
+    let default = Arc::new(key("the serving certificate", pair, &provider)?);
+    let named: Result<Vec<_>, TlsError> = named
+        .iter()
+        .map(|named| Ok((named, Arc::new(key("a certificate of --tls-sni-cert-key", &named.pair, &provider)?))))
+        .collect();
+    let certificates = CertificateByName::new(default, &named?);
+    let verifier = verifier(&provider)?;
+    let builder =
+        ServerConfig::builder_with_provider(provider).with_protocol_versions(profile.versions()).map_err(setup)?;
+    let builder = builder.with_client_cert_verifier(verifier);
+    let config = |certificates: CertificateByName| {
+        let mut config = builder.clone().with_cert_resolver(Arc::new(certificates));
+        config.alpn_protocols = profile.protocols();
+        config
+    };
+    let by_address = certificates.by_address().into_iter().map(|(address, own)| (address, config(own))).collect();
+    Ok(ServingConfig { all: config(certificates), by_address })
+}
+
+/// A certificate with its key, which must match.
+fn key(what: &'static str, pair: &KeyAndCertificate, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+    let chain = certificates(what, &pair.certificate_pem)?;
     let key = PrivateKeyDer::from_pem_slice(pair.key_pem.as_bytes())
         .map_err(|error| TlsError::Pem { what: "the serving key", reason: error.to_string() })?;
-    let verifier = verifier(&provider)?;
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(setup)?
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)
-        .map_err(setup)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+    CertifiedKey::from_der(chain, key, provider).map_err(setup)
 }
 
 /// Parses a text of authorities. It must have at least one, and all must be valid.

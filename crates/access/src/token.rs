@@ -24,9 +24,14 @@ pub const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// The tolerance for differences between the clocks of servers.
 pub const LEEWAY: Duration = Duration::from_mins(1);
 
-/// Signs and verifies tokens of one issuer. The keys may change while the server runs.
+/// Signs and verifies tokens. The keys may change while the server runs.
 pub struct TokenIssuer {
-    name: String,
+    /// The accepted issuers. The first one signs.
+    names: Vec<String>,
+    /// The audiences of this server, if they are not the issuers.
+    audiences: Vec<String>,
+    /// The URL of the public keys for other verifiers, if it is not this server's.
+    key_set_url: Option<String>,
     key: ArcSwap<TokenKey>,
 }
 
@@ -62,7 +67,33 @@ impl TokenIssuer {
     /// # Errors
     /// A key cannot sign or verify tokens.
     pub fn new(name: String, key: &SigningKey) -> Result<Self, KeyError> {
-        Ok(Self { name, key: ArcSwap::from_pointee(TokenKey::read(key)?) })
+        let key = ArcSwap::from_pointee(TokenKey::read(key)?);
+        Ok(Self { names: vec![name], audiences: Vec::new(), key_set_url: None, key })
+    }
+
+    /// Accepts tokens of these issuers too, such as the one before a rename.
+    #[must_use]
+    pub fn accepting(mut self, others: &[String]) -> Self {
+        for other in others {
+            if !self.names.contains(other) {
+                self.names.push(other.clone());
+            }
+        }
+        self
+    }
+
+    /// Replaces the audiences of this server. An empty list means the issuers.
+    #[must_use]
+    pub fn with_audiences(mut self, audiences: Vec<String>) -> Self {
+        self.audiences = audiences;
+        self
+    }
+
+    /// Publishes another URL of the public keys.
+    #[must_use]
+    pub fn with_key_set_url(mut self, url: Option<String>) -> Self {
+        self.key_set_url = url;
+        self
     }
 
     /// Replaces the keys. Returns true if they changed.
@@ -78,9 +109,19 @@ impl TokenIssuer {
         Ok(is_new)
     }
 
-    /// The URL of the issuer, which is also an audience of this server.
+    /// The URL of the issuer that signs.
     pub fn name(&self) -> &str {
-        &self.name
+        self.names.first().map_or("", String::as_str)
+    }
+
+    /// The accepted issuers; the one that signs is first.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The audiences of this server: a token for one of them is valid here.
+    pub fn audiences(&self) -> &[String] {
+        if self.audiences.is_empty() { &self.names } else { &self.audiences }
     }
 
     /// The ids of the accepted keys; the signing key is first.
@@ -95,7 +136,7 @@ impl TokenIssuer {
     pub fn sign(&self, claims: &Claims) -> Result<String, KeyError> {
         let signing = self.key.load();
         let signed =
-            format!("{}.{}", key::encode(signing.header().to_string()), key::encode(claims.to_json(&self.name)));
+            format!("{}.{}", key::encode(signing.header().to_string()), key::encode(claims.to_json(self.name())));
         let signature = signing.sign(signed.as_bytes())?;
         Ok(format!("{signed}.{}", key::encode(signature)))
     }
@@ -105,7 +146,7 @@ impl TokenIssuer {
     /// # Errors
     /// The reason why the token is rejected.
     pub fn verify(&self, token: &str, now: SystemTime) -> Result<Claims, TokenError> {
-        let payload = self.payload(token, &self.name)?;
+        let payload = self.payload(token, |issuer| self.names.iter().any(|name| name == issuer))?;
         let claims = Claims::from_json(&payload).ok_or(TokenError::Claims)?;
         let (now, leeway) = (seconds(now), LEEWAY.as_secs().cast_signed());
         match () {
@@ -116,12 +157,12 @@ impl TokenIssuer {
         }
     }
 
-    /// The claims of a token of this issuer, after its signature is verified.
-    fn payload(&self, token: &str, issuer: &str) -> Result<Value, TokenError> {
+    /// The claims of a token of an accepted issuer, after its signature is verified.
+    fn payload(&self, token: &str, is_accepted: impl Fn(&str) -> bool) -> Result<Value, TokenError> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Foreign)?;
         let (header, payload) = signed.split_once('.').ok_or(TokenError::Foreign)?;
         let payload = key::decode_json(payload).ok_or(TokenError::Foreign)?;
-        if payload.get("iss").and_then(Value::as_str) != Some(issuer) {
+        if !payload.get("iss").and_then(Value::as_str).is_some_and(is_accepted) {
             return Err(TokenError::Foreign);
         }
         // Like upstream, a text without a header is not a token.
@@ -147,11 +188,11 @@ impl TokenIssuer {
     }
 
     /// The discovery document for other verifiers (OpenID Connect Discovery 1.0), with the fields that verification
-    /// needs.
-    pub fn configuration(&self, key_set_url: &str) -> Value {
+    /// needs. `own_key_set_url` is the URL of the public keys on this server.
+    pub fn configuration(&self, own_key_set_url: &str) -> Value {
         json!({
-            "issuer": self.name,
-            "jwks_uri": key_set_url,
+            "issuer": self.name(),
+            "jwks_uri": self.key_set_url.as_deref().unwrap_or(own_key_set_url),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": self.key.load().algorithms(),
@@ -161,7 +202,7 @@ impl TokenIssuer {
 
 impl std::fmt::Debug for TokenIssuer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TokenIssuer").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("TokenIssuer").field("names", &self.names).finish_non_exhaustive()
     }
 }
 
@@ -232,6 +273,25 @@ mod tests {
         check(json!({ "alg": "ES256", "kid": ids[0] }), Err(TokenError::Signature));
         check(json!({ "alg": "ES256", "kid": "none" }), Err(TokenError::UnknownKey));
         check(json!({ "alg": "ES512", "kid": ids[1] }), Err(TokenError::Signature));
+    }
+
+    #[test]
+    fn tokens_of_further_issuers_are_accepted_and_only_the_first_one_signs() {
+        let pki = pki::ephemeral(&PkiOptions::default(), &SystemClock, &SystemRandom).unwrap();
+        let named = |name: &str| TokenIssuer::new(name.to_owned(), &pki.service_account).unwrap();
+        let both = named("https://new").accepting(&["https://old".to_owned()]);
+        let now = SystemTime::UNIX_EPOCH + NOW;
+        assert_eq!(both.verify(&named("https://old").sign(&claims()).unwrap(), now), Ok(claims()));
+        let unknown = named("https://older").sign(&claims()).unwrap();
+        assert_eq!(both.verify(&unknown, now), Err(TokenError::Foreign));
+        assert_eq!(named("https://new").verify(&both.sign(&claims()).unwrap(), now), Ok(claims()));
+        assert_eq!(both.audiences(), ["https://new", "https://old"]);
+        assert_eq!(both.configuration("u")["jwks_uri"], "u");
+        let other = both.with_audiences(vec!["api".into()]).with_key_set_url(Some("https://keys".into()));
+        assert_eq!(
+            (other.audiences(), other.configuration("u")["jwks_uri"].as_str()),
+            (&["api".to_owned()][..], Some("https://keys"))
+        );
     }
 
     #[test]

@@ -25,8 +25,10 @@ const GIVEN: &str = "serving-certificate";
 const GIVEN_VALUE: &str = "given";
 /// The ids of the token keys, as in the issuer's key set.
 const TOKEN_KEYS: &str = "service-account-keys";
-/// The token issuer.
+/// The token issuer that signs.
 const ISSUER: &str = "service-account-issuer";
+/// All accepted token issuers, if there are several.
+const ISSUERS: &str = "service-account-issuers";
 
 /// The keys that one server signs with and accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +37,8 @@ pub struct Trust {
     client_authorities: Vec<String>,
     serves_given: bool,
     token_keys: Vec<String>,
-    issuer: String,
+    /// The accepted issuers of tokens. The first one signs.
+    issuers: Vec<String>,
 }
 
 /// A credential of one server that another refuses.
@@ -65,7 +68,7 @@ impl Trust {
             client_authorities,
             serves_given: pki.server_ca_pem != pki.ca_pem,
             token_keys: issuer.key_ids(),
-            issuer: issuer.name().to_owned(),
+            issuers: issuer.names().to_vec(),
         })
     }
 
@@ -77,7 +80,8 @@ impl Trust {
             (CLIENT_AUTHORITIES, self.client_authorities.join(",")),
             (GIVEN, given.to_owned()),
             (TOKEN_KEYS, self.token_keys.join(",")),
-            (ISSUER, self.issuer.clone()),
+            (ISSUER, self.issuers.first().cloned().unwrap_or_default()),
+            (ISSUERS, if self.issuers.len() > 1 { self.issuers.join(" ") } else { String::new() }),
         ];
         let stated = all.into_iter().filter(|(_, value)| !value.is_empty());
         stated.map(|(name, value)| (format!("{PREFIX}{name}"), value)).collect()
@@ -93,7 +97,8 @@ impl Trust {
             client_authorities: list(CLIENT_AUTHORITIES),
             serves_given: text(GIVEN) == Some(GIVEN_VALUE),
             token_keys: list(TOKEN_KEYS),
-            issuer: text(ISSUER).unwrap_or_default().to_owned(),
+            // A server of an earlier release states one.
+            issuers: text(ISSUERS).or(text(ISSUER)).unwrap_or_default().split(' ').map(str::to_owned).collect(),
         })
     }
 
@@ -104,7 +109,7 @@ impl Trust {
             (Mismatch::ClientCertificates, either(Self::refuses_clients_of)),
             (Mismatch::ServingCertificates, either(Self::is_refused_by_clients_of)),
             (Mismatch::TokenKeys, either(Self::refuses_tokens_of)),
-            (Mismatch::TokenIssuers, self.issuer != other.issuer),
+            (Mismatch::TokenIssuers, either(Self::refuses_issuer_of)),
         ];
         found.into_iter().filter(|(_, is)| *is).map(|(mismatch, _)| mismatch).collect()
     }
@@ -132,6 +137,12 @@ impl Trust {
 
     fn refuses_tokens_of(&self, other: &Self) -> bool {
         !other.token_keys.first().is_some_and(|signer| self.token_keys.contains(signer))
+    }
+}
+
+impl Trust {
+    fn refuses_issuer_of(&self, other: &Self) -> bool {
+        !other.issuers.first().is_some_and(|signer| self.issuers.contains(signer))
     }
 }
 
@@ -172,7 +183,7 @@ mod tests {
             client_authorities: list(clients),
             serves_given: false,
             token_keys: list(token_keys),
-            issuer: "https://issuer".to_owned(),
+            issuers: vec!["https://issuer".to_owned()],
         }
     }
 
@@ -187,7 +198,12 @@ mod tests {
         check(&one, &one, &[]);
         check(&one, &server("b", "", "l"), &[ClientCertificates, ServingCertificates, TokenKeys]);
         check(&one, &server("a", "", "l"), &[TokenKeys]);
-        check(&one, &Trust { issuer: "https://other".to_owned(), ..one.clone() }, &[TokenIssuers]);
+        let of = |issuers: [&str; 2]| Trust { issuers: issuers.map(str::to_owned).to_vec(), ..one.clone() };
+        check(&one, &of(["https://other", "https://another"]), &[TokenIssuers]);
+        // A rename accepts the new issuer on all servers first.
+        check(&one, &of(["https://issuer", "https://other"]), &[]);
+        check(&of(["https://issuer", "https://other"]), &of(["https://other", "https://issuer"]), &[]);
+        check(&one, &of(["https://other", "https://issuer"]), &[TokenIssuers]);
         // Each server accepts clients of the other, but these clients trust only one of the servers.
         check(&server("a", "b", "k"), &server("b", "a", "k"), &[ServingCertificates]);
         let given = |trust: Trust| Trust { serves_given: true, ..trust };

@@ -183,7 +183,8 @@ fn completed(config: &RegistryConfig, group: &Group, resource: &Resource, versio
         .with_view(View::converting(&kind, leading_to(&kind)))
         .with_deprecation(deprecation(&kind.group, &kind.version, &resource.kind))
         .with_priority(places.map_or(0, |place| place.priority));
-    let version = match Rules::of(&resource.group, &resource.kind) {
+    let rules = if config.allow_privileged { Rules::of } else { Rules::without_privileges };
+    let version = match rules(&resource.group, &resource.kind) {
         Some(rules) => version.with_rules(rules),
         None => version,
     };

@@ -42,6 +42,8 @@ pub use self::document::document;
 pub struct Rules {
     kind: &'static Kind,
     warn: Warn,
+    /// True if containers may be privileged.
+    allow_privileged: bool,
 }
 
 impl Rules {
@@ -49,25 +51,37 @@ impl Rules {
     /// metadata are listed too.
     pub fn of(group: &str, kind: &str) -> Option<&'static Self> {
         static ALL: OnceLock<Vec<(&str, Rules)>> = OnceLock::new();
-        let all = ALL.get_or_init(|| {
-            let kinds = GROUPS.into_iter().flat_map(|group| group.validation.iter().map(move |kind| (group, kind)));
-            kinds.map(|(group, kind)| (group.declaration.name, Self { kind, warn: group.warnings })).collect()
-        });
+        Self::find(ALL.get_or_init(|| Self::all(true)), group, kind)
+    }
+
+    /// The rules of a kind for a server that refuses privileged containers.
+    pub(crate) fn without_privileges(group: &str, kind: &str) -> Option<&'static Self> {
+        static ALL: OnceLock<Vec<(&str, Rules)>> = OnceLock::new();
+        Self::find(ALL.get_or_init(|| Self::all(false)), group, kind)
+    }
+
+    fn all(allow_privileged: bool) -> Vec<(&'static str, Self)> {
+        let kinds = GROUPS.into_iter().flat_map(|group| group.validation.iter().map(move |kind| (group, kind)));
+        let rules = |kind, warn| Self { kind, warn, allow_privileged };
+        kinds.map(|(group, kind)| (group.declaration.name, rules(kind, group.warnings))).collect()
+    }
+
+    fn find(all: &'static [(&'static str, Self)], group: &str, kind: &str) -> Option<&'static Self> {
         all.iter().find(|(known, rules)| *known == group && rules.kind.name == kind).map(|(_, rules)| rules)
     }
 }
 
 impl Validator for Rules {
     fn create(&self, object: &Object) -> Vec<FieldError> {
-        check(&[self.kind.object], object, None)
+        self.check(&[self.kind.object], object, None)
     }
 
     fn alone(&self, old: Option<&Object>, object: &Object) -> Vec<FieldError> {
-        check(&[self.kind.alone], object, old)
+        self.check(&[self.kind.alone], object, old)
     }
 
     fn update(&self, subresource: Option<&str>, old: &Object, new: &Object) -> Vec<FieldError> {
-        check(&self.kind.update(subresource), new, Some(old))
+        self.check(&self.kind.update(subresource), new, Some(old))
     }
 
     fn warnings(&self, old: Option<&Object>, object: &Object) -> Vec<String> {
@@ -94,11 +108,14 @@ impl std::fmt::Debug for Rules {
     }
 }
 
-fn check(sets: &[&'static TypeRules], object: &Object, before: Option<&Object>) -> Vec<FieldError> {
-    let mut run = Run::new(object, before);
-    let at = At::object(object, before);
-    for type_rules in sets {
-        type_rules.check(&at, &mut run);
+impl Rules {
+    fn check(&self, sets: &[&'static TypeRules], object: &Object, before: Option<&Object>) -> Vec<FieldError> {
+        let mut run = Run::new(object, before);
+        run.allow_privileged = self.allow_privileged;
+        let at = At::object(object, before);
+        for type_rules in sets {
+            type_rules.check(&at, &mut run);
+        }
+        run.faults
     }
-    run.faults
 }

@@ -21,14 +21,26 @@ use crate::leases;
 const LEASE: &str = "keelson-controllers";
 /// The field manager of the lease.
 const MANAGER: &str = "keelson-leader-election";
-/// The validity of a lease without a renewal, unless the lease states another.
-const DURATION: Duration = Duration::from_secs(15);
-/// The time limit of a leader's renewal attempts. Shorter than [`DURATION`], so two servers never lead at once.
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// The interval between renewals, and between checks by other servers.
-const INTERVAL: Duration = Duration::from_secs(2);
 /// The most immediate attempts to write a lease after conflicts.
 const ATTEMPTS: usize = 4;
+
+/// The times of an election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeadershipTimes {
+    /// The validity of a lease without a renewal, unless the lease states another. Whole seconds count.
+    pub lease: Duration,
+    /// The time limit of a leader's renewal attempts. Shorter than `lease`, so two servers never lead at once.
+    pub renewal: Duration,
+    /// The interval between renewals, and between checks by other servers.
+    pub interval: Duration,
+}
+
+impl Default for LeadershipTimes {
+    fn default() -> Self {
+        let [lease, renewal, interval] = [15, 10, 2].map(Duration::from_secs);
+        Self { lease, renewal, interval }
+    }
+}
 
 /// Takes part in the election for one server.
 pub struct Leadership {
@@ -36,6 +48,7 @@ pub struct Leadership {
     server_id: String,
     /// The holder identity of this process in the lease.
     holder: String,
+    times: LeadershipTimes,
     /// The holder that the lease named when this process first read it.
     first_seen: OnceLock<String>,
 }
@@ -46,7 +59,14 @@ impl Leadership {
     /// registered again.
     pub fn new(registry: Arc<Registry>, server_id: impl Into<String>, holder: impl Into<String>) -> Self {
         let client = Client::of_upkeep(registry, MANAGER);
-        Self { client, server_id: server_id.into(), holder: holder.into(), first_seen: OnceLock::new() }
+        let times = LeadershipTimes::default();
+        Self { client, server_id: server_id.into(), holder: holder.into(), times, first_seen: OnceLock::new() }
+    }
+
+    /// Sets the times of the election.
+    #[must_use]
+    pub fn with_times(self, times: LeadershipTimes) -> Self {
+        Self { times, ..self }
     }
 
     /// Runs `lead` while this server leads, until the server stops. `lead` must end soon after its token is cancelled.
@@ -71,7 +91,7 @@ impl Leadership {
                 Ok(None) | Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => {}
                 Err(error) => warn_repeated!(""; %error, "reading the lease of the leader failed; retrying"),
             }
-            tokio::time::sleep(INTERVAL).await;
+            tokio::time::sleep(self.times.interval).await;
         }
     }
 
@@ -94,7 +114,7 @@ impl Leadership {
                 Some((last, since)) if last.revision == found.revision => *since,
                 _ => observed.insert((found.clone(), Instant::now())).1,
             };
-            if since.elapsed() < leases::duration(&found.object).unwrap_or(DURATION) {
+            if since.elapsed() < leases::duration(&found.object).unwrap_or(self.times.lease) {
                 return Ok(None);
             }
         }
@@ -112,14 +132,14 @@ impl Leadership {
     async fn keep(&self, mut lease: RevisedObject, leading: &CancellationToken) -> Option<RevisedObject> {
         let mut renewed = Instant::now();
         loop {
-            if leading.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_none() {
+            if leading.run_until_cancelled(tokio::time::sleep(self.times.interval)).await.is_none() {
                 return Some(lease);
             }
             let attempt = Instant::now();
-            match tokio::time::timeout_at(renewed + RENEW_DEADLINE, self.renew(&lease)).await {
+            match tokio::time::timeout_at(renewed + self.times.renewal, self.renew(&lease)).await {
                 Ok(Ok(Some(next))) => (lease, renewed) = (next, attempt),
                 Ok(Ok(None)) => break,
-                Ok(Err(error)) if renewed.elapsed() < RENEW_DEADLINE => {
+                Ok(Err(error)) if renewed.elapsed() < self.times.renewal => {
                     warn_repeated!(""; %error, "renewing the lease of the leader failed");
                 }
                 Ok(Err(_)) | Err(_) => break,
@@ -180,7 +200,7 @@ impl Leadership {
             "metadata": {"name": LEASE, "namespace": leases::NAMESPACE},
             "spec": {
                 "holderIdentity": self.holder,
-                "leaseDurationSeconds": DURATION.as_secs(),
+                "leaseDurationSeconds": self.times.lease.as_secs(),
                 "acquireTime": leases::micro_time(now),
                 "renewTime": leases::micro_time(now),
                 "leaseTransitions": 0,
@@ -195,7 +215,7 @@ impl Leadership {
             &mut lease,
             [
                 ("holderIdentity", json!(self.holder)),
-                ("leaseDurationSeconds", json!(DURATION.as_secs())),
+                ("leaseDurationSeconds", json!(self.times.lease.as_secs())),
                 ("acquireTime", leases::micro_time(now)),
                 ("renewTime", leases::micro_time(now)),
                 ("leaseTransitions", json!(transitions + i64::from(changed))),

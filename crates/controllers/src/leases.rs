@@ -59,6 +59,15 @@ pub(crate) fn set<const N: usize>(lease: &mut Object, fields: [(&str, Value); N]
     }
 }
 
+/// Removes fields of a lease's `spec`.
+pub(crate) fn remove<const N: usize>(lease: &mut Object, fields: [&str; N]) {
+    if let Some(spec) = lease.0.get_mut("spec").and_then(Value::as_object_mut) {
+        for field in fields {
+            spec.remove(field);
+        }
+    }
+}
+
 /// A time in the format of leases.
 pub(crate) fn micro_time(time: SystemTime) -> Value {
     rfc3339_micro(time).into()

@@ -10,6 +10,7 @@ mod certificate_signing;
 mod client;
 mod cluster_role_aggregation;
 mod conflicts;
+mod coordinated_election;
 mod event_expiry;
 mod flow_configuration;
 mod flow_objects;
@@ -36,6 +37,7 @@ pub use certificate_signing::CertificateSigning;
 pub use client::{Client, RevisedObject, SERVER_MANAGER};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use conflicts::retry_conflicts;
+pub use coordinated_election::CoordinatedElection;
 pub use event_expiry::EventExpiry;
 pub use flow_configuration::{FlowApplication, FlowConfiguration};
 pub use flow_objects::FlowObjects;
@@ -47,7 +49,7 @@ pub use identity::{
     identity_key,
 };
 pub use kubernetes_service::KubernetesService;
-pub use leadership::Leadership;
+pub use leadership::{Leadership, LeadershipTimes};
 pub use namespace_deletion::{Content, NamespaceDeletion, RemainingObjects, RemoteNamespaceContent};
 pub use namespace_objects::NamespaceObjects;
 pub use observed::{LeaseObservations, Observations};

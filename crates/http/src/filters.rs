@@ -1,8 +1,8 @@
 //! The filters that every request passes before a handler gets it, in order.
 //!
-//! request id → counting → panics → the console's files → service workers → time limit → authentication → audit →
-//! impersonation → authorization → shares of watches → the body → flow control → long work → router. For aggregated
-//! servers, the proxy replaces the router.
+//! shutdown → preflights → request id → counting → panics → console → service workers → time limit → authentication →
+//! audit → impersonation → authorization → shares of watches → body → flow control → long work → router. For
+//! aggregated servers, the proxy replaces the router.
 //!
 //! On the way back, response headers (the policy for browsers, `Audit-Id`, `Cache-Control`, limits of warnings) and
 //! guards (counting, seats, stalled bodies) are added in reverse order. Each filter is a plain function. Only
@@ -19,6 +19,7 @@ mod flow_control;
 mod held;
 mod impersonation;
 mod long_work;
+mod origins;
 pub(crate) mod panics;
 mod request_id;
 mod slow_bodies;
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderValue, STRICT_TRANSPORT_SECURITY};
 use http::request::Parts;
-use http::{HeaderMap, Method, Response, Uri};
+use http::{HeaderMap, Method, Response, Uri, Version};
 use hyper::body::Body as _;
 use keelson_access::audit::{AuditRecord, Auditor};
 use keelson_access::user::UNAUTHENTICATED;
@@ -56,6 +57,7 @@ pub(crate) use self::flow_control::{InitialSeats, LentSeats, has_long_query, is_
 use self::held::{HeldMemory, holding};
 use self::impersonation::Impersonation;
 use self::long_work::LongWork;
+pub use self::origins::AllowedOrigins;
 use crate::body::{RequestBody, ResponseBody, empty};
 use crate::health;
 use crate::metrics::{Authentication, Filter, Metrics, Observation, ResourceNames, marked};
@@ -67,6 +69,7 @@ use crate::respond;
 use crate::router::Router;
 use crate::service::ApiRequest;
 use crate::shares::{Holder, Shares};
+use crate::shutdown::{Entered, Shutdown, ShutdownTimes};
 
 /// A complete response of at most this many bytes holds no seat while it is sent.
 const SMALL_BYTES: u64 = 64 * 1024;
@@ -136,6 +139,8 @@ struct Known {
     span: Span,
     /// True if the server behind this one answers the request.
     is_passed_through: bool,
+    /// Cancelled when the request must end, if it is a watch.
+    stopping: CancellationToken,
     /// The flow of the request. Absent for requests that flow control ignores.
     flow: OnceLock<Arc<Flow>>,
     /// A warning about the credentials.
@@ -183,11 +188,17 @@ pub struct Pipeline {
     slow_bodies: Arc<Shares>,
     /// The header `Strict-Transport-Security` of responses.
     transport_security: Option<HeaderValue>,
+    /// The origins whose pages may read responses.
+    origins: Option<AllowedOrigins>,
+    /// The longest time until the headers of a response.
+    request_timeout: Duration,
+    /// The share of HTTP/2 requests after which the connection gets GOAWAY.
+    goaway_chance: f64,
     query_watches: TurnsByOwner,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    stopping: CancellationToken,
+    shutdown: Shutdown,
 }
 
 impl Pipeline {
@@ -238,11 +249,14 @@ impl Pipeline {
             node_sessions,
             slow_bodies,
             transport_security: None,
+            origins: None,
+            request_timeout: time_limit::REQUEST_TIMEOUT,
+            goaway_chance: 0.0,
             query_watches: TurnsByOwner::new(processors / QUERY_WATCH_PART),
             metrics,
             clock,
             random,
-            stopping,
+            shutdown: Shutdown::new(stopping, ShutdownTimes::default()),
         }
     }
 
@@ -293,6 +307,34 @@ impl Pipeline {
         self
     }
 
+    /// Follows the phases of this shutdown, whose end is the token that the pipeline was created with.
+    #[must_use]
+    pub fn with_shutdown(mut self, shutdown: Shutdown) -> Self {
+        self.shutdown = shutdown;
+        self
+    }
+
+    /// Lets pages of these origins read responses.
+    #[must_use]
+    pub fn with_origins(mut self, origins: Option<AllowedOrigins>) -> Self {
+        self.origins = origins;
+        self
+    }
+
+    /// Limits the time until the headers of a response.
+    #[must_use]
+    pub fn with_request_timeout(mut self, longest: Duration) -> Self {
+        self.request_timeout = longest;
+        self
+    }
+
+    /// Closes the connections of this share of HTTP/2 requests with GOAWAY, so that clients spread over servers.
+    #[must_use]
+    pub fn with_goaway_chance(mut self, chance: f64) -> Self {
+        self.goaway_chance = chance;
+        self
+    }
+
     /// Writes audit events by the auditor's policy.
     #[must_use]
     pub fn with_auditor(mut self, auditor: Option<Arc<Auditor>>) -> Self {
@@ -322,9 +364,22 @@ impl Pipeline {
         self
     }
 
-    /// Cancelled when the server begins to stop.
+    /// Cancelled when the server stops.
     pub fn stopping(&self) -> &CancellationToken {
-        &self.stopping
+        self.shutdown.stopping()
+    }
+
+    /// Cancelled when the server accepts no more connections.
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        self.shutdown.closing()
+    }
+
+    /// Returns true if the connection of this request gets GOAWAY, by chance.
+    pub(crate) fn sends_goaway(&self, version: Version) -> bool {
+        // The upper 53 bits are an even number in 0..1.
+        #[allow(clippy::cast_precision_loss, reason = "53 bits are exact")]
+        let drawn = || (self.random.u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        self.goaway_chance > 0.0 && version == Version::HTTP_2 && drawn() < self.goaway_chance
     }
 
     /// The flow control, which gets its flow schemas and priority levels from a controller.
@@ -356,6 +411,18 @@ impl Pipeline {
         if let Answerer::Elsewhere(_) = &answerer {
             info = RequestInfo::parse_elsewhere(&parts.method, &parts.uri);
         }
+        let is_watch_here = is_watch(&info) && matches!(answerer, Answerer::Here(_));
+        let mut entered = match self.shutdown.enter(&info.path, info.is_long_running(), is_watch_here) {
+            Ok(entered) => entered,
+            Err(refused) => return browsers::confined(*refused),
+        };
+        let in_flight = entered.take_guard();
+        let origin = self.origins.as_ref().and_then(|origins| origins.allowed(&parts.headers));
+        if let Some(origin) = &origin
+            && let Some(response) = origins::preflight(&parts.method)
+        {
+            return origins::readable(origin.clone(), browsers::confined(response));
+        }
         let trail =
             self.auditor.as_ref().map(|auditor| Trail::begin(auditor, (&request_id, client.address()), &info, &parts));
         let is_passed_through = self.is_passed_through(client, &info, &parts);
@@ -369,7 +436,13 @@ impl Pipeline {
         let span = spans::request(&info, &parts, &request_id);
         let logged = enabled!(Level::DEBUG)
             .then(|| (parts.method.clone(), parts.uri.path().to_owned(), client.address(), Instant::now()));
-        let known = Known { span: span.clone(), is_passed_through, flow: OnceLock::new(), warning: OnceLock::new() };
+        let known = Known {
+            span: span.clone(),
+            is_passed_through,
+            stopping: entered.stopping,
+            flow: OnceLock::new(),
+            warning: OnceLock::new(),
+        };
         let served = match &answerer {
             Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
             Answerer::Elsewhere(_) => None,
@@ -414,7 +487,10 @@ impl Pipeline {
         }
         let seats = if is_small(&response) { (holds.share, None) } else { holds.into_seats(passed_on.is_some()) };
         let response = if is_head { response.map(|_| empty()) } else { holding(response, observation, seats) };
-        let mut response = browsers::confined(response);
+        let mut response = browsers::confined(Entered::holding(in_flight, response));
+        if let Some(origin) = origin {
+            response = origins::readable(origin, response);
+        }
         if let Some(directives) = &self.transport_security {
             response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, directives.clone());
         }
@@ -521,13 +597,13 @@ impl Pipeline {
         if let Some(refused) = browsers::refused_worker(&parts.headers, &info.path, error_form) {
             return Ok((refused, HeldMemory::default()));
         }
-        let limit = time_limit::of(&info, &parts)?;
+        let limit = time_limit::of(&info, &parts, self.request_timeout)?;
         if let Some(other) = self.pass_through.as_ref().filter(|_| known.is_passed_through) {
             let user = self.vouched_user(client, other, &parts.headers)?;
-            let response = Box::pin(other.pass(&info, user.as_deref(), parts, body, self.stopping.clone())).await;
+            let response = Box::pin(other.pass(&info, user.as_deref(), parts, body, known.stopping.clone())).await;
             return Ok((response, HeldMemory::default()));
         }
-        let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);
+        let time = limit.unwrap_or(self.request_timeout);
         let begun = Instant::now();
         let deadline = limit.map(|limit| begun + limit);
         let answered = pin!(async {
@@ -572,7 +648,7 @@ impl Pipeline {
                 parts.extensions.insert(HeldValue::new(Arc::new((held, share.clone()))));
             }
             let caller = Caller::new(user, self.authorizer.clone()).until(deadline).audited_in(audit);
-            let stopping = self.stopping.clone();
+            let stopping = known.stopping.clone();
             let request = Box::new(ApiRequest { info, parts, query, body, caller, error_form, stopping });
             let answerer = self.newest_answerer(answerer, &request.info, &request.parts).await;
             let response = match (answerer, &self.proxy) {

@@ -22,6 +22,7 @@ pub mod respond;
 pub mod router;
 pub mod service;
 mod shares;
+pub mod shutdown;
 pub mod version;
 mod websocket;
 

@@ -24,13 +24,16 @@ mod sending;
 mod stall;
 mod websocket;
 
+use std::net::IpAddr;
 use std::panic::resume_unwind;
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
+use keelson_access::tls::ServingConfig;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -61,6 +64,8 @@ pub struct Limits {
     pub pinned_bytes: u64,
     /// Returns the number of replaced bytes so far.
     pub replaced_bytes: ReplacedBytes,
+    /// The maximum number of concurrent requests on one HTTP/2 connection.
+    pub streams: u32,
     /// The longest time of a shutdown.
     pub drain: Duration,
     /// The time that an idle connection stays open during a shutdown, so that its client can read the announcement.
@@ -75,6 +80,7 @@ impl Default for Limits {
             least_bytes_per_second: 8 * 1024,
             pinned_bytes: 256 * 1024 * 1024,
             replaced_bytes: Arc::new(|| 0),
+            streams: connection::MAX_STREAMS,
             drain: Duration::from_secs(30),
             parting: Duration::from_secs(1),
         }
@@ -85,22 +91,39 @@ impl Default for Limits {
 const UNREAD_OF_STRANGERS: usize = 1000;
 
 /// The TLS settings of the listener, which may change while connections are open.
-#[derive(Clone, Debug)]
-pub struct TlsSettings(Arc<ArcSwap<ServerConfig>>);
+#[derive(Clone)]
+pub struct TlsSettings(Arc<ArcSwap<Acceptors>>);
+
+/// The acceptors of connections, by the addresses of the host that have one of their own.
+struct Acceptors {
+    all: TlsAcceptor,
+    by_address: Vec<(IpAddr, TlsAcceptor)>,
+}
+
+impl Acceptors {
+    fn new(config: ServingConfig) -> Self {
+        let acceptor = |config: ServerConfig| TlsAcceptor::from(Arc::new(config));
+        let by_address = config.by_address.into_iter().map(|(address, config)| (address, acceptor(config))).collect();
+        Self { all: acceptor(config.all), by_address }
+    }
+}
 
 impl TlsSettings {
     /// The initial settings.
-    pub fn new(config: ServerConfig) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(config)))
+    pub fn new(config: impl Into<ServingConfig>) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(Acceptors::new(config.into()))))
     }
 
     /// Sets the settings for new connections.
-    pub fn change(&self, config: ServerConfig) {
-        self.0.store(Arc::new(config));
+    pub fn change(&self, config: impl Into<ServingConfig>) {
+        self.0.store(Arc::new(Acceptors::new(config.into())));
     }
 
-    fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.0.load_full())
+    /// The acceptor of a connection to this address of the host.
+    fn acceptor(&self, local: Option<IpAddr>) -> TlsAcceptor {
+        let known = self.0.load();
+        let own = local.and_then(|local| known.by_address.iter().find(|(address, _)| *address == local.to_canonical()));
+        own.map_or(&known.all, |(_, acceptor)| acceptor).clone()
     }
 }
 
@@ -116,12 +139,13 @@ struct Shared {
     unread_of_strangers: Arc<Semaphore>,
     unread: Duration,
     parting: Duration,
+    streams: u32,
     /// Cancelled at the deadline of a shutdown, to close the remaining connections.
     cut: CancellationToken,
 }
 
-/// Serves `pipeline` on `port` until the pipeline's stopping token is cancelled, then drains connections for at most
-/// [`Limits::drain`].
+/// Serves `pipeline` on `port` until the pipeline's shutdown closes it, and drains connections for at most
+/// [`Limits::drain`] after the server stops.
 ///
 /// The caller binds the port, so that it learns the port number and can report a failure.
 pub fn serve(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>, limits: Limits) -> BoxFuture<'static, ()> {
@@ -130,7 +154,7 @@ pub fn serve(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>, limit
 
 async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>, limits: Limits) {
     let metrics = pipeline.metrics().edge().clone();
-    let stopping = pipeline.stopping().clone();
+    let (closing, stopping) = (pipeline.closing().clone(), pipeline.stopping().clone());
     let answers = Arc::new(Answers::new(&limits, metrics.clone()));
     let cut = CancellationToken::new();
     let shared = Arc::new(Shared {
@@ -143,6 +167,7 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
         unread_of_strangers: Arc::new(Semaphore::new(UNREAD_OF_STRANGERS)),
         unread: limits.unread,
         parting: limits.parting,
+        streams: limits.streams,
         cut: cut.clone(),
     });
     // Dropping this future closes all connections.
@@ -160,7 +185,7 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
             // ORDER: at a shutdown the thread ends too. The shutdown must come first, or requests in flight would seem
             // to be lost.
             biased;
-            () = stopping.cancelled() => break,
+            () = closing.cancelled() => break,
             // Before a shutdown this resolves only if the thread panicked. Then no connection is accepted any more, so
             // it is reported at once.
             ended = &mut door => return ended_early(ended),
@@ -168,12 +193,22 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
         }
     }
     served.close();
-    let drained = async {
+    let mut drained = pin!(async {
         if let Ok(Err(panic)) = door.await {
             resume_unwind(panic);
         }
         served.wait().await;
-    };
+        // Watches may have ended before the end of their grace period.
+        stopping.cancelled().await;
+    });
+    // Until the server stops, responses to clients that read nothing are still reset.
+    while !stopping.is_cancelled() {
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            () = &mut drained => return,
+            _ = look.tick() => answers.enforce(),
+        }
+    }
     if tokio::time::timeout(limits.drain, drained).await.is_err() {
         tracing::warn!("connections were cut at the end of the time for stopping");
     }

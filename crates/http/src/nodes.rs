@@ -9,6 +9,7 @@
 //! session counts in the share of its user.
 
 mod codes;
+mod html;
 mod logs;
 mod proxied;
 mod sessions;
@@ -39,6 +40,8 @@ use crate::metrics::{MetricKind, Sample};
 use crate::proxy::{ClientAddress, IdentityHeaders, forward};
 use crate::service::ApiRequest;
 
+/// The feature gate of selected streams of a log.
+const SPLIT_STREAMS: &str = "PodLogsQuerySplitStreams";
 /// The longest time to find an endpoint, which needs admission and reads of objects.
 const LOCATE_TIME: Duration = Duration::from_secs(60);
 /// The `Retry-After` when all connections to the node are in use, in seconds.
@@ -191,7 +194,10 @@ pub(crate) async fn answer(
     // A log is read. All created or proxied subresources pass admission as a connection.
     let log = match below.verbs.contains(&Verb::Create) {
         true => None,
-        false => Some(LogOptions::read(request.query.pairs(), name)?),
+        false => {
+            let splits = registry.config().gates.is_on(SPLIT_STREAMS);
+            Some(LogOptions::read(request.query.pairs(), name, splits)?)
+        }
     };
     let caller = request.caller.clone().until(Some(Instant::now() + LOCATE_TIME));
     let located = registry.remote(target, name, said.clone(), nodes.map(|nodes| &nodes.addresses), &caller).await?;

@@ -15,9 +15,12 @@ mod kinds;
 mod nodes;
 #[cfg(test)]
 mod reference;
+mod serving;
 mod startup;
 mod store;
+mod tokens;
 mod tools;
+mod topics;
 mod upstream;
 
 use std::ffi::OsString;
@@ -64,8 +67,13 @@ impl Args {
     /// # Errors
     /// When it is invalid, or requests help or the version.
     pub(crate) fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
-        let definition = Self::definition();
-        let line = config_file::with_file(line.into_iter().map(Into::into).collect(), &definition)?;
+        let definition = Self::definition().mut_subcommand(topics::COMMAND, topics::by_topic);
+        let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+        if line.get(1).is_some_and(|word| word == topics::COMMAND) && line.iter().any(|word| word == topics::ALL) {
+            return Self::parse_line(definition, ["keelson", topics::COMMAND, "--help"]);
+        }
+        let definition = definition.mut_subcommand(topics::COMMAND, topics::brief);
+        let line = config_file::with_file(line, &definition)?;
         Self::parse_line(definition, line)
     }
 
@@ -233,6 +241,10 @@ pub(crate) struct UserCreate {
 /// Settings of the server.
 #[derive(ClapArgs)]
 pub(crate) struct Serve {
+    /// Show all flags, by topic.
+    // Handled before the line is parsed.
+    #[arg(long)]
+    help_all: bool,
     /// A YAML file with flags as fields, such as `bind: 127.0.0.1:6443`. Flags and variables win over it.
     #[arg(long, env = "KEELSON_CONFIG")]
     pub(crate) config: Option<PathBuf>,
@@ -309,6 +321,8 @@ pub(crate) struct Serve {
     pub(crate) nodes: nodes::Nodes,
     #[command(flatten)]
     pub(crate) upstream: upstream::Upstream,
+    #[command(flatten)]
+    pub(crate) serving: serving::ServingArgs,
     /// A file of bearer tokens, one a line: token,user,uid,"group1,group2". It is read again when it changes.
     #[arg(long, env = "KEELSON_TOKEN_AUTH_FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
@@ -416,9 +430,8 @@ pub(crate) struct Serve {
     /// The ports of all nodes that services may take.
     #[arg(long, env = "KEELSON_SERVICE_NODE_PORT_RANGE", default_value = "30000-32767")]
     pub(crate) service_node_port_range: PortRange,
-    /// The issuer of service account tokens: a URL, which is also the audience of this server.
-    #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_ISSUER", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) service_account_issuer: Option<String>,
+    #[command(flatten)]
+    pub(crate) tokens: tokens::TokenArgs,
     /// The private key that signs the tokens of service accounts (PEM; RSA or ECDSA), instead of sa.key in the data directory.
     #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_SIGNING_KEY_FILE")]
     pub(crate) service_account_signing_key_file: Option<PathBuf>,

@@ -126,7 +126,7 @@ async fn serve(args: Serve, traces: Option<Traces>, verbosity: Verbosity) -> any
     config.flow.watches = memory::watches().unwrap_or(config.flow.watches);
     let Some(server) = start(config, &mut signals).await? else { return Ok(()) };
     let mut unannounced = None;
-    let fault = tokio::select! {
+    let mut fault = tokio::select! {
         () = signals.received() => None,
         announced = announcement.make(&server) => {
             unannounced = announced.err();
@@ -139,6 +139,20 @@ async fn serve(args: Serve, traces: Option<Traces>, verbosity: Verbosity) -> any
             Some(failure.to_string())
         }
     };
+    if fault.is_none() && unannounced.is_none() {
+        fault = tokio::select! {
+            () = server.drain() => None,
+            () = signals.received() => {
+                tracing::info!("a second request to stop ends the phases of the shutdown");
+                None
+            }
+            why = server.replaced() => Some(why),
+            failure = server.failed() => {
+                end_soon(failure.to_string());
+                Some(failure.to_string())
+            }
+        };
+    }
     server.shutdown().await;
     match (fault, unannounced) {
         (Some(why), _) => bail!(why),
@@ -308,9 +322,7 @@ fn config(
             keelson_server::read_egress(file, &config.random).context("reading --egress-selector-config-file")?;
     }
     config.service_routes = args.service_route.joined().into_iter().collect();
-    if let Some(issuer) = args.service_account_issuer {
-        config.service_account_issuer = issuer;
-    }
+    args.tokens.read_into(&mut config)?;
     config.controllers = Switches::parse(args.controllers.joined().iter().map(String::as_str))
         .map_err(anyhow::Error::msg)
         .context("reading --controllers")?;
@@ -333,6 +345,7 @@ fn config(
     config.pki.front_proxy = args.front_proxy.into_options();
     config.nodes = args.nodes.into_options();
     args.upstream.read_into(&mut config)?;
+    args.serving.read_into(&mut config)?;
     config.audit = args.audit.into_config();
     config.encryption = args.encryption.into_config(&config.registry.gates);
     config.diagnostics = diagnostics(args.diagnosis, &config.registry.gates, verbosity);

@@ -72,6 +72,8 @@ pub struct RegistryConfig {
     /// The seconds for which a pod tolerates a node that is not ready, and one that is unreachable, unless it states
     /// others.
     pub toleration_seconds: [i64; 2],
+    /// True if containers may be privileged.
+    pub allow_privileged: bool,
     /// True if lists omit objects that cannot be read. If false, such a list fails.
     pub skip_unreadable: bool,
     /// The paths that are always indexed, by resource (`pods`, `deployments.apps`). Queries find objects by an index
@@ -229,6 +231,7 @@ impl Default for RegistryConfig {
             limited_resources: Vec::new(),
             left_out: Vec::new(),
             toleration_seconds: [300; 2],
+            allow_privileged: true,
             skip_unreadable: false,
             indexes: BTreeMap::new(),
             search_from: SEARCH_FROM,

@@ -16,10 +16,11 @@ use keelson_access::token::DEFAULT_ISSUER;
 use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind};
 use keelson_admission::{AdmissionConfiguration, Selection};
 use keelson_cache::{DEFAULT_CHECK_INTERVAL, DEFAULT_VIEW_BYTES};
-use keelson_controllers::{FlowObjects, IdentityConfig, QUARANTINE, Switches};
+use keelson_controllers::{FlowObjects, IdentityConfig, LeadershipTimes, QUARANTINE, Switches};
 use keelson_http::diagnostics::Diagnostics;
-use keelson_http::filters::FlowLimits;
+use keelson_http::filters::{AllowedOrigins, FlowLimits};
 use keelson_http::listener::Limits;
+use keelson_http::shutdown::ShutdownTimes;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
 use keelson_outbound::{Egress, Outbound, Proxy, ServiceRoutes};
@@ -88,8 +89,14 @@ pub struct Config {
     pub event_ttl: Option<Duration>,
     /// True if the service `kubernetes` gets the addresses of servers.
     pub publishes_endpoints: bool,
-    /// The issuer of service account tokens: a URL, which is also their audience.
+    /// The issuer of service account tokens: a URL.
     pub service_account_issuer: String,
+    /// Further accepted issuers of service account tokens.
+    pub further_issuers: Vec<String>,
+    /// The audiences of this server; empty for the issuers.
+    pub api_audiences: Vec<String>,
+    /// The URL of the keys of tokens in the document for their verifiers, if it is not this server's.
+    pub key_set_url: Option<String>,
     /// A file of tokens with their users: `token,user,uid,"group1,group2"`.
     pub token_file: Option<PathBuf>,
     /// A file with keys that encrypt continue tokens, one on each line. The first key encrypts, and all keys decrypt.
@@ -119,6 +126,8 @@ pub struct Config {
     pub traces: Option<Traces>,
     /// The sources of pages for diagnosis.
     pub diagnostics: Diagnostics,
+    /// The host in the URLs of documents, with or without a port, if it is not the address.
+    pub external_hostname: Option<String>,
     /// The address at which clients reach the server, if it is not the listening address.
     pub advertise_address: Option<IpAddr>,
     /// The authorities of the serving certificates of the other servers on the store (PEM). With it, servers forward
@@ -154,6 +163,18 @@ pub struct Config {
     pub egress: Arc<Egress>,
     /// The enabled controllers.
     pub controllers: Switches,
+    /// The times of the election of the server that runs them.
+    pub leadership: LeadershipTimes,
+    /// The maximum number of concurrent requests on one HTTP/2 connection.
+    pub streams: u32,
+    /// The longest time until the headers of a response.
+    pub request_timeout: Duration,
+    /// The share of HTTP/2 requests after which the connection closes with GOAWAY.
+    pub goaway_chance: f64,
+    /// The origins whose pages may read responses. `None` for no other origin.
+    pub origins: Option<AllowedOrigins>,
+    /// The phases before the end of a server that [`RunningServer::drain`](crate::RunningServer::drain) runs.
+    pub shutdown: ShutdownTimes,
     /// The longest time of requests in flight during a shutdown.
     pub shutdown_grace: Duration,
     /// The time that an idle connection stays open during a shutdown, so that its client can read the announcement.
@@ -166,6 +187,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
+        // SIZE: one list of defaults.
         Self {
             bind: SocketAddr::from(([127, 0, 0, 1], 0)),
             store: StoreConfig::Memory,
@@ -189,6 +211,9 @@ impl Default for Config {
             event_ttl: None,
             publishes_endpoints: true,
             service_account_issuer: DEFAULT_ISSUER.to_owned(),
+            further_issuers: Vec::new(),
+            api_audiences: Vec::new(),
+            key_set_url: None,
             token_file: None,
             token_key_file: None,
             bootstrap_tokens: false,
@@ -205,6 +230,7 @@ impl Default for Config {
             registry: RegistryConfig::default(),
             traces: None,
             diagnostics: Diagnostics::default(),
+            external_hostname: None,
             advertise_address: None,
             peer_ca_file: None,
             peer_advertise_ip: None,
@@ -221,6 +247,12 @@ impl Default for Config {
             proxy: None,
             egress: Arc::default(),
             controllers: Switches::default(),
+            leadership: LeadershipTimes::default(),
+            streams: Limits::default().streams,
+            request_timeout: Duration::from_secs(60),
+            goaway_chance: 0.0,
+            origins: None,
+            shutdown: ShutdownTimes::default(),
             shutdown_grace: Duration::from_secs(30),
             parting: Limits::default().parting,
             clock: Arc::new(SystemClock),
@@ -240,6 +272,25 @@ impl Config {
         }
         let digest = hash.finalize();
         format!("apiserver-{}", BASE32_NOPAD.encode(&digest[..SERVER_ID_BYTES]).to_ascii_lowercase())
+    }
+
+    /// The host and port in the URLs of documents of a server at this address.
+    pub(crate) fn shown_host(&self, addr: SocketAddr) -> String {
+        match &self.external_hostname {
+            Some(host) if host.parse::<http::uri::Authority>().is_ok_and(|host| host.port().is_some()) => host.clone(),
+            Some(host) => keelson_meta::host_port(host, addr.port()),
+            None => addr.to_string(),
+        }
+    }
+
+    /// The accepted issuers of service account tokens. The first one signs.
+    pub(crate) fn token_issuers(&self) -> Vec<String> {
+        std::iter::once(&self.service_account_issuer).chain(&self.further_issuers).cloned().collect()
+    }
+
+    /// The audiences of this server.
+    pub(crate) fn audiences(&self) -> Vec<String> {
+        if self.api_audiences.is_empty() { self.token_issuers() } else { self.api_audiences.clone() }
     }
 
     /// The host name of the system.
@@ -279,6 +330,19 @@ mod tests {
         assert_eq!(name, Config::derived_server_id(Path::new("/foobar")));
         assert_ne!(name, Config::derived_server_id(Path::new("/foobaz")));
         assert!(dns_subdomain_faults(&name).is_empty() && name.len() == "apiserver-".len() + 26, "{name}");
+    }
+
+    #[test]
+    fn documents_name_the_external_host() {
+        let shown = |host: Option<&str>| {
+            let config = Config { external_hostname: host.map(str::to_owned), ..Config::default() };
+            config.shown_host(SocketAddr::from(([192, 0, 2, 7], 6443)))
+        };
+        assert_eq!(shown(None), "192.0.2.7:6443");
+        assert_eq!(shown(Some("api.example.org")), "api.example.org:6443");
+        assert_eq!(shown(Some("api.example.org:443")), "api.example.org:443");
+        assert_eq!(shown(Some("2001:db8::1")), "[2001:db8::1]:6443");
+        assert_eq!(shown(Some("[2001:db8::1]:443")), "[2001:db8::1]:443");
     }
 
     fn check(name: &str, expect: &[&str]) {

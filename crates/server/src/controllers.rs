@@ -14,10 +14,10 @@ use keelson_aggregator::{
     AggregatedObjects, Aggregator, AutomaticServices, Availability, PeerServers, RemoteContents, builtin_services,
 };
 use keelson_controllers::{
-    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, EventExpiry,
-    FlowApplication, FlowObjects, FlowSchemaStatus, GarbageCollection, IdentityCollection, KubernetesService,
-    Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress, Publication, QuotaStatus,
-    RegisteredServers, StorageVersionCollection, StorageVersionMigrator, StorageVersionPublication,
+    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, CoordinatedElection,
+    EventExpiry, FlowApplication, FlowObjects, FlowSchemaStatus, GarbageCollection, IdentityCollection,
+    KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress, Publication,
+    QuotaStatus, RegisteredServers, StorageVersionCollection, StorageVersionMigrator, StorageVersionPublication,
     storage_state_definition,
 };
 use keelson_extensions::Extensions;
@@ -31,6 +31,9 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::keys::LiveKeys;
 use crate::remote::PublishedFields;
+
+/// The feature gate of coordinated leader election.
+const COORDINATED_ELECTION: &str = "CoordinatedLeaderElection";
 
 /// An address reserved for documentation (RFC 5737). The host routes it like most other external addresses.
 const ELSEWHERE: &str = "192.0.2.1:9";
@@ -163,7 +166,7 @@ pub(crate) fn spawn(
         }
     });
     let (registry, signer, root_certificates) = (registry.clone(), keys.signer(), keys.root_certificates());
-    let leadership = Leadership::new(registry.clone(), &config.server_id, holder);
+    let leadership = Leadership::new(registry.clone(), &config.server_id, holder).with_times(config.leadership);
     let supervisor = background.supervisor().clone();
     let (config, is_shared) = (config.clone(), config.store.is_shared());
     let controllers =
@@ -268,6 +271,15 @@ impl Controllers {
         }
         if on(Controller::ValidatingPolicyStatus) {
             running.spawn(Controller::ValidatingPolicyStatus.name(), PolicyStatus::new(registry())?.run(stopping()));
+        }
+        if self.config.registry.gates.is_on(COORDINATED_ELECTION) {
+            match CoordinatedElection::new(registry())? {
+                Some(election) => running.spawn("coordinated-leader-election", election.run(stopping())),
+                None => tracing::warn!(
+                    "no holder of a lease is elected: {COORDINATED_ELECTION} is on, but no version of LeaseCandidate is served; \
+                     add --runtime-config coordination.k8s.io/v1beta1=true"
+                ),
+            }
         }
         if let Some(time) = self.config.event_ttl {
             running.spawn("event-expiry", EventExpiry::new(registry(), time)?.run(stopping()));

@@ -60,7 +60,7 @@ pub(crate) fn health(
     ),
     cache: impl Fn() -> CheckResult + Send + Sync + 'static,
     starting: &Starting,
-    (stopping, encryption): (&CancellationToken, Option<&Encryption>),
+    (ending, encryption): (&CancellationToken, Option<&Encryption>),
 ) -> Health {
     let log = LogProbe::new();
     let shared = HealthChecks::new().add("log", move || log.check());
@@ -92,7 +92,7 @@ pub(crate) fn health(
         Some(encryption) => encryption.check(checks),
         None => checks,
     });
-    Health::new(live, well, stopping.clone())
+    Health::new(live, well, ending.clone())
 }
 
 /// Adds a check for each hook, which fails if the hook's task has died.

@@ -30,7 +30,7 @@ pub struct AuthenticationSources {
 impl AuthenticationSources {
     /// Validates the settings without contacting an issuer.
     pub(crate) fn check(&self, config: &Config) -> anyhow::Result<()> {
-        let own = vec![config.service_account_issuer.clone()];
+        let own = config.token_issuers();
         let stated = match (&self.file, &self.oidc) {
             (Some(_), Some(_)) => bail!("authentication-config file and oidc-* flags are mutually exclusive"),
             (Some(file), None) => AuthenticationConfiguration::of_file(file, &own)?,
@@ -71,7 +71,7 @@ impl ForeignIssuers {
     /// The settings are invalid. No issuer is contacted yet.
     pub(crate) fn new(config: &Config, outbound: &Arc<Outbound>) -> anyhow::Result<Self> {
         let AuthenticationSources { file, oidc, webhook } = &config.authentication;
-        let own = vec![config.service_account_issuer.clone()];
+        let own = config.token_issuers();
         let (outbound_too, clock) = (outbound.clone(), config.clock.clone());
         let issuers = match (file, oidc) {
             (Some(file), _) => Some(ConfiguredIssuers::of_file(file, own.clone(), outbound_too, clock)?),
@@ -79,7 +79,7 @@ impl ForeignIssuers {
             (None, None) => None,
         };
         let webhook = webhook.as_ref().map(|TokenWebhook { file, version, keep }| {
-            WebhookTokens::of_file(file, *version, *keep, own, outbound, config.random.clone())
+            WebhookTokens::of_file(file, *version, *keep, config.audiences(), outbound, config.random.clone())
         });
         let webhook = webhook.transpose().context("reading --authentication-token-webhook-config-file")?.map(Arc::new);
         Ok(Self { issuers: issuers.map(Arc::new), webhook })

@@ -70,7 +70,7 @@ impl LiveKeys {
         let believes_proxies = peer_access::believes_proxies(config);
         let certificates = Arc::new(PublishedAuthorities::default());
         certificates.publish(believed(&info, believes_proxies)?);
-        let tls = certificates.server_config(&pki.serving).context("preparing TLS")?;
+        let tls = certificates.serving_config((&pki.serving, &pki.named), &config.pki.tls).context("preparing TLS")?;
         let mut unchanging = Settings::from_config(config).to_annotations();
         if !config.registry.storage_version_api {
             unchanging.insert(UNPUBLISHED_ANNOTATION.to_owned(), "true".to_owned());
@@ -234,12 +234,14 @@ impl LiveKeys {
         let signer = next.client_signer().context("reading the authority that signs certificates of clients")?;
         let has_new_token_keys = self.issuer.change(&next.service_account).context("reading the keys of tokens")?;
         let has_new_authorities = info != *self.authentication.borrow();
-        let has_new_certificate = next.serving != known.serving;
+        let has_new_certificate = next.serving != known.serving || next.named != known.named;
         if has_new_authorities {
             self.certificates.publish(believed);
         }
         if has_new_authorities || has_new_certificate {
-            self.tls.change(self.certificates.server_config(&next.serving).context("preparing TLS")?);
+            let pairs = (&next.serving, &*next.named);
+            let tls = self.certificates.serving_config(pairs, &self.options.tls).context("preparing TLS")?;
+            self.tls.change(tls);
         }
         let has_new_proxy = next.front_proxy.client != known.front_proxy.client;
         if has_new_proxy {

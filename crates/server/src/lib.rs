@@ -54,14 +54,16 @@ pub use keelson_access::audit::{AuditMode, Batching, Throttle, Truncation};
 pub use keelson_access::kubeconfig::Kubeconfig;
 pub use keelson_access::pki::{KeyAndCertificate, Pki};
 pub use keelson_access::pki::{first_end as certificate_end, last_begin as certificate_begin};
-pub use keelson_access::{FrontProxyOptions, RequestHeaders, TokenKeyFiles, client_request, new_keys};
+pub use keelson_access::tls::TlsProfile;
+pub use keelson_access::{FrontProxyOptions, NamedFiles, RequestHeaders, TokenKeyFiles, client_request, new_keys};
 pub use keelson_access_config::{
     AuthorizationSource, AuthorizerEntry, AuthorizerKind, OidcFlags, ReviewVersion, TracingConfiguration,
 };
 pub use keelson_admission::{AdmissionConfiguration, Selection as AdmissionPlugins};
-pub use keelson_controllers::Switches;
+pub use keelson_controllers::{LeadershipTimes, Switches};
 pub use keelson_http::diagnostics::{Diagnostics, LogVerbosity, Profiler};
-pub use keelson_http::filters::FlowLimits;
+pub use keelson_http::filters::{AllowedOrigins, FlowLimits};
+pub use keelson_http::shutdown::ShutdownTimes;
 pub use keelson_http::version::{Build, GIT_VERSION as KUBERNETES_VERSION};
 pub use keelson_outbound::{Proxy, ServiceRoute, ServiceRoutes};
 pub use keelson_registry::{AddressRange, PartialRights, PortRange, RegistryConfig, ServiceRanges, TokenTimes};

@@ -17,10 +17,10 @@ use keelson_http::metrics::Metrics;
 use keelson_http::nodes::NodeAccess;
 use keelson_http::pages::Pages;
 use keelson_http::router::{Router, StoredDefinitions};
+use keelson_http::shutdown::Shutdown;
 use keelson_outbound::Outbound;
 use keelson_registry::{Registry, Target};
 use keelson_supervision::Supervisor;
-use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::documents::OtherServers;
@@ -59,7 +59,7 @@ pub(crate) struct PipelineParts {
 
 impl PipelineParts {
     /// The pipeline of a server with the address `addr`.
-    pub(crate) fn into_pipeline(self, config: &Config, addr: SocketAddr, stopping: CancellationToken) -> Pipeline {
+    pub(crate) fn into_pipeline(self, config: &Config, addr: SocketAddr, shutdown: Shutdown) -> Pipeline {
         // SIZE: one list of all components of the pipeline and their metrics.
         let Self {
             supervisor,
@@ -112,8 +112,9 @@ impl PipelineParts {
 
         let documentation = Arc::new(documents::documentation(builtin::catalogue(), builtin::schemas(), others));
         let issuer = tokens.issuer().clone();
-        let pages = Pages::new(health, metrics.clone(), addr.to_string());
-        let pages = pages.with_issuer(move || issuer_documents(&issuer, addr));
+        let pages = Pages::new(health, metrics.clone(), config.shown_host(addr));
+        let shown = config.shown_host(addr);
+        let pages = pages.with_issuer(move || issuer_documents(&issuer, &shown));
         let pages = pages.with_diagnostics(config.diagnostics.clone());
         let surfaces = registry.clone();
         let authorizer = registry.authorizer().clone();
@@ -128,7 +129,11 @@ impl PipelineParts {
         )
         .with_definitions(FollowedDefinitions(extensions));
         let (clock, random) = (config.clock.clone(), config.random.clone());
-        Pipeline::new(router, metrics, clock, random, stopping, config.flow)
+        Pipeline::new(router, metrics, clock, random, shutdown.stopping().clone(), config.flow)
+            .with_shutdown(shutdown)
+            .with_request_timeout(config.request_timeout)
+            .with_goaway_chance(config.goaway_chance)
+            .with_origins(config.origins.clone())
             .with_authorizer(authorizer)
             .with_tokens(tokens)
             .with_anonymous(foreign.takes_anonymous(config))

@@ -24,6 +24,7 @@ use keelson_controllers::{
 use keelson_extensions::Extensions;
 use keelson_http::health::CheckResult;
 use keelson_http::listener::{self, Limits};
+use keelson_http::shutdown::Shutdown;
 use keelson_meta::host_port;
 use keelson_outbound::{NodeClient, Outbound};
 use keelson_registry::Registry;
@@ -263,6 +264,7 @@ impl PreparedServer {
         let Self { config, supervisor, addr, store, encryption, fence, registry, outbound, pki, .. } = self;
         let identity = Some(Keeper::start(&supervisor, "identity", |stopping| identity.run(stopping)));
         let stopping = CancellationToken::new();
+        let shutdown = Shutdown::new(stopping.clone(), config.shutdown);
         let background = TaskGroup::new(&supervisor, &stopping);
         supervisor.watch_threads(&stopping);
         let noting = Arc::downgrade(&self.fenced);
@@ -300,7 +302,13 @@ impl PreparedServer {
         let starting = controllers::spawn(&config, &registry, &self.keys, place, parts, &background);
 
         let standing = (store_check(&config.store, fence.clone(), probe), refusal);
-        let health = health(&supervisor, standing, cache_check(&registry), &starting, (&stopping, encryption.as_ref()));
+        let health = health(
+            &supervisor,
+            standing,
+            cache_check(&registry),
+            &starting,
+            (shutdown.announced(), encryption.as_ref()),
+        );
         if let Some(traces) = config.traces.clone() {
             background.spawn(
                 "trace-export",
@@ -331,7 +339,7 @@ impl PreparedServer {
             auditor: audit.auditor.clone(),
             reads: file_reads(reads, &self.keys, self.peer_access.as_ref(), &audit),
         };
-        let pipeline = parts.into_pipeline(&config, controllers::shown_address(&config, addr), stopping.clone());
+        let pipeline = parts.into_pipeline(&config, controllers::shown_address(&config, addr), shutdown.clone());
         let pipeline = pipeline.with_remote_servers(remotes, background.clone());
         let pipeline = pipeline.with_certificates(self.keys.certificates());
         pipeline.metrics().add_source(move || notices.samples());
@@ -358,6 +366,8 @@ impl PreparedServer {
             fence,
             shared: matches!(config.store, StoreConfig::Shared(_)),
             audit,
+            shutdown,
+            request_timeout: config.request_timeout,
             serving,
             identity,
             _directory: directory,
@@ -511,6 +521,7 @@ fn limits(config: &Config, registry: &Registry) -> Limits {
         unread: config.unread,
         pinned_bytes: config.pinned_bytes,
         replaced_bytes: Arc::new(move || cache.replaced_bytes()),
+        streams: config.streams,
         drain: config.shutdown_grace,
         parting: config.parting,
         ..Limits::default()

@@ -95,6 +95,8 @@ impl Settings {
             ("token-auth-file", given(config.token_file.is_some())),
             ("token-key-file", given(config.token_key_file.is_some())),
             ("encryption-provider-config", given(config.encryption.file.is_some())),
+            ("allow-privileged", registry.allow_privileged.to_string()),
+            ("api-audiences", sorted(config.audiences().into_iter())),
             ("enable-bootstrap-token-auth", config.bootstrap_tokens.to_string()),
             ("identity-lease", format!("{:?}", config.identity_duration)),
             (CONTROLLERS, config.controllers.to_string()),

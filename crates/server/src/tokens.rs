@@ -2,7 +2,6 @@
 //!
 //! `keelson_access` signs and verifies tokens. This module gives it the keys, and publishes the public keys.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -19,9 +18,10 @@ use crate::rights::Rights;
 
 /// The issuer and verifier of tokens.
 pub(crate) fn token_issuer(config: &Config, pki: &Pki) -> anyhow::Result<Arc<TokenIssuer>> {
-    TokenIssuer::new(config.service_account_issuer.clone(), &pki.service_account)
-        .map(Arc::new)
-        .context("reading the keys of the tokens of service accounts")
+    let issuer = TokenIssuer::new(config.service_account_issuer.clone(), &pki.service_account)
+        .context("reading the keys of the tokens of service accounts")?;
+    let issuer = issuer.accepting(&config.further_issuers).with_audiences(config.api_audiences.clone());
+    Ok(Arc::new(issuer.with_key_set_url(config.key_set_url.clone())))
 }
 
 /// The authenticators of tokens.
@@ -58,10 +58,10 @@ impl Tokens {
     }
 }
 
-/// The documents with which other programs verify tokens of a server at this address.
-pub(crate) fn issuer_documents(issuer: &TokenIssuer, addr: SocketAddr) -> IssuerDocuments {
+/// The documents with which other programs verify tokens of a server at this host and port.
+pub(crate) fn issuer_documents(issuer: &TokenIssuer, host: &str) -> IssuerDocuments {
     IssuerDocuments {
-        configuration: issuer.configuration(&format!("https://{addr}{KEY_SET_PATH}")).to_string().into(),
+        configuration: issuer.configuration(&format!("https://{host}{KEY_SET_PATH}")).to_string().into(),
         key_set: issuer.key_set().to_string().into(),
     }
 }

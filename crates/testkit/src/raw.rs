@@ -92,6 +92,11 @@ impl Raw {
         Self::to(host, *port, tls)
     }
 
+    /// The host and port of the server.
+    pub fn address(&self) -> (&str, u16) {
+        (&self.target.host, self.target.port)
+    }
+
     /// The client over HTTP/2.
     #[must_use]
     pub fn http2(&self) -> Self {

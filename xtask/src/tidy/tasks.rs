@@ -21,7 +21,7 @@ const STARTS: [&str; 11] = [
 ];
 
 /// Files that may start tasks by themselves, with the reason.
-const ALLOWED: [(&str, &str); 23] = [
+const ALLOWED: [(&str, &str); 24] = [
     ("crates/supervision/", "it is the supervisor"),
     ("crates/etcd-double/", "a program without supervision: its threads serve until the process ends"),
     ("crates/apiserver/src/mirrored_store.rs", "a write to a program's store, whose end and panics go to its caller"),
@@ -58,6 +58,7 @@ const ALLOWED: [(&str, &str); 23] = [
         "asks a converter, whose answer and panics are those of the request that waits for it",
     ),
     ("crates/http/src/filters/long_work.rs", "a request, whose panics are those of the one that waits for it"),
+    ("crates/http/src/shutdown.rs", "starts none: it counts requests, for whose end a stop waits"),
     ("crates/http/src/body/request.rs", "discards the rest of one body, within a time limit"),
     ("crates/storage-etcd/src/watch.rs", "one write; that it did not happen shows in its not coming back"),
     (

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    KeyAndCertificate, Pki, PkiError, PkiOptions, Secret, client_ca, issue, load, proxy_authorities, read,
+    KeyAndCertificate, Pki, PkiError, PkiOptions, Secret, client_ca, issue, load, named_pairs, proxy_authorities, read,
     read_authorities, service_account,
 };
 
@@ -48,7 +48,8 @@ impl Pki {
         let pairs = [files.ca, files.serving, files.front_proxy];
         let pairs = pairs.into_iter().flatten().flat_map(|(one, other)| [one, other]);
         let authorities = [files.front_proxy_ca, options.client_ca.clone(), options.front_proxy.client_ca.clone()];
-        pairs.chain(files.service_account.all()).chain(authorities.into_iter().flatten()).collect()
+        let named = options.named.iter().flat_map(|files| [files.certificate.clone(), files.key.clone()]);
+        pairs.chain(named).chain(files.service_account.all()).chain(authorities.into_iter().flatten()).collect()
     }
 
     /// Reloads all files.
@@ -69,6 +70,7 @@ impl Pki {
         if let Some((certificate, key)) = &files.serving {
             next.serving = pair(certificate, key)?;
         }
+        next.named = named_pairs(options)?;
         if let Some((certificate, key)) = &files.front_proxy {
             next.front_proxy.client = pair(certificate, key)?;
         }

@@ -42,6 +42,7 @@ impl Pki {
             first("client-ca", others),
         ]
         .into_iter()
+        .chain(self.named.iter().map(|named| of("serving-sni", &named.pair.certificate_pem, false)))
         .flatten()
         .collect()
     }

@@ -11,6 +11,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SerialNumber,
 };
+use rustls::pki_types::DnsName;
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::parse_x509_pem;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -189,6 +190,23 @@ fn known_names(certificate: &X509Certificate<'_>) -> Vec<String> {
         _ => None,
     };
     names.value.general_names.iter().filter_map(text).collect()
+}
+
+impl KeyAndCertificate {
+    /// The names for which clients that state a server name get this certificate: its DNS names, and its common name if
+    /// that is one. Addresses are left out, since clients state none.
+    pub(crate) fn dns_names(&self) -> Vec<String> {
+        let Ok((_, block)) = parse_x509_pem(self.certificate_pem.as_bytes()) else { return Vec::new() };
+        let Ok((_, certificate)) = X509Certificate::from_der(&block.contents) else { return Vec::new() };
+        let common = certificate.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
+        let is_name = |name: &&str| {
+            name.parse::<IpAddr>().is_err()
+                && (*name == "*" || DnsName::try_from(name.strip_prefix("*.").unwrap_or(name)).is_ok())
+        };
+        let common = common.filter(is_name).map(str::to_owned);
+        let names = known_names(&certificate).into_iter().filter(|name| name.parse::<IpAddr>().is_err());
+        common.into_iter().chain(names).collect()
+    }
 }
 
 fn seconds(time: SystemTime) -> i64 {

@@ -43,7 +43,7 @@ impl TokenIssuer {
     /// # Errors
     /// The reason why the token is rejected; [`TokenError::Foreign`] for any other token.
     pub fn verify_legacy(&self, token: &str) -> Result<LegacyClaims, LegacyTokenError> {
-        let payload = self.payload(token, ISSUER)?;
+        let payload = self.payload(token, |issuer| issuer == ISSUER)?;
         let claim = |name: &str, message: &'static str| {
             let text = payload.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
             text.map(str::to_owned).ok_or(LegacyTokenError::Missing(message))

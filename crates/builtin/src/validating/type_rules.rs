@@ -25,11 +25,21 @@ pub(crate) struct Run<'v> {
     pub(crate) pod: Pod<'v>,
     /// The declarations for expressions, if the object is a policy.
     pub(crate) policy: Option<Policy>,
+    /// True if containers may be privileged.
+    pub(crate) allow_privileged: bool,
 }
 
 impl<'v> Run<'v> {
     pub(crate) fn new(object: &'v Object, before: Option<&'v Object>) -> Self {
-        Self { faults: Vec::new(), told_bytes: 0, object, before, pod: Pod::default(), policy: None }
+        Self {
+            faults: Vec::new(),
+            told_bytes: 0,
+            object,
+            before,
+            pod: Pod::default(),
+            policy: None,
+            allow_privileged: true,
+        }
     }
 
     /// Adds an error, unless the limit on the number or the size of errors is reached.

@@ -17,25 +17,25 @@ use crate::body::{Progress, ResponseBody, stream};
 use crate::proxy::Forwarded;
 use crate::request_info::RequestInfo;
 
-/// The longest time until the response's status and headers, and between two frames of its body.
+/// The longest time until the response's status and headers unless configured, and between two frames of its body.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The limit of a request: none for watches, otherwise the parameter `timeout`, at most [`REQUEST_TIMEOUT`].
+/// The limit of a request: none for watches, otherwise the parameter `timeout`, at most `longest`.
 ///
 /// # Errors
 /// [`ApiError::BadRequest`] when the parameter is not a duration.
-pub(super) fn of(info: &RequestInfo, parts: &Parts) -> Result<Option<Duration>, ApiError> {
+pub(super) fn of(info: &RequestInfo, parts: &Parts, longest: Duration) -> Result<Option<Duration>, ApiError> {
     if info.is_long_running() {
         return Ok(None);
     }
-    let Some(query) = parts.uri.query() else { return Ok(Some(REQUEST_TIMEOUT)) };
+    let Some(query) = parts.uri.query() else { return Ok(Some(longest)) };
     let asked = form_urlencoded::parse(query.as_bytes()).find(|(key, value)| key == "timeout" && !value.is_empty());
-    let Some((_, asked)) = asked else { return Ok(Some(REQUEST_TIMEOUT)) };
+    let Some((_, asked)) = asked else { return Ok(Some(longest)) };
     let asked = go_duration(&asked).ok_or_else(|| {
         let why = format!("time: invalid duration {asked:?}");
         ApiError::BadRequest(format!("invalid timeout specified in the request URL - {why}"))
     })?;
-    Ok(Some(if asked.is_zero() { REQUEST_TIMEOUT } else { asked.min(REQUEST_TIMEOUT) }))
+    Ok(Some(if asked.is_zero() { longest } else { asked.min(longest) }))
 }
 
 /// Waits for a response, which is borrowed as in [`super::panics::caught`].
@@ -97,7 +97,7 @@ mod tests {
     fn check(target: &str, expect: Option<Option<u64>>) {
         let parts = Request::get(target).body(()).unwrap().into_parts().0;
         let info = RequestInfo::parse(&Method::GET, &parts.uri);
-        let limit = of(&info, &parts).ok().map(|limit| limit.map(|limit| limit.as_secs()));
+        let limit = of(&info, &parts, REQUEST_TIMEOUT).ok().map(|limit| limit.map(|limit| limit.as_secs()));
         assert_eq!(limit, expect, "{target}");
     }
 

@@ -25,6 +25,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Shared;
@@ -44,6 +45,7 @@ use crate::negotiation::MediaType;
 use crate::proxy::Forwarded;
 use crate::respond;
 use crate::shares::Holder;
+use crate::shutdown;
 
 /// The longest time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,9 +61,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The longest time for the answer to a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The maximum number of concurrent requests on one HTTP/2 connection. Controllers have a watch for each resource on
+/// The maximum number of concurrent requests on one HTTP/2 connection, unless configured. Controllers have a watch for each resource on
 /// one connection. With the reference's 100, a manager of many custom resources would wait for its own watches.
-const MAX_STREAMS: u32 = 250;
+pub(super) const MAX_STREAMS: u32 = 250;
 /// The buffer for response bytes that wait for a slow client, for each HTTP/2 stream. The response may hold as many
 /// bytes again that the connection has not taken. This limits the memory of a whole list while a client reads it.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
@@ -182,19 +184,20 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
         tracing::debug!(%error, "setting TCP_NODELAY failed");
     }
     let address = stream.peer_addr().ok().map(|address| address.ip());
+    let local = stream.local_addr().ok().map(|address| address.ip());
     let standing = AuthenticationState::default();
     let guarded = HeadGuard::new(
         ReadAhead::new(stream, ReadAheadStream::default()),
         HeadLimit::new(shared.heads.clone(), standing.clone()),
     );
     let guarded = StallGuard::new(guarded, StallTimer::new(shared.unread));
-    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, shared.tls.acceptor().accept(guarded));
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, shared.tls.acceptor(local).accept(guarded));
     let outcome = tokio::select! {
         outcome = handshake => outcome,
         () = ticket.displaced() => return,
         () = standing.displaced() => return,
         // The client has sent no request yet, and none will be accepted.
-        () = shared.pipeline.stopping().cancelled() => return,
+        () = shared.pipeline.closing().cancelled() => return,
         () = shared.cut.cancelled() => return,
     };
     match outcome {
@@ -217,24 +220,34 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
 }
 
 async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, place: Threads) {
+    // SIZE: the ends of a connection borrow its state, and stand beside the loop that waits for them.
     let activity = Activity::new();
     client.ticket.has_requests(&activity);
-    let stopping = shared.pipeline.stopping().clone();
+    let (closing, stopping) = (shared.pipeline.closing().clone(), shared.pipeline.stopping().clone());
+    let goaway = CancellationToken::new();
     let upgrading = Upgrading::default();
     let service = service_fn(|request| {
         client.standing.head_is_whole();
         let (busy, client, shared, place) = (activity.begin(), client.clone(), shared.clone(), place.clone());
-        let upgrading = upgrading.clone();
-        async move { Ok::<_, Infallible>(upgrading.keep(answer(&shared, client, place, request, busy).await)) }
+        let (upgrading, goaway, version) = (upgrading.clone(), goaway.clone(), request.version());
+        async move {
+            let sends_goaway = shared.pipeline.sends_goaway(version);
+            let mut response = upgrading.keep(answer(&shared, client, place, request, busy).await);
+            if shutdown::closes(&mut response, version) || sends_goaway {
+                goaway.cancel();
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
-    let builder = builder(Streams::new(shared.unread, shared.metrics.clone()));
+    let builder = builder(Streams::new(shared.unread, shared.metrics.clone()), shared.streams);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(LongHeads::new(stream)), service);
     let mut connection = pin!(connection);
     // Polled only when one of them wakes, which is rare, while the connection is polled for every request.
     let mut ends: FuturesUnordered<BoxFuture<'_, End>> = FuturesUnordered::new();
     ends.push(Box::pin(async {
         tokio::select! {
-            () = stopping.cancelled() => {}
+            () = closing.cancelled() => {}
+            () = goaway.cancelled() => {}
             () = activity.idle_for(IDLE_TIMEOUT) => {}
         }
         End::Graceful
@@ -358,13 +371,13 @@ async fn hand_over(
     })
 }
 
-fn builder(streams: Streams) -> Builder<Streams> {
+fn builder(streams: Streams, most_requests: u32) -> Builder<Streams> {
     let mut builder = Builder::new(streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_READ_TIMEOUT).max_buf_size(HTTP1_BUFFER_BYTES);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
+        .max_concurrent_streams(most_requests)
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)

@@ -66,7 +66,7 @@ async fn accept(port: std::net::TcpListener, shared: Arc<Shared>, served: TaskTr
     let mut failures: u32 = 0;
     loop {
         let accepted = tokio::select! {
-            () = shared.pipeline.stopping().cancelled() => break,
+            () = shared.pipeline.closing().cancelled() => break,
             accepted = port.accept() => accepted,
         };
         match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
@@ -104,7 +104,7 @@ fn offer(
     let (shared, runtime) = (shared.clone(), runtime.clone());
     kept.spawn(async move {
         // During a shutdown there is no wait.
-        let stops = tokio::time::timeout(HAND_OVER, shared.pipeline.stopping().cancelled()).await.is_ok();
+        let stops = tokio::time::timeout(HAND_OVER, shared.pipeline.closing().cancelled()).await.is_ok();
         if !stops && offered.lock().is_some() {
             shared.metrics.count_kept_at_the_door();
             tracing::debug!("the runtime takes no connections; this one is served by the thread that accepts them");

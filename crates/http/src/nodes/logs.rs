@@ -31,6 +31,10 @@ const REFUSAL_BYTES: usize = 50_000;
 /// The longest time for a kubelet's error to arrive.
 const REFUSAL_TIME: Duration = Duration::from_secs(10);
 
+/// The streams of a container that a request can select.
+const STREAMS: [&str; 3] = [ALL_STREAMS, "Stdout", "Stderr"];
+const ALL_STREAMS: &str = "All";
+
 /// The options of a log request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LogOptions {
@@ -41,11 +45,11 @@ pub(super) struct LogOptions {
 }
 
 impl LogOptions {
-    /// Parses the options for the log of a pod.
+    /// Parses the options for the log of a pod. `splits_streams` is true if one stream can be selected.
     ///
     /// # Errors
     /// 400 for a malformed value, 422 for invalid options.
-    pub(super) fn read(query: &Query<'_>, pod: &str) -> Result<Self, ApiError> {
+    pub(super) fn read(query: &Query<'_>, pod: &str, splits_streams: bool) -> Result<Self, ApiError> {
         let is_set = |name: &str| query.flag(name) == Some(true);
         let tail_lines = query.integer("tailLines")?;
         let limit_bytes = query.integer("limitBytes")?;
@@ -68,9 +72,19 @@ impl LogOptions {
             }
             _ => {}
         }
-        // The feature gate for this in upstream, PodLogsQuerySplitStreams, is off.
-        if query.get("stream").is_some() {
-            errors.push(FieldError::forbidden("stream", "may not be specified"));
+        let stream = query.get("stream");
+        match stream {
+            Some(_) if !splits_streams => errors.push(FieldError::forbidden("stream", "may not be specified")),
+            Some(stream) => {
+                if !STREAMS.contains(&stream) {
+                    errors.push(FieldError::not_supported("stream", stream, &STREAMS));
+                }
+                if stream != ALL_STREAMS && tail_lines.is_some() {
+                    let why = "`tailLines` and specific `stream` are mutually exclusive for now";
+                    errors.push(FieldError::forbidden("", why));
+                }
+            }
+            None => {}
         }
         if !errors.is_empty() {
             let kind = GroupKind { group: String::new(), kind: "PodLogOptions".to_owned() };
@@ -86,6 +100,7 @@ impl LogOptions {
             ("previous", flag("previous")),
             ("sinceSeconds", number(since_seconds)),
             ("sinceTime", since_time),
+            ("stream", stream.map(str::to_owned)),
             ("tailLines", number(tail_lines)),
             ("timestamps", flag("timestamps")),
         ] {
@@ -192,7 +207,11 @@ mod tests {
     use super::*;
 
     fn check(query: &str, expected: Result<&str, &str>) {
-        let read = LogOptions::read(&Query::parse(query), "p");
+        check_gated(query, false, expected);
+    }
+
+    fn check_gated(query: &str, splits_streams: bool, expected: Result<&str, &str>) {
+        let read = LogOptions::read(&Query::parse(query), "p", splits_streams);
         let read = read.map(|options| options.query).map_err(|error| error.to_string());
         assert_eq!(read.as_deref().map_err(String::as_str), expected, "{query}");
     }
@@ -203,6 +222,9 @@ mod tests {
         check("follow=true&previous=0&timestamps&container=a", Ok("follow=true&timestamps=true"));
         check("tailLines=0&limitBytes=1&sinceSeconds=5", Ok("limitBytes=1&sinceSeconds=5&tailLines=0"));
         check("sinceTime=2020-01-01T02:00:00%2B02:00", Ok("sinceTime=2020-01-01T00%3A00%3A00Z"));
+        check_gated("stream=Stderr&timestamps=1", true, Ok("stream=Stderr&timestamps=true"));
+        check_gated("stream=All&tailLines=1", true, Ok("stream=All&tailLines=1"));
+        check_gated("tailLines=1", true, Ok("tailLines=1"));
         check("pretty=true&insecureSkipTLSVerifyBackend=true&x=%26follow%3Dtrue", Ok(""));
     }
 
@@ -214,9 +236,14 @@ mod tests {
         refused("limitBytes=0", "limitBytes: Invalid value: 0: must be greater than 0");
         refused("sinceSeconds=0", "sinceSeconds: Invalid value: 0: must be greater than 0");
         refused("stream=All", "stream: Forbidden: may not be specified");
+        let refused_stream = |query: &str, why: &str| check_gated(query, true, Err(&invalid(why)));
+        let supported = "supported values: \"All\", \"Stdout\", \"Stderr\"";
+        refused_stream("stream=Both", &format!("stream: Unsupported value: \"Both\": {supported}"));
+        let exclusive = ": Forbidden: `tailLines` and specific `stream` are mutually exclusive for now";
+        refused_stream("stream=Stdout&tailLines=1", exclusive);
         let both = "sinceSeconds=1&sinceTime=2020-01-01T00:00:00Z";
         refused(both, ": Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified");
         check("tailLines=x", Err("strconv.ParseInt: parsing \"x\": invalid syntax"));
-        assert_eq!(LogOptions::read(&Query::parse("sinceTime=soon"), "p").unwrap_err().code(), 400);
+        assert_eq!(LogOptions::read(&Query::parse("sinceTime=soon"), "p", false).unwrap_err().code(), 400);
     }
 }

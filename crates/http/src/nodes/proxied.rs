@@ -1,22 +1,30 @@
 //! Requests that are proxied to a pod, an endpoint of a service or a node.
 //!
 //! The path after `proxy` and the query are forwarded unchanged. The server never follows a redirect. As upstream, it
-//! rewrites a redirect to the same host to the path of the proxy. Response headers are filtered as those of aggregated
-//! servers (`crate::proxy`).
+//! rewrites a redirect to the same host to the path of the proxy, and links of HTML pages (`html.rs`). Response headers
+//! are filtered as those of aggregated servers (`crate::proxy`).
 
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
 
-use http::header::{HOST, HeaderMap, HeaderValue, LOCATION};
+use bytes::Bytes;
+
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION,
+};
 use http::{Method, Response, StatusCode, Uri};
 use http_body_util::BodyExt as _;
+use hyper::body::{Body, Frame};
 use keelson_meta::{ApiError, host_port};
 use keelson_outbound::{ForwardedBody, NodeAddress, NodeError, Security, clean_path};
 use keelson_registry::ProxiedEndpoint;
 use tokio::time::timeout;
 
+use super::html::LinkRewriter;
 use super::sessions::UPGRADE_TIME;
 use super::{NodeAccess, refused_or, unwritable};
-use crate::body::{ResponseBody, empty};
+use crate::body::{BodyError, ResponseBody, empty, stream};
 use crate::proxy::{FORWARDED_URI, HeldValue, begun_tunnel, escaped_path, keep_upgrade, pass, wanted_upgrade};
 use crate::service::ApiRequest;
 
@@ -61,6 +69,10 @@ impl NodeAccess {
         let forwarded: HeaderValue = escaped_path(&format!("{prefix}{path}")).parse().map_err(|_| unwritable())?;
         head.headers.insert(FORWARDED_URI, forwarded);
         let of_client = head.headers.get(HOST).cloned();
+        if is_page_request(&head.headers) {
+            // The links of a compressed page could not be rewritten.
+            head.headers.remove(ACCEPT_ENCODING);
+        }
         let (answer, permit) = self.client.send(&address, head, body).await.map_err(failed)?;
         if answer.status().is_informational() {
             return Err(unreachable("error trying to reach service: the backend tried to switch protocols".to_owned()));
@@ -71,7 +83,59 @@ impl NodeAccess {
             of_client.and_then(|host| host.to_str().ok().map(str::to_owned)),
         ];
         rewrite_location(response.headers_mut(), &prefix, own.as_slice());
-        Ok(response)
+        if parts.method == Method::HEAD || !is_page(response.headers()) {
+            return Ok(response);
+        }
+        response.headers_mut().remove(CONTENT_LENGTH);
+        let rewrite = move |link: &str| proxied_link(link, &prefix, &own);
+        Ok(response.map(|body| stream(RewrittenPage { inner: body, rewriter: Some(LinkRewriter::new(rewrite)) })))
+    }
+}
+
+/// Returns true for a request that accepts HTML, as browsers send it.
+fn is_page_request(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/html")))
+}
+
+/// Returns true for an HTML page without a compression.
+fn is_page(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let encoding = headers.get(CONTENT_ENCODING).map_or(&b""[..], HeaderValue::as_bytes);
+    kind.eq_ignore_ascii_case("text/html") && (encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity"))
+}
+
+/// The body of a page whose links lead through the proxy.
+struct RewrittenPage<R> {
+    inner: ResponseBody,
+    /// Absent after the end of the page.
+    rewriter: Option<LinkRewriter<R>>,
+}
+
+impl<R: Fn(&str) -> Option<String> + Unpin> Body for RewrittenPage<R> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        loop {
+            let Some(rewriter) = &mut this.rewriter else { return Poll::Ready(None) };
+            let mut out = Vec::new();
+            match ready!(Pin::new(&mut this.inner).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) => rewriter.feed(&bytes, &mut out),
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => {
+                    rewriter.finish(&mut out);
+                    this.rewriter = None;
+                }
+            }
+            if !out.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(out.into()))));
+            }
+        }
     }
 }
 
@@ -99,7 +163,15 @@ fn redirected(uri: &Uri) -> Result<Response<ResponseBody>, ApiError> {
 /// unchanged.
 fn rewrite_location(headers: &mut HeaderMap, prefix: &str, own_hosts: &[Option<String>]) {
     let Some(location) = headers.get(LOCATION).and_then(|location| location.to_str().ok()) else { return };
-    let Ok(uri) = location.parse::<Uri>() else { return };
+    let rewritten = proxied_link(location, prefix, own_hosts).and_then(|link| HeaderValue::try_from(link).ok());
+    if let Some(rewritten) = rewritten {
+        headers.insert(LOCATION, rewritten);
+    }
+}
+
+/// The path of the proxy for a link to one of the endpoint's own hosts. `None` for other links.
+fn proxied_link(location: &str, prefix: &str, own_hosts: &[Option<String>]) -> Option<String> {
+    let uri = location.parse::<Uri>().ok()?;
     let (path_and_query, is_own) = match uri.authority() {
         Some(authority) => {
             let is_own = own_hosts.iter().flatten().any(|own| authority.as_str() == own);
@@ -109,20 +181,17 @@ fn rewrite_location(headers: &mut HeaderMap, prefix: &str, own_hosts: &[Option<S
         None => (location, !location.starts_with("//")),
     };
     if !is_own || !path_and_query.starts_with('/') {
-        return;
+        return None;
     }
     let (path, rest) = path_and_query.split_at(path_and_query.find(['?', '#']).unwrap_or(path_and_query.len()));
     let prefix = escaped_path(prefix);
-    let rewritten = if path == prefix || path.starts_with(&format!("{prefix}/")) {
+    Some(if path == prefix || path.starts_with(&format!("{prefix}/")) {
         format!("{path}{rest}")
     } else {
         let cleaned = clean_path(path);
         let slash = if path.ends_with('/') && cleaned != "/" { "/" } else { "" };
         format!("{prefix}{cleaned}{slash}{rest}")
-    };
-    if let Ok(rewritten) = HeaderValue::try_from(rewritten) {
-        headers.insert(LOCATION, rewritten);
-    }
+    })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use clap::{Command, Error};
 const FLAG: &str = "config";
 const VARIABLE: &str = "KEELSON_CONFIG";
 /// Flags that have no meaning in a file.
-const NOT_IN_FILES: [&str; 3] = [FLAG, "help", "version"];
+const NOT_IN_FILES: [&str; 4] = [FLAG, "help", "help-all", "version"];
 
 /// Adds the flags of the file that a line of `serve` names, if it names one.
 ///

@@ -65,7 +65,16 @@ pub(super) fn list<T: FromStr<Err: Display>>(text: &str) -> Result<List<T>, Stri
 
 /// The items of a list, each read by `read`.
 pub(super) fn list_of<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<List<T>, String> {
-    text.split(',').filter(|item| !item.is_empty()).map(read).collect::<Result<_, _>>().map(List)
+    list_between(text, ',', read)
+}
+
+/// The items of a list between other marks than commas.
+pub(super) fn list_between<T>(
+    text: &str,
+    mark: char,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<List<T>, String> {
+    text.split(mark).filter(|item| !item.is_empty()).map(read).collect::<Result<_, _>>().map(List)
 }
 
 /// Values of a list flag, as one list.

@@ -15,7 +15,8 @@ const HEAD: &str = "\
 Generated from the command line's definition by `cargo xtask docs --write`. A test fails when the page differs from it.
 
 A switch takes an optional value, `--flag=false`. A variable has the same values as its flag, and the flag wins over it.
-`keelson --help` and `keelson COMMAND --help` print the same texts.
+`keelson COMMAND --help` prints the same texts, and for `serve` those of a first server. `keelson serve --help-all` prints
+all flags by topic.
 ";
 
 fn page() -> String {
@@ -27,7 +28,8 @@ fn page() -> String {
 }
 
 fn describe(text: &mut String, path: &str, command: &Command) {
-    let arguments = command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str()));
+    let arguments =
+        command.get_arguments().filter(|arg| !["help", "help-all", "version"].contains(&arg.get_id().as_str()));
     let arguments: Vec<&Arg> = arguments.filter(|arg| !arg.is_hide_set()).collect();
     if path != "keelson" {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();

@@ -26,7 +26,6 @@ pub(super) enum TranslatedFlag {
     EtcdServers,
     FeatureGates,
     Help,
-    Issuer,
     LoggingFormat,
     SecurePort,
     ServiceRange,
@@ -176,6 +175,10 @@ impl Line {
         if !self.0.iter().any(|given| given.flag.name == "event-ttl") {
             add("event-ttl", EVENT_TTL);
         }
+        // kube-apiserver's default. keelson serve allows them.
+        if !self.0.iter().any(|given| given.flag.name == "allow-privileged") {
+            add("allow-privileged", "false");
+        }
         // Unauthenticated clients never get all rights unless a flag requests it.
         if modes.contains(AUTHORIZATION_MODE) && !has_config {
             add("anonymous-auth", "false");
@@ -183,9 +186,6 @@ impl Line {
         let ranges = self.items(TranslatedFlag::ServiceRange).join(",");
         add("service-cluster-ip-range", if ranges.is_empty() { SERVICE_RANGE } else { &ranges });
         add("controllers", &self.items(TranslatedFlag::Controllers).join(","));
-        if let Some(issuer) = self.items(TranslatedFlag::Issuer).first() {
-            add("service-account-issuer", issuer);
-        }
         if let Some(level) = self.value(TranslatedFlag::Verbosity) {
             add("v", level);
         }
@@ -260,11 +260,6 @@ impl Line {
                 add(format!("--{} has no effect: {why}", flag.name));
             }
         }
-        for issuer in self.items(TranslatedFlag::Issuer).iter().skip(1) {
-            add(format!(
-                "--service-account-issuer={issuer} has no effect: only tokens of the first issuer are accepted"
-            ));
-        }
         notes
     }
 
@@ -326,7 +321,6 @@ impl TranslatedFlag {
             }
             Self::FeatureGates => "Feature gates, with the names and the rules of kube-apiserver.",
             Self::Help => "Show this text.",
-            Self::Issuer => "The issuer of service account tokens; of several the first.",
             Self::LoggingFormat => "The form of the log: text or json.",
             Self::SecurePort => "The port to listen on. 6443 unless given.",
             Self::ServiceRange => {
@@ -382,7 +376,7 @@ mod tests {
         assert_eq!(serve.store.as_deref(), Some("sqlite:/e/keelson"));
         assert_eq!(serve.tls_cert_file, Some("/t/k8s_test_framework_2/apiserver.crt".into()));
         assert!(serve.controllers.joined().is_empty() && serve.startup.unsafe_no_fsync);
-        assert_eq!(notes, ["--allow-privileged has no effect: privileged containers are always allowed"]);
+        assert!(notes.is_empty(), "{notes:?}");
     }
 
     #[test]
@@ -435,7 +429,7 @@ mod tests {
     #[test]
     fn a_server_that_would_be_less_strict_is_refused() {
         let refused = |flags: &str| translated(&format!("{ENVTEST} {flags}")).err().unwrap();
-        assert!(refused("--tls-min-version=VersionTLS13").contains("TLS 1.2"));
+        assert!(refused("--service-account-lookup=false").contains("deleted accounts have no valid tokens"));
         assert!(refused("--secure-port=many").contains("many"));
         assert!(refused("--feature-gates=A").contains("missing bool value"));
         assert!(translated(&format!("{ENVTEST} --tls-min-version=VersionTLS12 --storage-backend=etcd3")).is_ok());

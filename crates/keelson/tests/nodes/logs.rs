@@ -239,3 +239,24 @@ async fn logs_are_counted() {
     assert!(metrics.contains("kube_apiserver_pod_logs_backend_tls_failure_total 0"), "{metrics}");
     assert!(metrics.contains("keelson_node_connections 0"));
 }
+
+#[tokio::test]
+async fn one_stream_of_a_log_can_be_selected_behind_its_gate() {
+    let lab = Lab::with(KubeletDouble::start().await, |config, _| {
+        let gate = ("PodLogsQuerySplitStreams".to_owned(), true);
+        config.registry.gates.set(&[gate]).unwrap();
+    })
+    .await;
+    lab.pod("p", "n").await;
+    lab.raw.get(format!("{}?stream=Stderr", log("p"))).await.expect(200);
+    let seen: Vec<String> = lab.kubelet.requests().into_iter().map(|request| request.target).collect();
+    assert_eq!(seen, ["/containerLogs/lab/p/main?stream=Stderr"]);
+    let unknown = lab.raw.get(format!("{}?stream=Both", log("p"))).await.expect(422).text();
+    assert!(unknown.contains("stream: Unsupported value"), "{unknown}");
+    let both = lab.raw.get(format!("{}?stream=Stdout&tailLines=1", log("p"))).await.expect(422).text();
+    assert!(both.contains("`tailLines` and specific `stream` are mutually exclusive for now"), "{both}");
+    let plain = Lab::start().await;
+    plain.pod("p", "n").await;
+    let refused = plain.raw.get(format!("{}?stream=Stderr", log("p"))).await.expect(422).text();
+    assert!(refused.contains("stream: Forbidden: may not be specified"), "{refused}");
+}

@@ -155,3 +155,38 @@ async fn the_right_to_the_proxy_is_needed() {
     assert_eq!(posted.status, 403);
     assert!(lab.kubelet.requests().is_empty());
 }
+
+#[tokio::test]
+async fn links_of_pages_lead_through_the_proxy() {
+    let lab = lab().await;
+    lab.pod("p", "n").await;
+    lab.pod_address("p", &KubeletDouble::outer_address().to_string()).await;
+    let page = "<html><a href=\"/a?x=1&amp;y=2\">a</a><a href=rel>b</a><a href='https://evil.example/'>c</a>\
+                <script>'<a href=\"/s\">'</script><img src=/i></html>";
+    let answer = |kind: &str, more: &str| {
+        format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{more}content-length: {}\r\n\r\n{page}", page.len())
+    };
+    let port = web(answer("text/html; charset=utf-8", "").leak()).await;
+    let proxy = format!("{NAMESPACE}/pods/p:{port}/proxy");
+    let got = lab.raw.get(format!("{proxy}/dir/page")).header("accept", "text/html").await.expect(200);
+    let expected = format!(
+        "<html><a href=\"{proxy}/a?x=1&amp;y=2\">a</a><a href=rel>b</a><a href='https://evil.example/'>c</a>\
+         <script>'<a href=\"/s\">'</script><img src=\"{proxy}/i\"></html>"
+    );
+    assert_eq!(got.text(), expected);
+    // A page still runs nothing in the origin of the server.
+    assert!(got.header("content-security-policy").contains("sandbox"), "{:?}", got.headers);
+    for (kind, more) in [("text/plain", ""), ("application/xhtml+xml", ""), ("text/html", "content-encoding: br\r\n")] {
+        let port = web(answer(kind, more).leak()).await;
+        let got = lab.raw.get(format!("{NAMESPACE}/pods/p:{port}/proxy/page")).await.expect(200);
+        assert_eq!(
+            (got.text().as_str(), got.header("content-length")),
+            (page, page.len().to_string().as_str()),
+            "{kind}"
+        );
+    }
+    // A page must not arrive compressed.
+    let call = lab.raw.get("/api/v1/nodes/n/proxy/x").header("accept-encoding", "gzip");
+    let told = call.header("accept", "text/html,*/*;q=0.8").await.expect(200).json();
+    assert!(field(&told, "accept-encoding").is_empty(), "{told}");
+}

@@ -132,3 +132,128 @@ async fn the_addresses_of_the_service_are_left_to_others() {
     server.raw().get(slices).await.expect(200);
     assert!(refused(&["--endpoint-reconciler-type", "other"]).await.contains("lease, master-count, none"));
 }
+
+/// The status of a request with this token.
+async fn status_with(server: &ProcessServer, token: &str) -> u16 {
+    let call =
+        server.anonymous().get("/apis/authentication.k8s.io/v1").header("authorization", format!("Bearer {token}"));
+    call.await.status
+}
+
+/// A token of the account `a` for these audiences, and the audiences that it has.
+async fn token(server: &ProcessServer, audiences: &[&str]) -> (String, Value) {
+    let request = json!({"spec": {"audiences": audiences}});
+    let issued = server.raw().post(format!("{NAMESPACE}/serviceaccounts/a/token"), &request).await.expect(201).json();
+    (issued["status"]["token"].as_str().unwrap().to_owned(), issued["spec"]["audiences"].clone())
+}
+
+#[tokio::test]
+async fn tokens_of_several_issuers_are_accepted_and_the_first_one_signs() {
+    const OLD: &str = "https://old.example.org";
+    const NEW: &str = "https://new.example.org";
+    let with = |issuers: &[&str]| {
+        ProcessServer::builder(KEELSON).args(issuers.iter().map(|issuer| format!("--service-account-issuer={issuer}")))
+    };
+    let mut server = with(&[OLD]).start().await;
+    server.raw().post(format!("{NAMESPACE}/serviceaccounts"), &json!({"metadata": {"name": "a"}})).await.expect(201);
+    let (old, audiences) = token(&server, &[]).await;
+    assert_eq!((status_with(&server, &old).await, audiences), (200, json!([OLD])));
+    server.terminate().await;
+    server.change(with(&[NEW, OLD]));
+    server.restart().await;
+    assert_eq!(status_with(&server, &old).await, 200, "the earlier issuer is accepted");
+    let document = server.raw().get("/.well-known/openid-configuration").await.expect(200).json();
+    assert_eq!(document["issuer"], NEW);
+    assert!(document["jwks_uri"].as_str().unwrap().ends_with("/openid/v1/jwks"), "{document}");
+    let (new, audiences) = token(&server, &[]).await;
+    assert_eq!((status_with(&server, &new).await, audiences), (200, json!([NEW, OLD])));
+    server.terminate().await;
+    server.change(with(&[NEW]));
+    server.restart().await;
+    assert_eq!((status_with(&server, &old).await, status_with(&server, &new).await), (401, 200));
+}
+
+#[tokio::test]
+async fn tokens_need_an_audience_of_the_server() {
+    let keys = "https://keys.example.org/jwks";
+    let flags = ["--api-audiences=api,vault", "--service-account-jwks-uri", keys];
+    let server = start(&flags).await;
+    server.raw().post(format!("{NAMESPACE}/serviceaccounts"), &json!({"metadata": {"name": "a"}})).await.expect(201);
+    let (own, audiences) = token(&server, &[]).await;
+    assert_eq!((status_with(&server, &own).await, audiences), (200, json!(["api", "vault"])));
+    let (one, _) = token(&server, &["vault", "other"]).await;
+    assert_eq!(status_with(&server, &one).await, 200);
+    for foreign in ["other", "https://kubernetes.default.svc.cluster.local"] {
+        let (token, _) = token(&server, &[foreign]).await;
+        assert_eq!(status_with(&server, &token).await, 401, "{foreign}");
+    }
+    let review = |audiences: Value| json!({"spec": {"token": one, "audiences": audiences}});
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let reviewed = server.raw().post(reviews, &review(json!([]))).await.expect(201).json();
+    assert_eq!(reviewed["status"]["audiences"], json!(["vault"]));
+    let reviewed = server.raw().post(reviews, &review(json!(["other", "api"]))).await.expect(201).json();
+    assert_eq!(reviewed["status"]["audiences"], json!(["other"]));
+    let reviewed = server.raw().post(reviews, &review(json!(["api"]))).await.expect(201).json();
+    assert!(reviewed["status"]["authenticated"] != true, "{reviewed}");
+    let document = server.raw().get("/.well-known/openid-configuration").await.expect(200).json();
+    assert_eq!(document["jwks_uri"], keys);
+    let named = start(&["--external-hostname=api.example.org"]).await;
+    let document = named.raw().get("/.well-known/openid-configuration").await.expect(200).json();
+    let (url, port) = (document["jwks_uri"].as_str().unwrap(), named.raw().address().1);
+    assert_eq!(url, format!("https://api.example.org:{port}/openid/v1/jwks"));
+    let discovery = named.raw().get("/api").await.expect(200).json();
+    assert_eq!(discovery["serverAddressByClientCIDRs"][0]["serverAddress"], format!("api.example.org:{port}"));
+    let why = refused(&["--service-account-jwks-uri", "http://keys.example.org"]).await;
+    assert!(why.contains("service-account-jwks-uri requires https scheme"), "{why}");
+}
+
+#[tokio::test]
+async fn privileged_containers_are_refused_without_the_permission() {
+    let pod = |name: &str, place: &str, is_privileged: bool| {
+        let container = json!({"name": "c", "image": "i", "securityContext": {"privileged": is_privileged}});
+        let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        match place {
+            "containers" => spec[place][0] = container,
+            _ => spec[place] = json!([container]),
+        }
+        json!({"metadata": {"name": name, "labels": {"a": "b"}}, "spec": spec})
+    };
+    let with_account = async |flags: &[&str]| {
+        let server = start(flags).await;
+        let account = json!({"metadata": {"name": "default"}});
+        let made = server.raw().post(format!("{NAMESPACE}/serviceaccounts"), &account).await;
+        assert!(matches!(made.status, 201 | 409));
+        server
+    };
+    let strict = with_account(&["--allow-privileged=false"]).await;
+    let pods = format!("{NAMESPACE}/pods");
+    for place in ["containers", "initContainers"] {
+        let refused = strict.raw().post(&pods, &pod("p", place, true)).await.expect(422).json();
+        let why = format!(
+            "Pod \"p\" is invalid: spec.{place}[0].securityContext.privileged: Forbidden: disallowed by cluster policy"
+        );
+        assert_eq!(refused["message"], why);
+        strict.raw().post(&pods, &pod(&place.to_lowercase(), place, false)).await.expect(201);
+    }
+    let ephemeral = json!({"spec": {"ephemeralContainers": [
+        {"name": "e", "image": "i", "securityContext": {"privileged": true}}
+    ]}});
+    let merge = "application/strategic-merge-patch+json";
+    let refused =
+        strict.raw().patch(format!("{pods}/containers/ephemeralcontainers"), merge, &ephemeral).await.expect(422);
+    assert!(
+        refused.text().contains("ephemeralContainers[0].securityContext.privileged: Forbidden"),
+        "{}",
+        refused.text()
+    );
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = json!({
+        "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": pod("x", "containers", true)},
+    });
+    let refused = strict.raw().post(deployments, &deployment).await.expect(422).text();
+    assert!(refused.contains("spec.template.spec.containers[0].securityContext.privileged: Forbidden"), "{refused}");
+    let plain = with_account(&[]).await;
+    plain.raw().post(&pods, &pod("p", "containers", true)).await.expect(201);
+    plain.raw().post(deployments, &deployment).await.expect(201);
+}

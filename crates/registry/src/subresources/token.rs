@@ -170,7 +170,7 @@ impl ServiceAccountTokens {
             }
         }
         let bound = self.bound_object(&request, namespace, name).await?;
-        let for_this_server = audiences.iter().all(|audience| audience == self.issuer.name());
+        let for_this_server = audiences.iter().all(|audience| self.issuer.audiences().contains(audience));
         let extended = self.times.extends && bound.pod.is_some() && wanted == TRANSITION_SECONDS && for_this_server;
         let begin = seconds(now);
         let claims = Claims {
@@ -201,9 +201,9 @@ impl ServiceAccountTokens {
         }
         let spec = request.0.entry("spec").or_insert_with(|| json!({}));
         if let Value::Object(spec) = spec {
-            spec.insert("audiences", json!([self.issuer.name()]));
+            spec.insert("audiences", json!(self.issuer.audiences()));
         }
-        vec![self.issuer.name().to_owned()]
+        self.issuer.audiences().to_vec()
     }
 
     async fn bound_object(&self, request: &Object, namespace: &str, account: &str) -> Result<Bound, ApiError> {
@@ -304,9 +304,10 @@ impl ServiceAccountTokens {
 
     /// The user, if this server is a requested audience: a token without audiences is valid for this server alone.
     fn for_this_server(&self, user: User, audiences: &[String]) -> Option<(User, Vec<String>)> {
-        let own = self.issuer.name();
-        let is_meant = audiences.is_empty() || audiences.iter().any(|audience| audience == own);
-        is_meant.then(|| (user, vec![own.to_owned()]))
+        let own = self.issuer.audiences();
+        let is_meant = |own: &&String| audiences.is_empty() || audiences.contains(own);
+        let meant: Vec<String> = own.iter().filter(is_meant).cloned().collect();
+        (!meant.is_empty()).then_some((user, meant))
     }
 
     /// As [`authenticate`](Self::authenticate), for tokens of this server. `None` for other tokens. Other
@@ -327,8 +328,7 @@ impl ServiceAccountTokens {
             Err(TokenError::Foreign) => return Ok(None),
             verified => verified.map_err(|error| refused(&error.to_string()))?,
         };
-        let own = [self.issuer.name().to_owned()];
-        let wanted = if audiences.is_empty() { &own } else { audiences };
+        let wanted = if audiences.is_empty() { self.issuer.audiences() } else { audiences };
         let meant: Vec<String> = wanted.iter().filter(|one| claims.audiences.contains(one)).cloned().collect();
         if meant.is_empty() {
             return Err(refused(&format!(

@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use keelson_access::pki::Pki;
 use keelson_controllers::IdentityLease;
+use keelson_http::shutdown::Shutdown;
 use keelson_outbound::Outbound;
 use keelson_registry::Registry;
 use keelson_storage::{Fence, Store};
@@ -42,6 +43,9 @@ pub struct RunningServer {
     /// True if other servers use the store too, so that this server must not close it.
     pub(super) shared: bool,
     pub(super) audit: RunningAudit,
+    pub(super) shutdown: Shutdown,
+    /// The longest time until the headers of a response.
+    pub(super) request_timeout: Duration,
     pub(super) serving: Serving,
     /// The lease of this server's identity. It outlives the listener, since writes in flight need it.
     pub(super) identity: Option<Keeper<IdentityLease>>,
@@ -111,6 +115,12 @@ impl RunningServer {
     /// no longer live then, and must be shut down.
     pub async fn failed(&self) -> Failure {
         self.serving.supervisor().failed().await
+    }
+
+    /// Runs the phases of [`Config::shutdown`](crate::Config::shutdown) before the server is shut down. `/readyz` fails
+    /// from the first poll on.
+    pub async fn drain(&self) {
+        self.shutdown.drain(self.request_timeout).await;
     }
 
     /// Shuts the server down: it accepts no new requests, completes lists in flight, and ends watches cleanly.

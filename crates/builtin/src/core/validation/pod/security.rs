@@ -18,6 +18,7 @@ const IDS: Rule = Check("ids", |at, run| at.items().for_each(|id| ID.check(&id, 
 pub(super) const SECURITY_CONTEXT: TypeRules = TypeRules::shared(
     "Security context",
     &[
+        ("privileged", Check("false with `--allow-privileged=false`", privileged)),
         ("runAsUser", ID),
         ("runAsGroup", ID),
         ("procMount", OneOf(&["Default", "Unmasked"])),
@@ -57,6 +58,12 @@ const WINDOWS: TypeRules = TypeRules::of(&[
 ]);
 
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
+
+fn privileged(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if at.is_true() && !run.allow_privileged {
+        at.forbidden(run, "disallowed by cluster policy");
+    }
+}
 
 fn unmasked(at: &At<'_, '_>, run: &mut Run<'_>) {
     if run.pod.host_users && at.text() == "Unmasked" {
