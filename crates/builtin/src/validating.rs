@@ -25,8 +25,8 @@ pub(crate) mod type_rules;
 
 use std::sync::OnceLock;
 
-use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
+use keelson_meta::{FeatureGates, Object};
 use keelson_registry::Validator;
 
 use self::at::At;
@@ -48,6 +48,25 @@ impl Rules {
     /// The rules of a kind of a group; `None` if the group does not list the kind. Kinds that only need the rules for
     /// metadata are listed too.
     pub fn of(group: &str, kind: &str) -> Option<&'static Self> {
+        Self::plain(group, kind)
+    }
+
+    /// The rules of a kind with these feature gates; `None` as in [`Rules::of`].
+    pub(crate) fn with_gates(gates: &FeatureGates, group: &str, kind: &str) -> Option<&'static Self> {
+        static GATED: OnceLock<Vec<(&str, &str, Rules)>> = OnceLock::new();
+        let all = GATED.get_or_init(|| {
+            let kinds =
+                GROUPS.into_iter().flat_map(|group| group.gated_validation.iter().map(move |kind| (group, kind)));
+            kinds
+                .map(|(group, (gate, kind))| (group.declaration.name, *gate, Self { kind, warn: group.warnings }))
+                .collect()
+        });
+        let mut of_kind = all.iter().filter(|(known, _, rules)| *known == group && rules.kind.name == kind);
+        let open = of_kind.find(|(_, gate, _)| gates.is_on(gate)).map(|(_, _, rules)| rules);
+        open.or_else(|| Self::plain(group, kind))
+    }
+
+    fn plain(group: &str, kind: &str) -> Option<&'static Self> {
         static ALL: OnceLock<Vec<(&str, Rules)>> = OnceLock::new();
         let all = ALL.get_or_init(|| {
             let kinds = GROUPS.into_iter().flat_map(|group| group.validation.iter().map(move |kind| (group, kind)));

@@ -42,7 +42,24 @@ pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
         "resourceslices" => {
             const ATTRIBUTES: FieldPath = &["spec", "devices", EACH, "attributes", EACH];
             const LISTS: &[FieldPath] = &[&["ints"], &["bools"], &["strings"], &["versions"]];
-            vec![ClosedFields::of("DRAListTypeAttributes", ATTRIBUTES, LISTS)]
+            const NODES: &[FieldPath] = &[
+                &["devices", EACH, "nodeAllocatableResourceMappings"],
+                &["devices", EACH, "nodeAllocatableResources"],
+            ];
+            vec![
+                ClosedFields::of("DRAListTypeAttributes", ATTRIBUTES, LISTS),
+                ClosedFields::of("DRANodeAllocatableResources", &["spec"], NODES),
+                ClosedFields::of("DRAPartitionableDevicesType", &["spec"], &[&["partitionTypeAttribute"]]),
+                ClosedFields::of("DRAOptionalNodeOperations", &["spec"], &[&["skipNodeOperations"]]),
+            ]
+        }
+        "resourceclaims" => {
+            const RESULTS: FieldPath = &["status", "allocation", "devices", "results", EACH];
+            vec![ClosedFields::of("DRAOptionalNodeOperations", RESULTS, &[&["skipNodeOperations"]])]
+        }
+        "resourcepoolstatusrequests" => {
+            const DEFAULT: &[FieldPath] = &[&["defaultPartitionTypeAttribute"]];
+            vec![ClosedFields::of("DRAPartitionableDevicesType", &["spec"], DEFAULT)]
         }
         _ => Vec::new(),
     }

@@ -40,10 +40,11 @@ const NAMED_ALONE: &[(&str, &[&str])] = &[
     ("extensions", &["v1beta1"]),
     ("flowcontrol.apiserver.k8s.io", &["v1beta1", "v1beta2", "v1beta3"]),
     ("imagepolicy.k8s.io", &["v1alpha1"]),
+    ("lifecycle.k8s.io", &["v1alpha1"]),
     ("node.k8s.io", &["v1alpha1", "v1beta1"]),
     ("policy", &["v1beta1"]),
     ("rbac.authorization.k8s.io", &["v1alpha1", "v1beta1"]),
-    ("scheduling.k8s.io", &["v1alpha2", "v1beta1"]),
+    ("scheduling.k8s.io", &["v1alpha2", "v1alpha3", "v1beta1"]),
     ("storage.k8s.io", &["v1alpha1"]),
 ];
 
