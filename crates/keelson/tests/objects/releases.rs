@@ -35,8 +35,8 @@ async fn a_field_is_kept_once_its_gate_is_on() {
     };
     check(&[], Value::Null).await;
     check(&[("ContainerStopSignals", true)], json!("SIGTERM")).await;
-    check(&[("AllAlpha", true)], json!("SIGTERM")).await;
-    check(&[("AllAlpha", true), ("ContainerStopSignals", false)], Value::Null).await;
+    check(&[("AllAlpha", true), ("AllBeta", true)], json!("SIGTERM")).await;
+    check(&[("AllAlpha", true), ("AllBeta", true), ("ContainerStopSignals", false)], Value::Null).await;
 }
 
 #[tokio::test]

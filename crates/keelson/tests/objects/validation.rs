@@ -494,7 +494,11 @@ async fn generations_count_what_is_asked_for() {
 
 #[tokio::test]
 async fn what_no_gate_lets_through_is_dropped() {
-    let server = TestServer::start().await;
+    let closed = [("ClusterTrustBundleProjection".to_owned(), false)];
+    let close = |config: &mut keelson_server::Config| {
+        config.registry.gates.set(&closed).unwrap();
+    };
+    let server = TestServer::builder().configure(close).start().await;
     let raw = server.raw();
     let mut sent = pod("p");
     sent["spec"]["containers"] = json!([{"name": "c", "image": "$(IMAGE)", "lifecycle": {"stopSignal": "SIGTERM"}}, ]);
