@@ -21,7 +21,7 @@ pub(crate) const GATED: &[(&str, Kind)] =
     &[("HPAScaleToZero", kind("HorizontalPodAutoscaler").object(&AUTOSCALER_TO_ZERO).below(&[("status", &STATUS)]))];
 
 const AUTOSCALER: TypeRules = TypeRules::of(&[
-    ("spec", Check("minReplicas of at least 1; maxReplicas of at least minReplicas", bounds)),
+    ("spec", Check("minReplicas of at least 1, or 0 with HPAScaleToZero; maxReplicas of at least minReplicas", bounds)),
     ("spec", Always(&SPEC)),
 ]);
 const AUTOSCALER_TO_ZERO: TypeRules = TypeRules::of(&[
