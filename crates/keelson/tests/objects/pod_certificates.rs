@@ -226,6 +226,11 @@ async fn a_node_requests_certificates_only_for_its_own_pods() {
 
     as_node(raw.post(REQUESTS, &of_pod("r", "own", &own))).await.expect(201);
     let path = format!("{REQUESTS}/r");
+    as_node(raw.get(&*path)).await.expect(200);
+    as_node(raw.get(format!("{REQUESTS}?fieldSelector=spec.nodeName%3Dn1"))).await.expect(200);
+    as_node(raw.get(REQUESTS)).await.expect(403);
+    let other_node = raw.get(&*path).header("impersonate-user", "system:node:n2");
+    other_node.header("impersonate-group", "system:nodes").await.expect(403);
     as_node(raw.patch(format!("{path}/status"), MERGE, &json!({"status": issued(&key, 2)}))).await.expect(403);
     as_node(raw.delete(&*path)).await.expect(403);
 }

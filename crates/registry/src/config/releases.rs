@@ -63,18 +63,26 @@ pub(super) fn readable_by(release: &str, catalogue: &Catalogue) -> Result<Vec<(G
 
 #[cfg(test)]
 mod tests {
+    use keelson_meta::Release;
+
     use super::*;
 
     #[test]
     fn what_a_release_can_t_read_is_stored_in_the_newest_version_that_it_can() {
-        let check = |release: &str, expected: &[(&str, &str)]| {
-            let found = readable_by(release, keelson_builtin::catalogue()).unwrap();
+        let check_in = |emulated: Release, release: &str, expected: &[(&str, &str)]| {
+            let found = readable_by(release, keelson_builtin::catalogue_of(emulated)).unwrap();
             let found: Vec<(String, &str)> =
                 found.iter().map(|(resource, version)| (resource.resource.clone(), &**version)).collect();
             let expected: Vec<(String, &str)> =
                 expected.iter().map(|(resource, version)| ((*resource).to_owned(), *version)).collect();
             assert_eq!(found, expected, "{release}");
         };
+        let check = |release: &str, expected: &[(&str, &str)]| check_in(Release::V1_36, release, expected);
+        let of_devices = ("devicetaintrules", "v1alpha3");
+        let of_policies = [("mutatingadmissionpolicies", "v1beta1"), ("mutatingadmissionpolicybindings", "v1beta1")];
+        check_in(Release::V1_37, "1.37", &[]);
+        check_in(Release::V1_37, "1.36", &[]);
+        check_in(Release::V1_37, "1.35", &[of_policies[0], of_policies[1], of_devices]);
         check("1.37", &[]);
         check("1.36", &[]);
         check("1.35", &[]);
@@ -110,7 +118,7 @@ mod tests {
 
     #[test]
     fn every_built_in_resource_with_several_versions_is_known_or_older_than_all_releases() {
-        let newest = keelson_builtin::catalogue_of(keelson_meta::Release::NEWEST);
+        let newest = keelson_builtin::catalogue_of(Release::NEWEST);
         let several = newest.resources().filter(|resource| resource.versions.len() > 1);
         let unknown: Vec<String> = several
             .filter(|it| !CAME.iter().any(|(group, plural, _)| (*group, *plural) == (&*it.group, &*it.plural)))
