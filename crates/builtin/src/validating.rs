@@ -48,7 +48,12 @@ impl Rules {
     /// The rules of a kind of a group; `None` if the group does not list the kind. Kinds that only need the rules for
     /// metadata are listed too.
     pub fn of(group: &str, kind: &str) -> Option<&'static Self> {
-        Self::plain(group, kind)
+        static ALL: OnceLock<Vec<(&str, Rules)>> = OnceLock::new();
+        let all = ALL.get_or_init(|| {
+            let kinds = GROUPS.into_iter().flat_map(|group| group.validation.iter().map(move |kind| (group, kind)));
+            kinds.map(|(group, kind)| (group.declaration.name, Self { kind, warn: group.warnings })).collect()
+        });
+        all.iter().find(|(known, rules)| *known == group && rules.kind.name == kind).map(|(_, rules)| rules)
     }
 
     /// The rules of a kind with these feature gates; `None` as in [`Rules::of`].
@@ -63,16 +68,7 @@ impl Rules {
         });
         let mut of_kind = all.iter().filter(|(known, _, rules)| *known == group && rules.kind.name == kind);
         let open = of_kind.find(|(_, gate, _)| gates.is_on(gate)).map(|(_, _, rules)| rules);
-        open.or_else(|| Self::plain(group, kind))
-    }
-
-    fn plain(group: &str, kind: &str) -> Option<&'static Self> {
-        static ALL: OnceLock<Vec<(&str, Rules)>> = OnceLock::new();
-        let all = ALL.get_or_init(|| {
-            let kinds = GROUPS.into_iter().flat_map(|group| group.validation.iter().map(move |kind| (group, kind)));
-            kinds.map(|(group, kind)| (group.declaration.name, Self { kind, warn: group.warnings })).collect()
-        });
-        all.iter().find(|(known, rules)| *known == group && rules.kind.name == kind).map(|(_, rules)| rules)
+        open.or_else(|| Self::of(group, kind))
     }
 }
 
