@@ -1,5 +1,5 @@
-//! Builds the catalogue of the built-in kinds in the compiled form that the crate reads in place. Its sources are the
-//! schemas of the `k8s-openapi` crate and the facts in `facts/`.
+//! Builds the catalogue of the built-in kinds of each release in the compiled form that the crate reads in place. Its
+//! sources are the schemas of the `k8s-openapi` crate and the facts in `facts/`.
 //!
 //! Fails with a message if the two sources disagree about a field. So a newer `k8s-openapi` can't silently leave a
 //! field without its facts.
@@ -27,12 +27,14 @@ fn main() {
     println!("cargo::rerun-if-changed=facts");
     println!("cargo::rerun-if-changed=src/builder.rs");
     println!("cargo::rerun-if-changed=src/layout.rs");
-    let facts = facts::Facts::read(Path::new("facts"));
-    let compiled = compile::compile(&kinds::collect(), &facts);
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    write(&out.join("builtin.tables"), &compiled.tables);
-    write(&out.join("builtin.names"), compiled.names.as_bytes());
-    write(&out.join("builtin.docs"), compiled.docs.as_bytes());
+    for release in ["1.36", "1.37"] {
+        let facts = facts::Facts::read(Path::new("facts"), release);
+        let compiled = compile::compile(&kinds::collect(release), &facts);
+        write(&out.join(format!("{release}.tables")), &compiled.tables);
+        write(&out.join(format!("{release}.names")), compiled.names.as_bytes());
+        write(&out.join(format!("{release}.docs")), compiled.docs.as_bytes());
+    }
 }
 
 fn write(path: &Path, bytes: &[u8]) {

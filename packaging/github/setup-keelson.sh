@@ -7,7 +7,7 @@
 # file is refused. Then, for example:
 #
 #   PATH="$(packaging/github/setup-keelson.sh keelson-0.1.0-linux-amd64.tar.gz .keelson):$PATH"
-#   KUBEBUILDER_ASSETS="$(packaging/github/setup-keelson.sh --envtest envtest-v1.36.2-linux-amd64.tar.gz .envtest)"
+#   KUBEBUILDER_ASSETS="$(packaging/github/setup-keelson.sh --envtest envtest-v1.37.0-linux-amd64.tar.gz .envtest)"
 set -eu
 components=1
 if [ "${1:-}" = --envtest ]; then

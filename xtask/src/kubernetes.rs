@@ -30,15 +30,20 @@ pub(crate) fn kubernetes(workspace: &Workspace, from: &Path, release: &str, chec
     let sources = Sources::open(from)?;
     let (schema, protobuf) = (workspace.root.join("crates/schema"), workspace.root.join("crates/protobuf/src"));
     let mut files: Vec<(PathBuf, String)> = Vec::new();
-    let served = facts::roots(&read(&schema.join("build/kinds.rs"))?);
+    let kinds = schema.join(format!("build/kinds/v{}.rs", release.replace('.', "_")));
+    let served =
+        facts::roots(&read(&kinds).context("copy the file of the release before, and declare it in kinds.rs")?);
     let facts = facts::write(&sources, &schema, served.clone(), release)?;
     files.extend(facts.into_iter().map(|(name, text)| (schema.join("facts").join(name), text)));
-    let table = protobuf.join("messages.txt");
-    files.push((table.clone(), messages::write(&sources, &read(&table)?, release)?));
-    let gates = workspace.root.join("crates/meta/src/features.txt");
-    match features::write(from, &sources.folder(""), release)? {
-        Some(text) => files.push((gates, text)),
-        None => println!("the sources do not list the feature gates: crates/meta/src/features.txt stays as it is"),
+    // The messages and the gates of the newest release are those of the older ones too.
+    if files.iter().any(|(path, _)| path.ends_with("facts/README.md")) {
+        let table = protobuf.join("messages.txt");
+        files.push((table.clone(), messages::write(&sources, &read(&table)?, release)?));
+        let gates = workspace.root.join("crates/meta/src/features.txt");
+        match features::write(from, &sources.folder(""), release)? {
+            Some(text) => files.push((gates, text)),
+            None => println!("the sources do not list the feature gates: crates/meta/src/features.txt stays as it is"),
+        }
     }
     news::print(&sources, &served, numbers, &files)?;
     let mut differing = 0;
@@ -51,6 +56,7 @@ pub(crate) fn kubernetes(workspace: &Workspace, from: &Path, release: &str, chec
         if check {
             println!("{shown} differs from the sources of {release}");
         } else {
+            path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
             std::fs::write(&path, text).with_context(|| format!("cannot write {shown}"))?;
             println!("wrote {shown}");
         }

@@ -60,7 +60,7 @@ pub struct NodeAuthorizer(Arc<Inner>);
 
 struct Inner {
     cache: Arc<Cache>,
-    prefixes: [String; 4],
+    prefixes: [String; 5],
     /// Built at the first request of a node.
     graph: OnceCell<Follower<Graph>>,
     is_made: Notify,
@@ -68,8 +68,8 @@ struct Inner {
 
 impl NodeAuthorizer {
     /// Creates the authorizer over a cache. `prefixes` are the key prefixes of pods, persistent volumes, volume
-    /// attachments and resource slices.
-    pub fn new(cache: Arc<Cache>, prefixes: [String; 4]) -> Self {
+    /// attachments, resource slices and pod certificate requests.
+    pub fn new(cache: Arc<Cache>, prefixes: [String; 5]) -> Self {
         Self(Arc::new(Inner { cache, prefixes, graph: OnceCell::new(), is_made: Notify::new() }))
     }
 
@@ -90,14 +90,17 @@ impl NodeAuthorizer {
         let made = self.0.graph.get_or_try_init(|| async {
             let inner = self.0.clone();
             let making = tokio::task::spawn_blocking(move || {
-                let [pods, volumes, attachments, slices] = inner.prefixes.each_ref();
+                let [pods, volumes, attachments, slices, requests] = inner.prefixes.each_ref();
                 let sources = [
                     (Source::Pods, &**pods),
                     (Source::Volumes, volumes),
                     (Source::Attachments, attachments),
                     (Source::Slices, slices),
+                    (Source::PodCertificateRequests, requests),
                 ];
-                Follower::new(inner.cache.clone(), sources)
+                // An older release may lack the requests.
+                let known = sources.into_iter().filter(|(_, prefix)| inner.cache.collection(prefix).is_some());
+                Follower::new(inner.cache.clone(), known)
             });
             making.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
         });
@@ -157,6 +160,7 @@ enum Object {
     Volume,
     Attachment,
     Slice,
+    PodCertificateRequest,
     Used(UsedKind),
 }
 
@@ -181,6 +185,7 @@ fn related(graph: &Follower<Graph>, node: &str, attributes: &ResourceAttributes<
         Object::Volume => graph.volume_is_used_on(name, node),
         Object::Attachment => graph.is_of(Source::Attachments, name, node),
         Object::Slice => graph.is_of(Source::Slices, name, node),
+        Object::PodCertificateRequest => graph.certificate_request_is_of(namespace, name, node),
         Object::Used(kind) => graph.is_used_on(kind, namespace, name, node),
     });
     if is_related {
@@ -206,6 +211,7 @@ fn judge(node: &str, attributes: &ResourceAttributes<'_>) -> NodeDecision {
         ("coordination.k8s.io", "leases", _) => lease(node, attributes),
         ("storage.k8s.io", "csinodes", _) => csi_node(node, attributes),
         ("resource.k8s.io", "resourceslices", _) => slice(node, attributes),
+        ("certificates.k8s.io", "podcertificaterequests", _) => pod_certificate_request(node, attributes),
         ("", "nodes", _) => own_node(node, attributes),
         ("", "pods", _) => pod(node, attributes),
         (group, resource, "") => {
@@ -296,6 +302,20 @@ fn slice(node: &str, attributes: &ResourceAttributes<'_>) -> NodeDecision {
         _ => not(
             "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection",
         ),
+    }
+}
+
+/// Access to the requests of the node's pods. For a new request, admission checks the pod.
+fn pod_certificate_request(node: &str, attributes: &ResourceAttributes<'_>) -> NodeDecision {
+    if attributes.subresource.is_some() {
+        return not("nodes may not access subresources of podcertificaterequests");
+    }
+    match attributes.verb {
+        "create" => allowed(),
+        "get" => NodeDecision::IfRelated(Object::PodCertificateRequest),
+        "list" | "watch" if selects_own(node, attributes) => allowed(),
+        "list" | "watch" => not("can only list/watch podcertificaterequests with spec.nodeName field selector"),
+        _ => not("only the following verbs are allowed for a PodCertificateRequest: create, get, list, watch"),
     }
 }
 

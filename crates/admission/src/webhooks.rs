@@ -42,6 +42,8 @@ use crate::shown::AdmissionObjects;
 pub use stats::{Rejection, WebhookKey, WebhookStats, WebhookTimes};
 
 const GROUP: &str = "admissionregistration.k8s.io";
+/// The feature gate by which webhooks get no reviews of tokens and accesses.
+const WITHOUT_REVIEWS: &str = "ExcludeAdmissionWebhookVirtualResources";
 
 /// The kind of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -383,6 +385,9 @@ impl Admission for Webhooks {
     }
 
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+        if attributes.target.resource.is_review() && attributes.registry.config().gates.is_on(WITHOUT_REVIEWS) {
+            return AttributesNeeded::None;
+        }
         let is_asked = |hook: &Arc<Hook>| hook.matching.concerns(attributes);
         if self.hooks().iter().any(is_asked) { AttributesNeeded::Whole } else { AttributesNeeded::None }
     }

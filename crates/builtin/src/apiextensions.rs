@@ -2,6 +2,7 @@
 //!
 //! The crate `extensions` serves the custom resources.
 
+pub(crate) mod columns;
 pub(crate) mod conversion;
 mod declaration;
 pub(crate) mod defaults;
@@ -9,6 +10,7 @@ mod strategy;
 pub(crate) mod validation;
 mod warnings;
 
+use keelson_meta::Release;
 use keelson_registry::strategy::MetadataRules;
 
 use crate::group::BuiltinGroup;
@@ -19,5 +21,6 @@ pub(crate) static GROUP: BuiltinGroup = BuiltinGroup::new(declaration::DECLARATI
     .validation(validation::KINDS)
     .warnings(warnings::warnings)
     .retired(conversion::RETIRED)
+    .later_columns(Release::V1_37, columns::printer)
     .strategies(strategy::strategies)
     .metadata_rules(|_| MetadataRules::Plain);

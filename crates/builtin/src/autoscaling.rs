@@ -15,5 +15,6 @@ use crate::group::BuiltinGroup;
 pub(crate) static GROUP: BuiltinGroup = BuiltinGroup::new(declaration::DECLARATION)
     .defaults(defaults::defaults)
     .validation(validation::KINDS)
+    .gated_validation(validation::GATED)
     .versions(conversion::FAMILIES)
     .columns(columns::printer);

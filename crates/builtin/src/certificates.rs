@@ -18,6 +18,7 @@ use crate::group::BuiltinGroup;
 pub(crate) static GROUP: BuiltinGroup = BuiltinGroup::new(declaration::DECLARATION)
     .defaults(|_, kind| defaults::defaults(kind))
     .validation(validation::KINDS)
+    .deprecations(declaration::DEPRECATIONS)
     .versions(conversion::FAMILIES)
     .retired(conversion::RETIRED)
     .columns(columns::printer)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use keelson_cache::Complete;
 use keelson_codec::{ParsedObject, StoredObject};
-use keelson_meta::{GroupVersionKind, Revision};
+use keelson_meta::{GroupVersionKind, Release, Revision};
 use keelson_schema::{Schema, WalkOptions, WalkReport};
 
 use crate::converting::RetiredVersions;
@@ -38,15 +38,16 @@ struct Form {
 }
 
 impl Completion {
-    /// Creates the completion for objects stored as one of these kinds. Returns `None` if no kind has defaults,
+    /// Creates the completion for objects stored as one of these kinds of a release. Returns `None` if no kind has defaults,
     /// versions that are no longer served, or fields that older servers did not store.
     pub(crate) fn of(
+        release: Release,
         kinds: impl Iterator<Item = GroupVersionKind>,
         fields: Option<StoredFields>,
     ) -> Option<Arc<dyn Complete>> {
         let mut has_retired = false;
         let form = |kind: GroupVersionKind| {
-            let schema = Schema::builtin(&kind.group, &kind.version, &kind.kind)?;
+            let schema = Schema::of_release(release, &kind.group, &kind.version, &kind.kind)?;
             has_retired |= RetiredVersions::has_any(&kind.group, &kind.kind);
             let (api_version, defaults) = (kind.group_version().to_string(), Defaults::of(&kind));
             Some(Form { api_version, kind: kind.kind, defaults, schema })

@@ -3,6 +3,8 @@
 //! The declaration of a group has the release of the deprecation, that of the removal, and the replacement, like
 //! upstream's types.
 
+use keelson_meta::Release;
+
 use crate::groups::group;
 
 /// The releases in which a version of a kind was deprecated and is removed, as minor versions of Kubernetes 1.
@@ -23,10 +25,13 @@ impl Deprecation {
     }
 }
 
-/// The warning for clients that use this version of a kind; `None` if it is not deprecated.
-pub fn deprecation(group_name: &str, version: &str, kind: &str) -> Option<String> {
+/// The warning for clients that use this version of a kind; `None` if it is not deprecated in the release.
+pub fn deprecation(release: Release, group_name: &str, version: &str, kind: &str) -> Option<String> {
     let deprecations = group(group_name)?.deprecations;
     let found = deprecations.iter().find(|known| known.kinds.contains(&kind) && known.version == version)?;
+    if u32::from(found.since) > release.minor() {
+        return None;
+    }
     let slash = if group_name.is_empty() { "" } else { "/" };
     let until = found.until.map(|until| format!(", unavailable in v1.{until}+")).unwrap_or_default();
     let instead = found.instead.map(|instead| format!("; use {instead}")).unwrap_or_default();
@@ -50,7 +55,7 @@ mod tests {
 
     #[test]
     fn warnings_name_the_release_and_what_to_use() {
-        let text = |group, version, kind| deprecation(group, version, kind).unwrap_or_default();
+        let text = |group, version, kind| deprecation(Release::V1_36, group, version, kind).unwrap_or_default();
         assert_eq!(
             text("", "v1", "Endpoints"),
             "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
@@ -70,8 +75,11 @@ mod tests {
             for (known, kind) in
                 group.deprecations.iter().flat_map(|known| known.kinds.iter().map(move |kind| (known, kind)))
             {
-                let resource = crate::catalogue().by_kind(group.declaration.name, kind);
-                assert!(resource.is_some_and(|found| found.version(known.version).is_some()), "{kind}");
+                let is_served = |release| {
+                    let resource = crate::catalogue_of(release).by_kind(group.declaration.name, kind);
+                    resource.is_some_and(|found| found.version(known.version).is_some())
+                };
+                assert!(is_served(Release::V1_36) || is_served(Release::V1_37), "{kind}");
             }
         }
     }

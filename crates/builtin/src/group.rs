@@ -2,6 +2,7 @@
 //!
 //! Each group folder builds one [`BuiltinGroup`] from its files. No code outside of the folders lists kinds by name.
 
+use keelson_meta::Release;
 use keelson_registry::strategy::{ClosedFields, MetadataRules, Strategies};
 use keelson_resources::declare::GroupDeclaration;
 use keelson_tables::printer::Printer;
@@ -26,6 +27,8 @@ pub(crate) struct BuiltinGroup {
     pub(crate) defaults: fn(&str, &str) -> Option<&'static TypeDefaults>,
     /// The validation rules of each stored kind.
     pub(crate) validation: &'static [Kind],
+    /// The rules that replace those of a kind while a feature gate is on, with the name of the gate.
+    pub(crate) gated_validation: &'static [(&'static str, Kind)],
     /// The warnings about valid objects.
     pub(crate) warnings: Warn,
     /// The kinds with several versions.
@@ -34,6 +37,8 @@ pub(crate) struct BuiltinGroup {
     pub(crate) retired: &'static [RetiredVersions],
     /// The printer of a kind; `None` for the default columns.
     pub(crate) columns: fn(&str) -> Option<Printer>,
+    /// The printers that a release has first, with the release.
+    pub(crate) later_columns: Option<(Release, fn(&str) -> Option<Printer>)>,
     /// The strategies of a resource, by its plural.
     pub(crate) strategies: fn(&str) -> &'static Strategies,
     /// The fields of a resource that feature gates guard.
@@ -49,10 +54,12 @@ impl BuiltinGroup {
             deprecations: &[],
             defaults: |_, _| None,
             validation: &[],
+            gated_validation: &[],
             warnings: |_, _, _| {},
             versions: &[],
             retired: &[],
             columns: |_| None,
+            later_columns: None,
             strategies: |_| &Strategies::ORDINARY,
             closed_fields: |_| Vec::new(),
             metadata_rules: |_| MetadataRules::DomainsForFinalizers,
@@ -74,6 +81,11 @@ impl BuiltinGroup {
         self
     }
 
+    pub(crate) const fn gated_validation(mut self, kinds: &'static [(&'static str, Kind)]) -> Self {
+        self.gated_validation = kinds;
+        self
+    }
+
     pub(crate) const fn warnings(mut self, warnings: Warn) -> Self {
         self.warnings = warnings;
         self
@@ -91,6 +103,11 @@ impl BuiltinGroup {
 
     pub(crate) const fn columns(mut self, columns: fn(&str) -> Option<Printer>) -> Self {
         self.columns = columns;
+        self
+    }
+
+    pub(crate) const fn later_columns(mut self, since: Release, columns: fn(&str) -> Option<Printer>) -> Self {
+        self.later_columns = Some((since, columns));
         self
     }
 

@@ -47,7 +47,7 @@ pub use self::core::allocation::{
     ADDRESS_ALLOCATIONS, AddressUse, Allocations, PORT_ALLOCATIONS, Scope as AllocationScope, address_use,
 };
 pub use self::core::validation::pod::difference;
-pub use catalogue::{catalogue, printer};
+pub use catalogue::{catalogue, catalogue_of, printer};
 pub use defaulting::Defaults;
 pub use deprecation::deprecation;
 pub use surface::{

@@ -22,4 +22,5 @@ pub(crate) static GROUP: BuiltinGroup = BuiltinGroup::new(declaration::DECLARATI
     .versions(conversion::FAMILIES)
     .retired(conversion::RETIRED)
     .columns(columns::printer)
-    .strategies(strategy::strategies);
+    .strategies(strategy::strategies)
+    .closed_fields(strategy::closed_fields);

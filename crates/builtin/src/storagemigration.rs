@@ -13,6 +13,8 @@ use crate::group::BuiltinGroup;
 /// The group.
 pub(crate) static GROUP: BuiltinGroup = BuiltinGroup::new(declaration::DECLARATION)
     .validation(validation::KINDS)
+    .versions(conversion::FAMILIES)
     .retired(conversion::RETIRED)
+    .deprecations(declaration::DEPRECATIONS)
     .columns(columns::printer)
     .strategies(strategy::strategies);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use keelson_cache::{Cache, CollectionSpec};
 use keelson_codec::FieldPath;
-use keelson_meta::{ApiError, Clock, GroupVersionKind, Random};
+use keelson_meta::{ApiError, Clock, GroupVersionKind, Random, Release};
 use keelson_registry::{
     BuiltinKinds, KindVersion, Registry, RegistryConfig, ResourceRegistration, ServedApis, ServiceRanges,
     SubresourceKind, View,
@@ -16,13 +16,14 @@ use keelson_resources::{Collection, Group, Resource, ServedVersion};
 use keelson_schema::Schema;
 use keelson_storage::Store;
 
+use crate::catalogue::printer_of;
 use crate::completion::Completion;
 use crate::converting::Conversion;
 use crate::core::older::{Older, StoredFields};
 use crate::defaulting::Defaults;
 use crate::group::BuiltinGroup;
 use crate::validating::Rules;
-use crate::{catalogue, deprecation, groups, printer};
+use crate::{catalogue, catalogue_of, deprecation, groups};
 
 /// The API group that a feature gate can disable.
 const STORAGE_VERSION_GROUP: &str = "internal.apiserver.k8s.io";
@@ -54,7 +55,7 @@ pub fn surface() -> Arc<ServedApis> {
 
 /// All built-in resources, in the order of discovery.
 pub fn contributions(config: &RegistryConfig) -> Vec<ResourceRegistration> {
-    let groups = catalogue().groups().iter();
+    let groups = catalogue_of(config.release()).groups().iter();
     let is_served = |group: &&Arc<Group>| config.storage_version_api || group.name != STORAGE_VERSION_GROUP;
     let resources =
         groups.filter(is_served).flat_map(|group| group.resources.iter().map(move |resource| (group, resource)));
@@ -87,11 +88,12 @@ fn as_served(resource: &Arc<Resource>, config: &RegistryConfig) -> Arc<Resource>
 
 /// The cache collections of the built-in resources, with the default ranges of services.
 pub fn collection_specs() -> Vec<CollectionSpec> {
-    collection_specs_for(&ServiceRanges::default())
+    collection_specs_for(Release::DEFAULT, &ServiceRanges::default())
 }
 
-/// The cache collections of the built-in resources. `ranges` gives the family of old services that do not state it.
-pub fn collection_specs_for(ranges: &ServiceRanges) -> Vec<CollectionSpec> {
+/// The cache collections of the built-in resources of a release. `ranges` gives the family of old services that do not
+/// state it.
+pub fn collection_specs_for(release: Release, ranges: &ServiceRanges) -> Vec<CollectionSpec> {
     let primary = ranges.primary().family();
     let completed = |collection: &Collection| {
         let versions = collection.resources.iter().flat_map(|resource| resource.versions.iter().zip(repeat(resource)));
@@ -103,11 +105,11 @@ pub fn collection_specs_for(ranges: &ServiceRanges) -> Vec<CollectionSpec> {
             prefix: collection.key_prefix(),
             fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
             dispatch: collection.dispatch,
-            complete: Completion::of(kinds, fields),
+            complete: Completion::of(release, kinds, fields),
             typed_items: false,
         }
     };
-    catalogue().collections().iter().map(|collection| completed(collection)).collect()
+    catalogue_of(release).collections().iter().map(|collection| completed(collection)).collect()
 }
 
 /// The key prefix of a built-in resource, for code that runs before there is a surface.
@@ -130,21 +132,23 @@ pub fn role_prefixes() -> Result<[String; 4], ApiError> {
     Ok([of("clusterroles")?, of("roles")?, of("clusterrolebindings")?, of("rolebindings")?])
 }
 
-/// The key prefixes for the Node authorizer: pods, persistent volumes, volume attachments and resource slices.
+/// The key prefixes for the Node authorizer: pods, persistent volumes, volume attachments, resource slices and pod
+/// certificate requests.
 ///
 /// # Errors
 /// 500 if one of them is not stored.
-pub fn node_prefixes() -> Result<[String; 4], ApiError> {
+pub fn node_prefixes() -> Result<[String; 5], ApiError> {
     Ok([
         key_prefix("", "pods")?,
         key_prefix("", "persistentvolumes")?,
         key_prefix("storage.k8s.io", "volumeattachments")?,
         key_prefix("resource.k8s.io", "resourceslices")?,
+        key_prefix("certificates.k8s.io", "podcertificaterequests")?,
     ])
 }
 
-fn schema_of(kind: &GroupVersionKind) -> Option<Schema> {
-    Schema::builtin(&kind.group, &kind.version, &kind.kind)
+fn schema_of(release: Release, kind: &GroupVersionKind) -> Option<Schema> {
+    Schema::of_release(release, &kind.group, &kind.version, &kind.kind)
 }
 
 /// The conversions from other versions of a kind to this one.
@@ -154,14 +158,14 @@ fn leading_to(kind: &GroupVersionKind) -> Vec<&'static dyn keelson_registry::Con
 }
 
 fn completed(config: &RegistryConfig, group: &Group, resource: &Resource, version: KindVersion) -> KindVersion {
-    let kind = version.kind().clone();
+    let (release, kind) = (config.release(), version.kind().clone());
     let below = version.served().subresources.clone();
     let version = below.iter().fold(version, |version, subresource| {
         let taken = subresource.gvk(resource, &kind.version);
-        match schema_of(&taken) {
+        match schema_of(release, &taken) {
             Some(schema) if taken != kind => {
                 let defaults = Defaults::of(&taken).map(Defaults::defaulter);
-                let printer = Some(printer(&taken.group, &taken.kind));
+                let printer = Some(printer_of(release, &taken.group, &taken.kind));
                 version.taking(SubresourceKind {
                     subresource: subresource.name.clone(),
                     kind: taken,
@@ -176,15 +180,14 @@ fn completed(config: &RegistryConfig, group: &Group, resource: &Resource, versio
     let places = group.versions.iter().find(|known| known.name == kind.version);
     let canonical = Conversion::canonical(&resource.group, &resource.kind, (&kind.group, &kind.version));
     let version = version
-        .with_schema(schema_of(&kind))
+        .with_schema(schema_of(release, &kind))
         .with_defaults(Defaults::of(&kind).map(Defaults::defaulter))
         .with_canonical(canonical.map(|canonical| -> &dyn keelson_registry::Conversion { canonical }))
-        .with_printer(printer(&kind.group, &kind.kind))
+        .with_printer(printer_of(release, &kind.group, &kind.kind))
         .with_view(View::converting(&kind, leading_to(&kind)))
-        .with_deprecation(deprecation(&kind.group, &kind.version, &resource.kind))
+        .with_deprecation(deprecation(release, &kind.group, &kind.version, &resource.kind))
         .with_priority(places.map_or(0, |place| place.priority));
-    let rules = if config.allow_privileged { Rules::of } else { Rules::without_privileges };
-    let version = match rules(&resource.group, &resource.kind) {
+    let version = match Rules::with_gates(&config.gates, config.allow_privileged, &resource.group, &resource.kind) {
         Some(rules) => version.with_rules(rules),
         None => version,
     };

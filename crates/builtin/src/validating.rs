@@ -25,8 +25,8 @@ pub(crate) mod type_rules;
 
 use std::sync::OnceLock;
 
-use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
+use keelson_meta::{FeatureGates, Object};
 use keelson_registry::Validator;
 
 use self::at::At;
@@ -55,7 +55,7 @@ impl Rules {
     }
 
     /// The rules of a kind for a server that refuses privileged containers.
-    pub(crate) fn without_privileges(group: &str, kind: &str) -> Option<&'static Self> {
+    fn without_privileges(group: &str, kind: &str) -> Option<&'static Self> {
         static ALL: OnceLock<Vec<(&str, Rules)>> = OnceLock::new();
         Self::find(ALL.get_or_init(|| Self::all(false)), group, kind)
     }
@@ -68,6 +68,27 @@ impl Rules {
 
     fn find(all: &'static [(&'static str, Self)], group: &str, kind: &str) -> Option<&'static Self> {
         all.iter().find(|(known, rules)| *known == group && rules.kind.name == kind).map(|(_, rules)| rules)
+    }
+
+    /// The rules of a kind with these feature gates, for a server that allows privileged containers or refuses them.
+    /// `None` as in [`Rules::of`].
+    pub(crate) fn with_gates(
+        gates: &FeatureGates,
+        allow_privileged: bool,
+        group: &str,
+        kind: &str,
+    ) -> Option<&'static Self> {
+        static GATED: [OnceLock<Vec<(&str, &str, Rules)>>; 2] = [OnceLock::new(), OnceLock::new()];
+        let all = GATED[usize::from(allow_privileged)].get_or_init(|| {
+            let kinds =
+                GROUPS.into_iter().flat_map(|group| group.gated_validation.iter().map(move |kind| (group, kind)));
+            let rules = |kind, warn| Self { kind, warn, allow_privileged };
+            kinds.map(|(group, (gate, kind))| (group.declaration.name, *gate, rules(kind, group.warnings))).collect()
+        });
+        let mut of_kind = all.iter().filter(|(known, _, rules)| *known == group && rules.kind.name == kind);
+        let open = of_kind.find(|(_, gate, _)| gates.is_on(gate)).map(|(_, _, rules)| rules);
+        let ungated = if allow_privileged { Self::of } else { Self::without_privileges };
+        open.or_else(|| ungated(group, kind))
     }
 }
 

@@ -32,7 +32,7 @@ use crate::cluster_role_aggregation::ClusterRoleAggregation;
 use crate::flow_configuration::FlowApplication;
 use crate::flow_schema_status::FlowSchemaStatus;
 use crate::kubernetes_service::KubernetesService;
-use policy::PolicyObject;
+use policy::{PolicyExtensions, PolicyObject};
 
 /// The number of objects created concurrently: enough for a few commits to hold them all.
 const AT_ONCE: usize = 64;
@@ -196,7 +196,7 @@ impl Bootstrap {
             Hook::PriorityClasses => self.ensure_all("scheduling.k8s.io", "priorityclasses", priority_classes()).await,
             Hook::Roles => {
                 self.inherit_bindings().await?;
-                let pieces = policy::pieces(self.has_trust_bundles()).map_err(ApiError::Internal)?;
+                let pieces = policy::pieces(self.policy_extensions()).map_err(ApiError::Internal)?;
                 let reconciled = self.each(pieces, |piece| self.reconcile(piece)).await;
                 match &self.aggregation {
                     Some(aggregation) => worse(reconciled, aggregation.fill_all().await),
@@ -235,11 +235,17 @@ impl Bootstrap {
         }
     }
 
-    /// Returns true if this server serves ClusterTrustBundles.
-    fn has_trust_bundles(&self) -> bool {
+    /// The served resources that extend the policy.
+    fn policy_extensions(&self) -> PolicyExtensions {
         let surface = self.client.registry().surface();
-        let serves = |version: &str| surface.lookup("certificates.k8s.io", version, "clustertrustbundles").is_some();
-        ["v1beta1", "v1alpha1"].into_iter().any(serves)
+        let serves = |plural: &str| {
+            let in_version = |version| surface.lookup("certificates.k8s.io", version, plural).is_some();
+            ["v1", "v1beta1", "v1alpha1"].into_iter().any(in_version)
+        };
+        PolicyExtensions {
+            trust_bundles: serves("clustertrustbundles"),
+            pod_certificates: serves("podcertificaterequests"),
+        }
     }
 
     /// Runs all operations even if some fail. Of several errors, returns one that delays readiness.

@@ -8,6 +8,7 @@ use keelson_discovery::{
     AggregatedForm, DiscoveredKind, DiscoveredResource, Documents, Fragment, Freshness, SourceOrder, VersionSource,
     fragments, root_paths,
 };
+use keelson_meta::Release;
 use serde_json::{Value, json};
 
 /// The tag of `/api` from kube-apiserver 1.36.2.
@@ -30,7 +31,7 @@ fn parsed(json: &[u8]) -> Value {
 fn with(further: &[Arc<Fragment>]) -> Documents {
     // kube-apiserver disables trust bundles by a feature gate.
     let is_there = |group: &str, version: &str| group != "certificates.k8s.io" || version == "v1";
-    Documents::assemble(&[&fragments(keelson_builtin::catalogue(), is_there), further].concat())
+    Documents::assemble(&[&fragments(keelson_builtin::catalogue_of(Release::V1_36), is_there), further].concat())
 }
 
 fn custom(group: &str, version: &str) -> Arc<Fragment> {

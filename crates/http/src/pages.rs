@@ -19,7 +19,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF
 use http::request::Parts;
 use http::{Response, StatusCode};
 use keelson_discovery::{AggregatedForm, Document, Documents, etag_matches, root_paths};
-use keelson_meta::ApiError;
+use keelson_meta::{ApiError, Release};
 use keelson_openapi::Descriptions;
 
 use crate::body::{ResponseBody, empty};
@@ -114,13 +114,21 @@ pub struct Pages {
     server_address: String,
     issuer: Box<dyn Fn() -> IssuerDocuments + Send + Sync>,
     diagnostics: Diagnostics,
+    release: Release,
 }
 
 impl Pages {
     /// Creates the handler. `server_address` is the `host:port` in legacy discovery.
     pub fn new(health: Health, metrics: Arc<Metrics>, server_address: String) -> Self {
         let (issuer, diagnostics) = (Box::new(IssuerDocuments::default), Diagnostics::default());
-        Self { health, metrics, server_address, issuer, diagnostics }
+        Self { health, metrics, server_address, issuer, diagnostics, release: Release::DEFAULT }
+    }
+
+    /// Sets the release that the server emulates.
+    #[must_use]
+    pub fn emulating(mut self, release: Release) -> Self {
+        self.release = release;
+        self
     }
 
     /// Adds the documents of the token issuer. `issuer` is called for each request.
@@ -212,9 +220,9 @@ impl Pages {
             Page::Version => {
                 routed(&parts.headers, &["application/json"])?;
                 let media = MediaType { kind: MediaKind::Json, pretty: true };
-                Ok(respond::value(StatusCode::OK, &version::document(), media))
+                Ok(respond::value(StatusCode::OK, &version::document(self.release), media))
             }
-            Page::Diagnosis(page) => page.answer(&self.diagnostics, parts, &self.other_paths()),
+            Page::Diagnosis(page) => page.answer((&self.diagnostics, self.release), parts, &self.other_paths()),
             Page::Metrics => self.scrape(&parts.headers, Scrape::All),
             Page::HealthMetrics => self.scrape(&parts.headers, Scrape::Health),
             Page::OpenApi(description) => openapi::answer(documents, description, parts).await,
@@ -501,7 +509,7 @@ mod tests {
 
     #[tokio::test]
     async fn version_and_root() {
-        assert!(text(get("/version", &[]).await).await.contains("\"gitVersion\": \"v1.36.2+keelson\""));
+        assert!(text(get("/version", &[]).await).await.contains("\"gitVersion\": \"v1.37.0+keelson\""));
         let root = text(get("/", &[]).await).await;
         assert!(root.contains("\"/apis/apps/v1\"") && root.contains("\"/readyz\""));
     }

@@ -1,18 +1,16 @@
 //! `/version`: the release of Kubernetes that this server implements.
 //!
-//! Clients compare it with their own version to decide which features they use. The build metadata names keelson.
+//! Clients compare it with their own version to decide which features they use. The build metadata names keelson. As
+//! upstream, an emulated release has fields of its own.
 
 use std::sync::OnceLock;
 
+use keelson_meta::Release;
 use keelson_meta::json::{Value, json};
 
-/// The Kubernetes version of the API. The build metadata after `+` says that the server is not kube-apiserver. A `-`
-/// would make it a pre-release when versions are compared.
-pub const GIT_VERSION: &str = "v1.36.2+keelson";
+/// The version of the default release.
+pub const GIT_VERSION: &str = keelson_meta::KUBERNETES_VERSION;
 const MAJOR: &str = "1";
-const MINOR: &str = "36";
-/// The oldest minor version whose clients and components work with this server.
-const MIN_COMPATIBILITY_MINOR: &str = "35";
 
 /// The date if the program does not know the commit that it was built from.
 const NO_DATE: &str = "1970-01-01T00:00:00Z";
@@ -37,19 +35,20 @@ impl Build {
     }
 }
 
-/// The document at `/version`. It has all fields that clients may require, but `goVersion` has no meaning here.
-pub fn document() -> Value {
-    described(*BUILD.get().unwrap_or(&Build::UNKNOWN))
+/// The document at `/version` of a server with the API of this release. It has all fields that clients may require, but
+/// `goVersion` has no meaning here.
+pub fn document(release: Release) -> Value {
+    described(*BUILD.get().unwrap_or(&Build::UNKNOWN), release)
 }
 
-fn described(build: Build) -> Value {
+fn described(build: Build, release: Release) -> Value {
     json!({
         "major": MAJOR,
-        "minor": MINOR,
+        "minor": Release::DEFAULT.minor().to_string(),
         "emulationMajor": MAJOR,
-        "emulationMinor": MINOR,
+        "emulationMinor": release.minor().to_string(),
         "minCompatibilityMajor": MAJOR,
-        "minCompatibilityMinor": MIN_COMPATIBILITY_MINOR,
+        "minCompatibilityMinor": release.min_compatibility_minor().to_string(),
         "gitVersion": GIT_VERSION,
         "gitCommit": build.commit,
         "gitTreeState": "",
@@ -76,7 +75,7 @@ mod tests {
     #[test]
     fn names_the_commit_and_its_date() {
         let check = |build, commit: &str, date: &str| {
-            let document = described(build);
+            let document = described(build, Release::DEFAULT);
             assert_eq!((document["gitCommit"].as_str(), document["buildDate"].as_str()), (Some(commit), Some(date)));
         };
         check(Build { commit: "4c0ffee", date: "2026-11-27T10:00:00Z" }, "4c0ffee", "2026-11-27T10:00:00Z");

@@ -367,7 +367,8 @@ pub(crate) struct Serve {
     /// effect. APIListChunking=false ignores limit and continue. StorageVersionAPI is off with --ephemeral unless given here.
     #[arg(long, env = "KEELSON_FEATURE_GATES", value_parser = feature_gates)]
     pub(crate) feature_gates: Vec<List<(String, bool)>>,
-    /// The release of Kubernetes to emulate: 1.36, or kube=1.36. Its group versions, fields, defaults and feature gates are served.
+    /// The release of Kubernetes whose API is served: 1.37 by default, or 1.36 (kube=1.36). The release decides group versions,
+    /// fields, storage versions and feature gates.
     #[arg(long, env = "KEELSON_EMULATED_VERSION", value_parser = emulated_version)]
     pub(crate) emulated_version: Option<Release>,
     /// Resources whose lists are never chunked, because continue tokens show names: secrets, or with its group

@@ -47,6 +47,6 @@ mod tests {
     fn version_names_release_kubernetes_commit_and_day() {
         let check = |commit, date, expected: &str| assert!(described(Build { commit, date }).ends_with(expected));
         check("48f5183f00112233", "2026-11-27T10:00:00Z", ", commit 48f5183f0011, 2026-11-27)");
-        check("", "", " (Kubernetes 1.36.2)");
+        check("", "", " (Kubernetes 1.37.0)");
     }
 }

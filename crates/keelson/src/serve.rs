@@ -15,7 +15,7 @@ use keelson_meta::FeatureGates;
 use keelson_server::{
     AdmissionConfiguration, AdmissionPlugins, Config, Diagnostics, Profiler, Proxy, RegistryConfig, RunningServer,
     STACK_BYTES, Server, ServiceRanges, SpanLayer, StoreConfig, Switches, TokenKeyFiles, Traces, TracingConfiguration,
-    catalogue,
+    catalogue_of,
 };
 use tempfile::TempDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -111,7 +111,9 @@ async fn serve(args: Serve, traces: Option<Traces>, verbosity: Verbosity) -> any
     if let Some(shared) = &args.shared_keys_dir {
         shared_keys::install(shared, &data_dir).context("--shared-keys-dir")?;
     }
-    let versions = StorageVersions::new(args.storage_version_file.clone(), args.storage_version.clone().joined());
+    let flags = args.storage_version.clone().joined();
+    let release = args.emulated_version.unwrap_or_default();
+    let versions = StorageVersions::new(args.storage_version_file.clone(), flags, release);
     let mut config = config(args, verbosity, &versions, &data_dir)?;
     config.traces = traces;
     let room = descriptors::raise();
@@ -226,7 +228,7 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
     }
     versions.read_into(&mut registry)?;
     let ignored = registry
-        .serve(catalogue(), &args.runtime_config.clone().joined())
+        .serve(catalogue_of(registry.release()), &args.runtime_config.clone().joined())
         .map_err(anyhow::Error::msg)
         .context("reading --runtime-config")?;
     if !ignored.is_empty() {
@@ -291,7 +293,7 @@ fn config(
         config.parting = EPHEMERAL_PARTING;
     }
     for name in &args.no_chunking.joined() {
-        config.never_chunk(catalogue(), name).context("--no-chunking")?;
+        config.never_chunk(catalogue_of(config.registry.release()), name).context("--no-chunking")?;
     }
     config.advertise_address = args.advertise_address;
     config.token_file = args.token_auth_file;

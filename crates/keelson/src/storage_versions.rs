@@ -8,18 +8,21 @@ use std::future;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use keelson_server::{RegistryConfig, RunningServer, catalogue};
+use keelson_meta::Release;
+use keelson_server::{RegistryConfig, RunningServer, catalogue_of};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The settings of storage versions.
 pub(crate) struct StorageVersions {
     file: Option<PathBuf>,
     flags: Vec<String>,
+    /// The release whose resources the settings name.
+    release: Release,
 }
 
 impl StorageVersions {
-    pub(crate) fn new(file: Option<PathBuf>, flags: Vec<String>) -> Self {
-        Self { file, flags }
+    pub(crate) fn new(file: Option<PathBuf>, flags: Vec<String>, release: Release) -> Self {
+        Self { file, flags, release }
     }
 
     /// Applies the settings to a configuration, before the server starts.
@@ -53,13 +56,14 @@ impl StorageVersions {
     }
 
     fn parse_into(&self, registry: &mut RegistryConfig, text: &str) -> anyhow::Result<()> {
+        let catalogue = catalogue_of(self.release);
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
         for setting in lines.filter(|line| !line.is_empty()) {
-            let read = registry.store_as(catalogue(), setting);
+            let read = registry.store_as(catalogue, setting);
             read.map_err(anyhow::Error::msg).context("reading --storage-version-file")?;
         }
         for setting in &self.flags {
-            registry.store_as(catalogue(), setting).map_err(anyhow::Error::msg).context("reading --storage-version")?;
+            registry.store_as(catalogue, setting).map_err(anyhow::Error::msg).context("reading --storage-version")?;
         }
         Ok(())
     }

@@ -8,9 +8,13 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The release of Kubernetes whose API a server has by default.
-pub const KUBERNETES_VERSION: &str = "1.36.2";
+pub const KUBERNETES_VERSION: &str = Release::DEFAULT.git_version();
 
-/// A minor release of Kubernetes, ordered by age.
+/// The versions as `/version` and the OpenAPI documents name them. The build metadata after `+` says that the server is
+/// not kube-apiserver. A `-` would make it a pre-release when versions are compared.
+const GIT_VERSIONS: [&str; 2] = ["v1.36.2+keelson", "v1.37.0+keelson"];
+
+/// A minor release of Kubernetes that this program has the data of, or one that facts name. Ordered by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
     minor: u32,
@@ -29,7 +33,7 @@ pub enum ReleaseError {
     #[error("component not registered: {0}")]
     Component(String),
     /// The program cannot emulate the release.
-    #[error("emulation version {0} is not between [{oldest}, {newest}]", oldest = Release::OLDEST, newest = Release::DEFAULT)]
+    #[error("emulation version {0} is not between [{oldest}, {newest}]", oldest = Release::OLDEST, newest = Release::NEWEST)]
     Unsupported(String),
 }
 
@@ -38,14 +42,21 @@ impl Release {
     pub const V1_36: Self = Self { minor: 36 };
     /// Kubernetes 1.37.
     pub const V1_37: Self = Self { minor: 37 };
+    /// The newest release whose data this program has.
+    pub const NEWEST: Self = Self::V1_37;
     /// The oldest release that can be emulated.
     pub const OLDEST: Self = Self::V1_36;
     /// The release of a server without another setting: that of [`KUBERNETES_VERSION`].
-    pub const DEFAULT: Self = Self::V1_36;
+    pub const DEFAULT: Self = Self::NEWEST;
 
     /// The minor version: 36 for Kubernetes 1.36.
     pub const fn minor(self) -> u32 {
         self.minor
+    }
+
+    /// The version with its patch, as `/version` names it.
+    pub const fn git_version(self) -> &'static str {
+        if self.minor <= Self::V1_36.minor { GIT_VERSIONS[0] } else { GIT_VERSIONS[1] }
     }
 
     /// The oldest minor version whose servers can run beside a server of this release, on the same store.
@@ -64,7 +75,7 @@ impl Release {
             return Err(ReleaseError::Component(component.to_owned()));
         }
         let release: Self = version.parse()?;
-        if release < Self::OLDEST || release > Self::DEFAULT {
+        if release < Self::OLDEST || release > Self::NEWEST {
             return Err(ReleaseError::Unsupported(version.trim_start_matches('v').to_owned()));
         }
         Ok(release)
@@ -105,8 +116,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_release_is_that_of_the_version() {
-        assert!(KUBERNETES_VERSION.starts_with(&format!("{}.", Release::DEFAULT)), "{KUBERNETES_VERSION}");
+    fn every_release_has_its_version() {
+        for release in [Release::V1_36, Release::V1_37] {
+            assert!(release.git_version().starts_with(&format!("v{release}.")), "{release}");
+        }
     }
 
     #[test]
@@ -123,7 +136,8 @@ mod tests {
         check("1.36.1", Err("patch version not allowed, got: kube=1.36.1"));
         check("2.36", Err("could not parse \"2.36\" as version"));
         check("newest", Err("could not parse \"newest\" as version"));
-        let range = format!("emulation version 1.35 is not between [1.36, {}]", Release::DEFAULT);
-        check("1.35", Err(&range));
+        check("1.37", Ok(Release::V1_37));
+        check("1.35", Err("emulation version 1.35 is not between [1.36, 1.37]"));
+        check("1.38", Err("emulation version 1.38 is not between [1.36, 1.37]"));
     }
 }

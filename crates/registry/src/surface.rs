@@ -187,15 +187,16 @@ impl std::fmt::Debug for ServedApis {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use keelson_meta::Release;
     use keelson_resources::declare;
 
     use super::*;
 
     /// A resource of the core group for tests.
     pub(crate) fn target_of(plural: &'static str, complete: impl Fn(KindVersion) -> KindVersion) -> Target {
-        let resource = Arc::new(declare::namespaced("", plural, plural, "Thing").resource());
-        let contribution =
-            ResourceRegistration::from_shared(resource).built_in().each_version(|_, version| complete(version));
+        let resource = declare::namespaced("", plural, plural, "Thing").resource(Release::DEFAULT);
+        let resource = Arc::new(resource.expect("every release has it"));
+        let contribution = ResourceRegistration::from_shared(resource).built_in().each_version(|_, version| complete(version));
         ServedApis::new(&[contribution]).target("", plural).expect("it is served")
     }
 }

@@ -4,9 +4,11 @@
 //! values. Resources added at run time have the same owned form.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_meta::Release;
 use keelson_meta::names::NameRule;
 
 use crate::fields::{FieldRefusal, SelectableField};
@@ -44,7 +46,8 @@ pub struct Declaration {
     field_refusal: FieldRefusal,
     noted: &'static [&'static str],
     dispatch: Option<&'static str>,
-    generation: bool,
+    /// The minor version of the first release that counts generations.
+    generation: Option<u32>,
     create_on_update: bool,
     unconditional_update: bool,
     lifetime: Option<Duration>,
@@ -53,12 +56,13 @@ pub struct Declaration {
 }
 
 /// A version in which a resource is served.
-#[derive(Clone, Copy)]
 pub struct VersionDeclaration {
     name: &'static str,
     verbs: &'static [Verb],
     subresources: &'static [SubresourceDeclaration],
     hidden: bool,
+    /// The minor versions of the first release with the version, and of the first one without it.
+    releases: Range<u32>,
 }
 
 /// A path below an object.
@@ -77,9 +81,12 @@ enum ResponseDeclaration {
     Foreign { group: &'static str, version: &'static str, kind: &'static str },
 }
 
+/// The minor version of a release and the storage version from then on.
+type LaterVersion = Option<(u32, &'static str)>;
+
 #[derive(Clone, Copy)]
 enum StorageDeclaration {
-    Persisted { prefix: &'static str, group: &'static str, version: &'static str },
+    Persisted { prefix: &'static str, group: &'static str, version: &'static str, later: LaterVersion },
     Virtual,
 }
 
@@ -88,6 +95,8 @@ pub struct FieldDeclaration {
     name: &'static str,
     paths: &'static [&'static str],
     absent: &'static str,
+    /// The minor version of the first release with the selector.
+    since: u32,
 }
 
 /// The lifetime of events: the default of kube-apiserver's `--event-ttl`.
@@ -120,7 +129,7 @@ const ONLY_V1: &[VersionDeclaration] = &[served("v1")];
 
 /// A version with every verb and no subresources. As in kube-apiserver, one that is not stable is disabled by default.
 pub const fn served(name: &'static str) -> VersionDeclaration {
-    VersionDeclaration { name, verbs: EVERYTHING, subresources: &[], hidden: !is_stable(name) }
+    VersionDeclaration { name, verbs: EVERYTHING, subresources: &[], hidden: !is_stable(name), releases: 0..u32::MAX }
 }
 
 /// Returns true for `v` and a number.
@@ -151,6 +160,18 @@ impl VersionDeclaration {
     /// Sets its subresources.
     pub const fn with(mut self, subresources: &'static [SubresourceDeclaration]) -> Self {
         self.subresources = subresources;
+        self
+    }
+
+    /// Sets the minor version of the first release that has it.
+    pub const fn since(mut self, minor: u32) -> Self {
+        self.releases.start = minor;
+        self
+    }
+
+    /// Sets the minor version of the first release without it.
+    pub const fn until(mut self, minor: u32) -> Self {
+        self.releases.end = minor;
         self
     }
 
@@ -197,13 +218,13 @@ pub const fn cluster(
         short_names: &[],
         categories: &[],
         versions: ONLY_V1,
-        storage: StorageDeclaration::Persisted { prefix: plural, group, version: "v1" },
+        storage: StorageDeclaration::Persisted { prefix: plural, group, version: "v1", later: None },
         name_rule: NameRule::DnsSubdomain,
         selectable_fields: &[],
         field_refusal: FieldRefusal::OnlyMetadata,
         noted: &[],
         dispatch: None,
-        generation: false,
+        generation: None,
         create_on_update: false,
         unconditional_update: true,
         lifetime: None,
@@ -260,6 +281,15 @@ impl Declaration {
         self
     }
 
+    /// Sets another storage version from a release on. A version becomes the storage version one release after it was
+    /// introduced, when all servers on a store can read it.
+    pub const fn later_stored_as(mut self, minor: u32, stored_version: &'static str) -> Self {
+        if let StorageDeclaration::Persisted { later, .. } = &mut self.storage {
+            *later = Some((minor, stored_version));
+        }
+        self
+    }
+
     /// Sets the handler of creates, without storage.
     pub const fn answered_by(mut self, handler: CreateHandler) -> Self {
         self.create_handler = Some(handler);
@@ -298,8 +328,13 @@ impl Declaration {
     }
 
     /// Counts changes of the spec in `metadata.generation`.
-    pub const fn counts_generations(mut self) -> Self {
-        self.generation = true;
+    pub const fn counts_generations(self) -> Self {
+        self.counts_generations_since(0)
+    }
+
+    /// Counts changes of the spec in `metadata.generation` from a release on.
+    pub const fn counts_generations_since(mut self, minor: u32) -> Self {
+        self.generation = Some(minor);
         self
     }
 
@@ -330,22 +365,22 @@ impl Declaration {
 
 /// A text field. Empty if absent.
 pub const fn text(path: &'static [&'static str; 1]) -> FieldDeclaration {
-    FieldDeclaration { name: path[0], paths: path, absent: "" }
+    FieldDeclaration { name: path[0], paths: path, absent: "", since: 0 }
 }
 
 /// A boolean field. False if absent.
 pub const fn boolean(path: &'static [&'static str; 1]) -> FieldDeclaration {
-    FieldDeclaration { name: path[0], paths: path, absent: "false" }
+    FieldDeclaration { name: path[0], paths: path, absent: "false", since: 0 }
 }
 
 /// A field with other paths than its name.
 pub const fn reads(name: &'static str, paths: &'static [&'static str]) -> FieldDeclaration {
-    FieldDeclaration { name, paths, absent: "" }
+    FieldDeclaration { name, paths, absent: "", since: 0 }
 }
 
 /// A count. Zero if absent.
 pub const fn count(name: &'static str, path: &'static [&'static str; 1]) -> FieldDeclaration {
-    FieldDeclaration { name, paths: path, absent: "0" }
+    FieldDeclaration { name, paths: path, absent: "0", since: 0 }
 }
 
 /// A version of a group and its priority.
@@ -354,25 +389,36 @@ pub const fn version(name: &'static str, priority: u32) -> (&'static str, u32) {
 }
 
 impl GroupDeclaration {
-    /// The group in its owned form.
-    pub fn group(&self) -> Group {
+    /// The group in its owned form, as a release has it.
+    pub fn group(&self, release: Release) -> Group {
         let version = |(name, priority): &(&'static str, u32)| GroupVersionEntry {
             name: Text::Borrowed(name),
             priority: *priority,
         };
+        let declared = self.resources.iter().flat_map(|declared| declared.versions);
+        let is_known = |(name, _): &&(&str, u32)| {
+            let mut declared = declared.clone().filter(|version| version.name == *name).peekable();
+            declared.peek().is_none() || declared.any(|version| version.is_in(release))
+        };
         Group {
             name: self.name.into(),
             priority: self.priority,
-            versions: self.versions.iter().map(version).collect(),
-            resources: self.resources.iter().map(|declared| Arc::new(declared.resource())).collect(),
+            versions: self.versions.iter().filter(is_known).map(version).collect(),
+            resources: self.resources.iter().filter_map(|declared| declared.resource(release).map(Arc::new)).collect(),
         }
     }
 }
 
 impl Declaration {
-    /// The resource in its owned form.
-    pub fn resource(&self) -> Resource {
-        Resource {
+    /// The resource in its owned form, as a release has it. `None` if the release lacks it.
+    pub fn resource(&self, release: Release) -> Option<Resource> {
+        let versions = self.versions.iter().filter(|declared| declared.is_in(release));
+        let versions: Vec<_> = versions.map(|declared| Arc::new(declared.served())).collect();
+        if versions.is_empty() {
+            return None;
+        }
+        let known_fields = self.selectable_fields.iter().filter(|field| field.since <= release.minor());
+        Some(Resource {
             group: self.group.into(),
             plural: self.plural.into(),
             singular: self.singular.into(),
@@ -381,29 +427,36 @@ impl Declaration {
             scope: self.scope,
             short_names: texts(self.short_names),
             categories: texts(self.categories),
-            versions: self.versions.iter().map(|declared| Arc::new(declared.served())).collect(),
+            versions,
             storage: match self.storage {
-                StorageDeclaration::Persisted { prefix, group, version } => {
-                    ResourceStorage::Persisted { prefix: prefix.into(), group: group.into(), version: version.into() }
+                StorageDeclaration::Persisted { prefix, group, version, later } => {
+                    let later = later.filter(|(minor, _)| *minor <= release.minor()).map(|(_, version)| version);
+                    let version = later.unwrap_or(version).into();
+                    ResourceStorage::Persisted { prefix: prefix.into(), group: group.into(), version }
                 }
                 StorageDeclaration::Virtual => ResourceStorage::Virtual,
             },
             name_rule: self.name_rule,
-            selectable_fields: self.selectable_fields.iter().map(FieldDeclaration::field).collect(),
+            selectable_fields: known_fields.map(FieldDeclaration::field).collect(),
             field_refusal: self.field_refusal,
             noted: texts(self.noted),
             dispatch: self.dispatch.map(Text::Borrowed),
-            generation: self.generation,
+            generation: self.generation.is_some_and(|since| since <= release.minor()),
             create_on_update: self.create_on_update,
             unconditional_update: self.unconditional_update,
             lifetime: self.lifetime,
             holds_others: self.holds_others,
             create_handler: self.create_handler,
-        }
+        })
     }
 }
 
 impl VersionDeclaration {
+    /// Returns true if the release has the version.
+    fn is_in(&self, release: Release) -> bool {
+        self.releases.contains(&release.minor())
+    }
+
     fn served(&self) -> ServedVersion {
         ServedVersion {
             name: self.name.into(),
@@ -433,6 +486,12 @@ impl SubresourceDeclaration {
 }
 
 impl FieldDeclaration {
+    /// Sets the minor version of the first release with the selector.
+    pub const fn since(mut self, minor: u32) -> Self {
+        self.since = minor;
+        self
+    }
+
     fn field(&self) -> SelectableField {
         let (paths, absent) = (texts(self.paths), self.absent.into());
         SelectableField { name: self.name.into(), paths, absent, versions: None }

@@ -12,6 +12,8 @@ use crate::layout::{ListType, MapType, PATCH_MERGE, PATCH_REPLACE, PATCH_RETAIN_
 pub struct Facts {
     types: HashMap<String, TypeFacts>,
     enums: HashMap<String, Vec<String>>,
+    /// True while the files of an older release are read.
+    replaces: bool,
 }
 
 /// The facts about one type.
@@ -47,18 +49,28 @@ pub struct Notes {
 }
 
 impl Facts {
-    /// Reads every `.txt` file in the folder.
-    pub fn read(folder: &Path) -> Self {
-        let mut facts = Self { types: HashMap::new(), enums: HashMap::new() };
+    /// Reads the facts about a release: every `.txt` file in the folder, and those of its subfolder that is named after
+    /// the release, whose types and enumerations replace the others.
+    pub fn read(folder: &Path, release: &str) -> Self {
+        let mut facts = Self { types: HashMap::new(), enums: HashMap::new(), replaces: false };
+        facts.read_folder(folder);
+        let older = folder.join(release);
+        if older.is_dir() {
+            facts.replaces = true;
+            facts.read_folder(&older);
+        }
+        facts
+    }
+
+    fn read_folder(&mut self, folder: &Path) {
         let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("cannot read {}: {e}", folder.display()));
         for entry in entries {
             let path = entry.expect("the folder of facts can be listed").path();
             if path.extension().is_some_and(|e| e == "txt") {
                 let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-                facts.read_file(&path, &text);
+                self.read_file(&path, &text);
             }
         }
-        facts
     }
 
     /// The facts about this definition.
@@ -91,14 +103,16 @@ impl Facts {
             ["package", name] if !indented => place.package = (*name).to_owned(),
             ["enum", name, values] if !indented => {
                 let values = values.split('|').map(|value| value.replace('_', " ")).collect();
-                if self.enums.insert((*name).to_owned(), values).is_some() {
+                if self.enums.insert((*name).to_owned(), values).is_some() && !self.replaces {
                     return Err("the enumeration has been described before");
                 }
             }
+            // The release does not publish the type as an enumeration.
+            ["enum", name] if !indented && self.replaces => _ = self.enums.remove(*name),
             ["type", name, notes @ ..] if !indented => {
                 place.definition = format!("{}.{name}", place.package);
                 let facts = TypeFacts { fields: Vec::new(), notes: Notes::parse(notes)? };
-                if self.types.insert(place.definition.clone(), facts).is_some() {
+                if self.types.insert(place.definition.clone(), facts).is_some() && !self.replaces {
                     return Err("the type has been described before");
                 }
             }

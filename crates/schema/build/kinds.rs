@@ -1,49 +1,15 @@
-//! Collects all built-in kinds and their JSON schemas from `k8s-openapi`.
+//! Collects all built-in kinds of a release and their JSON schemas from `k8s-openapi`.
 //!
-//! The kinds are collected once, when the crate is built. The program contains only the compiled tables.
+//! The kinds are collected once, when the crate is built. The program contains only the compiled tables. Each release
+//! has a file with its kinds, since a build of `k8s-openapi` has the types of one release.
+
+#[path = "kinds/v1_36.rs"]
+mod v1_36;
+#[path = "kinds/v1_37.rs"]
+mod v1_37;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::admissionregistration::v1 as admissionregistration_v1;
-use k8s_openapi::api::admissionregistration::v1alpha1 as admissionregistration_v1alpha1;
-use k8s_openapi::api::admissionregistration::v1beta1 as admissionregistration_v1beta1;
-use k8s_openapi::api::apiserverinternal::v1alpha1 as apiserverinternal_v1alpha1;
-use k8s_openapi::api::apps::v1 as apps_v1;
-use k8s_openapi::api::authentication::v1 as authentication_v1;
-use k8s_openapi::api::authorization::v1 as authorization_v1;
-use k8s_openapi::api::autoscaling::v1 as autoscaling_v1;
-use k8s_openapi::api::autoscaling::v2 as autoscaling_v2;
-use k8s_openapi::api::batch::v1 as batch_v1;
-use k8s_openapi::api::certificates::v1 as certificates_v1;
-use k8s_openapi::api::certificates::v1alpha1 as certificates_v1alpha1;
-use k8s_openapi::api::certificates::v1beta1 as certificates_v1beta1;
-use k8s_openapi::api::coordination::v1 as coordination_v1;
-use k8s_openapi::api::coordination::v1alpha2 as coordination_v1alpha2;
-use k8s_openapi::api::coordination::v1beta1 as coordination_v1beta1;
-use k8s_openapi::api::core::v1 as core_v1;
-use k8s_openapi::api::discovery::v1 as discovery_v1;
-use k8s_openapi::api::events::v1 as events_v1;
-use k8s_openapi::api::flowcontrol::v1 as flowcontrol_v1;
-use k8s_openapi::api::networking::v1 as networking_v1;
-use k8s_openapi::api::networking::v1beta1 as networking_v1beta1;
-use k8s_openapi::api::node::v1 as node_v1;
-use k8s_openapi::api::policy::v1 as policy_v1;
-use k8s_openapi::api::rbac::v1 as rbac_v1;
-use k8s_openapi::api::resource::v1 as resource_v1;
-use k8s_openapi::api::resource::v1alpha3 as resource_v1alpha3;
-use k8s_openapi::api::resource::v1beta1 as resource_v1beta1;
-use k8s_openapi::api::resource::v1beta2 as resource_v1beta2;
-use k8s_openapi::api::scheduling::v1 as scheduling_v1;
-use k8s_openapi::api::scheduling::v1alpha2 as scheduling_v1alpha2;
-use k8s_openapi::api::storage::v1 as storage_v1;
-use k8s_openapi::api::storage::v1beta1 as storage_v1beta1;
-use k8s_openapi::api::storagemigration::v1beta1 as storagemigration_v1beta1;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions_v1;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta_v1;
-use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
-use k8s_openapi::apimachinery::pkg::version::Info;
-use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration_v1;
-use k8s_openapi::{Metadata, Resource};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
@@ -71,157 +37,25 @@ struct Collector {
 }
 
 impl Collector {
-    fn kind<T: Resource + JsonSchema>(&mut self, listed: bool) {
+    fn add<T: JsonSchema>(&mut self, group: &'static str, version: &'static str, kind: &'static str, listed: bool) {
+        self.refer::<T>();
+        self.kinds.push(Kind { group, version, kind, definition: T::schema_name().into_owned(), listed });
+    }
+
+    /// Adds the definition of a type that is no kind.
+    fn refer<T: JsonSchema>(&mut self) {
         self.generator.subschema_for::<T>();
-        let definition = T::schema_name().into_owned();
-        self.kinds.push(Kind { group: T::GROUP, version: T::VERSION, kind: T::KIND, definition, listed });
-    }
-
-    fn listed<T: Resource + Metadata + JsonSchema>(&mut self) {
-        self.kind::<T>(true);
-    }
-
-    fn single<T: Resource + JsonSchema>(&mut self) {
-        self.kind::<T>(false);
     }
 }
 
-/// Collects the schema of every kind from `k8s-openapi`.
-pub fn collect() -> Collected {
+/// Collects the schema of every kind of a release.
+pub fn collect(release: &str) -> Collected {
     let mut all = Collector { kinds: Vec::new(), generator: SchemaSettings::default().into_generator() };
-    core(&mut all);
-    workloads(&mut all);
-    access(&mut all);
-    network(&mut all);
-    hardware(&mut all);
-    machinery(&mut all);
-    // Request bodies and parts of watches and responses. No kind's schema refers to them.
-    all.generator.subschema_for::<meta_v1::DeleteOptions>();
-    all.generator.subschema_for::<meta_v1::ListMeta>();
-    all.generator.subschema_for::<meta_v1::Patch>();
-    all.generator.subschema_for::<meta_v1::WatchEvent<RawExtension>>();
-    all.generator.subschema_for::<Info>();
+    match release {
+        "1.36" => v1_36::collect(&mut all),
+        "1.37" => v1_37::collect(&mut all),
+        _ => panic!("no file has the kinds of {release}"),
+    }
     let definitions = all.generator.definitions().iter().map(|(name, schema)| (name.clone(), schema.clone())).collect();
     Collected { kinds: all.kinds, definitions }
-}
-
-fn core(all: &mut Collector) {
-    all.listed::<core_v1::ComponentStatus>();
-    all.listed::<core_v1::ConfigMap>();
-    all.listed::<core_v1::Endpoints>();
-    all.listed::<core_v1::Event>();
-    all.listed::<core_v1::LimitRange>();
-    all.listed::<core_v1::Namespace>();
-    all.listed::<core_v1::Node>();
-    all.listed::<core_v1::PersistentVolume>();
-    all.listed::<core_v1::PersistentVolumeClaim>();
-    all.listed::<core_v1::Pod>();
-    all.listed::<core_v1::PodTemplate>();
-    all.listed::<core_v1::ReplicationController>();
-    all.listed::<core_v1::ResourceQuota>();
-    all.listed::<core_v1::Secret>();
-    all.listed::<core_v1::Service>();
-    all.listed::<core_v1::ServiceAccount>();
-    all.single::<core_v1::Binding>();
-}
-
-fn workloads(all: &mut Collector) {
-    all.listed::<apps_v1::ControllerRevision>();
-    all.listed::<apps_v1::DaemonSet>();
-    all.listed::<apps_v1::Deployment>();
-    all.listed::<apps_v1::ReplicaSet>();
-    all.listed::<apps_v1::StatefulSet>();
-    all.listed::<batch_v1::CronJob>();
-    all.listed::<batch_v1::Job>();
-    all.listed::<autoscaling_v1::HorizontalPodAutoscaler>();
-    all.single::<autoscaling_v1::Scale>();
-    all.listed::<autoscaling_v2::HorizontalPodAutoscaler>();
-    all.listed::<policy_v1::PodDisruptionBudget>();
-    all.single::<policy_v1::Eviction>();
-}
-
-fn access(all: &mut Collector) {
-    all.single::<authentication_v1::SelfSubjectReview>();
-    all.single::<authentication_v1::TokenRequest>();
-    all.single::<authentication_v1::TokenReview>();
-    all.single::<authorization_v1::LocalSubjectAccessReview>();
-    all.single::<authorization_v1::SelfSubjectAccessReview>();
-    all.single::<authorization_v1::SelfSubjectRulesReview>();
-    all.single::<authorization_v1::SubjectAccessReview>();
-    all.listed::<certificates_v1::CertificateSigningRequest>();
-    all.listed::<certificates_v1alpha1::ClusterTrustBundle>();
-    all.listed::<certificates_v1beta1::ClusterTrustBundle>();
-    all.listed::<certificates_v1beta1::PodCertificateRequest>();
-    all.listed::<rbac_v1::ClusterRole>();
-    all.listed::<rbac_v1::ClusterRoleBinding>();
-    all.listed::<rbac_v1::Role>();
-    all.listed::<rbac_v1::RoleBinding>();
-    all.listed::<admissionregistration_v1::MutatingAdmissionPolicy>();
-    all.listed::<admissionregistration_v1::MutatingAdmissionPolicyBinding>();
-    all.listed::<admissionregistration_v1::MutatingWebhookConfiguration>();
-    all.listed::<admissionregistration_v1::ValidatingAdmissionPolicy>();
-    all.listed::<admissionregistration_v1::ValidatingAdmissionPolicyBinding>();
-    all.listed::<admissionregistration_v1::ValidatingWebhookConfiguration>();
-    all.listed::<admissionregistration_v1alpha1::MutatingAdmissionPolicy>();
-    all.listed::<admissionregistration_v1alpha1::MutatingAdmissionPolicyBinding>();
-    all.listed::<admissionregistration_v1beta1::MutatingAdmissionPolicy>();
-    all.listed::<admissionregistration_v1beta1::MutatingAdmissionPolicyBinding>();
-}
-
-fn network(all: &mut Collector) {
-    all.listed::<networking_v1::Ingress>();
-    all.listed::<networking_v1::IngressClass>();
-    all.listed::<networking_v1::IPAddress>();
-    all.listed::<networking_v1::NetworkPolicy>();
-    all.listed::<networking_v1::ServiceCIDR>();
-    all.listed::<networking_v1beta1::IPAddress>();
-    all.listed::<networking_v1beta1::ServiceCIDR>();
-    all.listed::<discovery_v1::EndpointSlice>();
-    all.listed::<coordination_v1::Lease>();
-    all.listed::<coordination_v1alpha2::LeaseCandidate>();
-    all.listed::<coordination_v1beta1::LeaseCandidate>();
-    all.listed::<events_v1::Event>();
-    all.listed::<flowcontrol_v1::FlowSchema>();
-    all.listed::<flowcontrol_v1::PriorityLevelConfiguration>();
-}
-
-fn hardware(all: &mut Collector) {
-    all.listed::<node_v1::RuntimeClass>();
-    all.listed::<resource_v1::DeviceClass>();
-    all.listed::<resource_v1::ResourceClaim>();
-    all.listed::<resource_v1::ResourceClaimTemplate>();
-    all.listed::<resource_v1::ResourceSlice>();
-    all.listed::<resource_v1alpha3::DeviceTaintRule>();
-    all.listed::<resource_v1alpha3::ResourcePoolStatusRequest>();
-    all.listed::<resource_v1beta1::DeviceClass>();
-    all.listed::<resource_v1beta1::ResourceClaim>();
-    all.listed::<resource_v1beta1::ResourceClaimTemplate>();
-    all.listed::<resource_v1beta1::ResourceSlice>();
-    all.listed::<resource_v1beta2::DeviceClass>();
-    all.listed::<resource_v1beta2::DeviceTaintRule>();
-    all.listed::<resource_v1beta2::ResourceClaim>();
-    all.listed::<resource_v1beta2::ResourceClaimTemplate>();
-    all.listed::<resource_v1beta2::ResourceSlice>();
-    all.listed::<scheduling_v1::PriorityClass>();
-    all.listed::<scheduling_v1alpha2::PodGroup>();
-    all.listed::<scheduling_v1alpha2::Workload>();
-    all.listed::<storage_v1::CSIDriver>();
-    all.listed::<storage_v1::CSINode>();
-    all.listed::<storage_v1::CSIStorageCapacity>();
-    all.listed::<storage_v1::StorageClass>();
-    all.listed::<storage_v1::VolumeAttachment>();
-    all.listed::<storage_v1::VolumeAttributesClass>();
-    all.listed::<storage_v1beta1::VolumeAttributesClass>();
-    all.listed::<storagemigration_v1beta1::StorageVersionMigration>();
-}
-
-fn machinery(all: &mut Collector) {
-    all.listed::<apiserverinternal_v1alpha1::StorageVersion>();
-    all.listed::<apiextensions_v1::CustomResourceDefinition>();
-    all.listed::<apiregistration_v1::APIService>();
-    all.single::<meta_v1::APIGroup>();
-    all.single::<meta_v1::APIGroupList>();
-    all.single::<meta_v1::APIResourceList>();
-    all.single::<meta_v1::APIVersions>();
-    all.single::<meta_v1::Status>();
 }

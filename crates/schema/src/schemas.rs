@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use keelson_meta::GroupVersionKind;
 use keelson_meta::json::is_same_name;
+use keelson_meta::{GroupVersionKind, Release};
 
 use crate::builder::Compiled;
 use crate::layout::{
@@ -29,17 +29,32 @@ pub struct Schemas {
     sections: [(usize, usize); SECTIONS],
 }
 
+/// Opens the tables that the build script wrote for a release.
+macro_rules! compiled {
+    ($release:literal) => {
+        Schemas::open(
+            Cow::Borrowed(include_bytes!(concat!(env!("OUT_DIR"), "/", $release, ".tables"))),
+            Cow::Borrowed(include_str!(concat!(env!("OUT_DIR"), "/", $release, ".names"))),
+            Cow::Borrowed(include_str!(concat!(env!("OUT_DIR"), "/", $release, ".docs"))),
+        )
+    };
+}
+
 impl Schemas {
-    /// The schemas of the built-in kinds.
+    /// The schemas of the built-in kinds of the default release.
     pub fn builtin() -> &'static Self {
-        static BUILTIN: OnceLock<Schemas> = OnceLock::new();
-        BUILTIN.get_or_init(|| {
-            Self::open(
-                Cow::Borrowed(include_bytes!(concat!(env!("OUT_DIR"), "/builtin.tables"))),
-                Cow::Borrowed(include_str!(concat!(env!("OUT_DIR"), "/builtin.names"))),
-                Cow::Borrowed(include_str!(concat!(env!("OUT_DIR"), "/builtin.docs"))),
-            )
-        })
+        Self::of_release(Release::DEFAULT)
+    }
+
+    /// The schemas of the built-in kinds of a release.
+    pub fn of_release(release: Release) -> &'static Self {
+        static OLDER: OnceLock<Schemas> = OnceLock::new();
+        static NEWEST: OnceLock<Schemas> = OnceLock::new();
+        if release < Release::V1_37 {
+            OLDER.get_or_init(|| compiled!("1.36"))
+        } else {
+            NEWEST.get_or_init(|| compiled!("1.37"))
+        }
     }
 
     /// Schemas that were compiled at run time.
@@ -185,9 +200,14 @@ enum Set {
 }
 
 impl Schema {
-    /// The schema of a built-in kind.
+    /// The schema of a built-in kind in the default release.
     pub fn builtin(group: &str, version: &str, kind: &str) -> Option<Self> {
-        let schemas = Schemas::builtin();
+        Self::of_release(Release::DEFAULT, group, version, kind)
+    }
+
+    /// The schema of a built-in kind in a release.
+    pub fn of_release(release: Release, group: &str, version: &str, kind: &str) -> Option<Self> {
+        let schemas = Schemas::of_release(release);
         schemas.kind(group, version, kind).map(|found| Self { set: Set::Builtin(schemas), node: found.node })
     }
 

@@ -76,7 +76,7 @@ pub async fn copy_store(
         None => (source, target),
     };
     let now = SystemTime::now();
-    Ok(copy::copy(&*source, &*target, |key| expiry(builtin::catalogue(), key, now), report).await?)
+    Ok(copy::copy(&*source, &*target, |key| expiry(builtin::all_resources(), key, now), report).await?)
 }
 
 /// The providers of an encryption configuration. Calls the key services once.

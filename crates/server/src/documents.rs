@@ -6,13 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use keelson_aggregator::{Aggregator, PeerServers};
 use keelson_http::pages::{self, Documentation, OtherDocuments};
-use keelson_http::version::GIT_VERSION;
+use keelson_meta::Release;
 use keelson_openapi::{SharedDefinitions, VersionDescription};
-use keelson_resources::Catalogue;
-use keelson_schema::Schemas;
 
-/// The definitions of the built-in kinds. All servers of a process share them, with the renderings that they keep.
-static SHARED: OnceLock<Arc<SharedDefinitions>> = OnceLock::new();
+use crate::builtin;
 
 /// The other servers whose resources the documents include.
 #[derive(Clone)]
@@ -23,17 +20,17 @@ pub(crate) struct OtherServers {
     pub(crate) peers: Option<Arc<PeerServers>>,
 }
 
-/// The documents of this server and of others. The definitions of all kinds come from these schemas. As upstream,
-/// `DeleteOptions` and `WatchEvent` list every version of every kind in the catalogue.
-pub(crate) fn documentation(
-    catalogue: &'static Catalogue,
-    schemas: &'static Schemas,
-    others: OtherServers,
-) -> Documentation {
-    // The catalogue and the schemas are the only ones of the process.
-    let shared =
-        SHARED.get_or_init(|| SharedDefinitions::new(schemas, &VersionDescription::all(catalogue), GIT_VERSION));
-    Documentation::new(shared.clone(), others)
+/// The documents of this server, which has the API of a release, and of others. As upstream, `DeleteOptions` and
+/// `WatchEvent` list every version of every kind in the catalogue.
+pub(crate) fn documentation(release: Release, others: OtherServers) -> Documentation {
+    static NEWEST: OnceLock<Arc<SharedDefinitions>> = OnceLock::new();
+    static OLDER: OnceLock<Arc<SharedDefinitions>> = OnceLock::new();
+    let shared = if release == Release::NEWEST { &NEWEST } else { &OLDER };
+    let definitions = || {
+        let versions = VersionDescription::all(builtin::catalogue_of(release));
+        SharedDefinitions::new(builtin::schemas(release), &versions, release.git_version())
+    };
+    Documentation::new(shared.get_or_init(definitions).clone(), others)
 }
 
 impl pages::OtherServers for OtherServers {

@@ -153,7 +153,7 @@ pub(crate) fn encrypted(
     transformers: Arc<Transformers>,
     config: &StoreConfig,
 ) -> EncryptedStore {
-    EncryptedStore::new(store, transformers, resources(builtin::catalogue()), prefix(config))
+    EncryptedStore::new(store, transformers, resources(builtin::all_resources()), prefix(config))
 }
 
 /// The prefix of keys in etcd. Each value is authenticated with its key.
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn objects_of_several_groups_belong_to_the_one_of_upstream() {
         let of = |plural: &str| {
-            let collections = builtin::catalogue().collections().iter();
+            let collections = builtin::all_resources().collections().iter();
             let named = |resource: &keelson_meta::GroupResource| resource.resource == plural;
             let mut found = collections.filter_map(|one| Some(one.resources.first()?.group_resource())).filter(named);
             found.next().unwrap().group

@@ -41,7 +41,7 @@ pub use audit::{AuditBackendConfig, AuditConfig, AuditLogConfig, AuditLogFormat,
 pub use backup::{
     BackedUp, CheckResult, OnProgress, Restored, WorkProgress, WorkStage, backup, check, restore, unobserved,
 };
-pub use builtin::catalogue;
+pub use builtin::{catalogue, catalogue_of};
 pub use config::Config;
 pub use console::answer as console_pages;
 pub use copy::copy_store;

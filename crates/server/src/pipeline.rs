@@ -36,7 +36,7 @@ use crate::metrics::{
 use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};
-use crate::{audit, builtin, console, documents};
+use crate::{audit, console, documents};
 
 /// The components that answer requests.
 pub(crate) struct PipelineParts {
@@ -110,9 +110,10 @@ impl PipelineParts {
         }
         name_resources(&metrics, &registry);
 
-        let documentation = Arc::new(documents::documentation(builtin::catalogue(), builtin::schemas(), others));
+        let release = config.registry.release();
+        let documentation = Arc::new(documents::documentation(release, others));
         let issuer = tokens.issuer().clone();
-        let pages = Pages::new(health, metrics.clone(), config.shown_host(addr));
+        let pages = Pages::new(health, metrics.clone(), config.shown_host(addr)).emulating(release);
         let shown = config.shown_host(addr);
         let pages = pages.with_issuer(move || issuer_documents(&issuer, &shown));
         let pages = pages.with_diagnostics(config.diagnostics.clone());

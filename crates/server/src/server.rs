@@ -154,7 +154,7 @@ impl PreparedServer {
             );
         }
         let (store, encryption) = LoadedConfiguration::over(encryption, &config, store).await;
-        let specs = keelson_builtin::collection_specs_for(&config.registry.service_ranges);
+        let specs = keelson_builtin::collection_specs_for(config.registry.release(), &config.registry.service_ranges);
         let cache = Cache::start(store.clone(), specs, cache_config(&config, &supervisor))
             .await
             .context("loading the store into the cache")?;

@@ -38,5 +38,5 @@ pub use process::{ProcessServer, ProcessServerBuilder};
 pub use raw::{Answer, Call, Raw, Stream};
 pub use raw::{BINARY_FRAME, CLOSE_FRAME, HANDSHAKE, PING_FRAME, PONG_FRAME, TEXT_FRAME, Websocket};
 pub use record::{RecordedServer, check_record, check_record_beside, check_records, differences_shown};
-pub use server::{CONTROLLERS, TestServer, TestServerBuilder};
+pub use server::{CONTROLLERS, RECORDED_RELEASE, TestServer, TestServerBuilder};
 pub use upstream::{ServerName, UpstreamBody, UpstreamRequest, UpstreamServer, upstream_answer, upstream_echo};

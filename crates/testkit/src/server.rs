@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_server::{AdmissionPlugins, Config, RunningServer, Server, StoreConfig, Switches, catalogue};
+use keelson_meta::Release;
+use keelson_server::{AdmissionPlugins, Config, RunningServer, Server, StoreConfig, Switches, catalogue_of};
 use keelson_storage::Store;
 use tempfile::TempDir;
 
@@ -20,6 +21,9 @@ use crate::Endpoint;
 pub const CONTROLLERS: &str = "*,-resourcequota-controller,-root-ca-certificate-publisher-controller,\
                                -serviceaccount-controller,-storage-version-migrator-controller,\
                                -validatingadmissionpolicy-status-controller";
+
+/// The release of kube-apiserver whose responses and documents the records of the tests have.
+pub const RECORDED_RELEASE: Release = Release::V1_36;
 
 /// The settings of a server.
 pub struct TestServerBuilder {
@@ -54,15 +58,32 @@ impl TestServerBuilder {
         self
     }
 
-    /// Serves all built-in versions, including alpha and beta, except for ClusterTrustBundles, which kube-apiserver
-    /// serves only with a feature gate.
+    /// Has the API of [`RECORDED_RELEASE`], for tests that compare responses with records.
+    #[must_use]
+    pub fn recorded(self) -> Self {
+        self.emulating(RECORDED_RELEASE)
+    }
+
+    /// Has the API of a release, with its feature gates at their defaults. Comes before settings that name versions.
+    #[must_use]
+    pub fn emulating(mut self, release: Release) -> Self {
+        self.config.registry.emulate(release);
+        self
+    }
+
+    /// Serves all built-in versions of the release, including alpha and beta, except for ClusterTrustBundles, which
+    /// kube-apiserver serves in these versions only with a feature gate.
     ///
     /// # Panics
     /// Never: the names of the versions are known.
     #[must_use]
     pub fn every_version(mut self) -> Self {
-        let settings = ["api/all=true", "certificates.k8s.io/v1beta1=false", "certificates.k8s.io/v1alpha1=false"];
-        self.config.registry.serve(catalogue(), &settings).expect("known versions");
+        let release = self.config.registry.release();
+        let mut settings = vec!["api/all=true", "certificates.k8s.io/v1beta1=false"];
+        if release < Release::V1_37 {
+            settings.push("certificates.k8s.io/v1alpha1=false");
+        }
+        self.config.registry.serve(catalogue_of(release), &settings).expect("known versions");
         self
     }
 

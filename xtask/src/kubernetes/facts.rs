@@ -1,7 +1,8 @@
 //! Writes the facts about the built-in types (`crates/schema/facts`).
 //!
-//! The kinds are those of `crates/schema/build/kinds.rs`, and the types are all that they refer to. Notes that are in
-//! no source of Kubernetes, such as `required=`, are kept from the existing file.
+//! The kinds are those of `crates/schema/build/kinds`, and the types are all that they refer to. Notes that are in no
+//! source of Kubernetes, such as `required=`, are kept from the existing file. The facts about an older release are the
+//! types and enumerations in which it differs from the newest one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -49,10 +50,14 @@ pub(crate) fn write(sources: &Sources, schema: &Path, mut roots: Vec<Id>, releas
     for id in types {
         groups.entry(file_of(&id.0)).or_default().insert(id);
     }
+    let folder = schema.join("facts");
+    let readme = std::fs::read_to_string(folder.join("README.md")).context("cannot read the form of facts")?;
+    let is_older = is_older(&readme, release)?;
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
     let mut files = Files::from([("enums.txt".to_owned(), enums)]);
     for (stem, types) in groups {
         let name = format!("{stem}.txt");
-        let old = std::fs::read_to_string(schema.join("facts").join(&name)).unwrap_or_default();
+        let old = format!("{}\n{}", read(&name), read(&format!("{release}/{name}")));
         let kept = kept_notes(&old);
         let group = if stem == "internal_apiserver" { "apiserverinternal" } else { &stem };
         let mut text =
@@ -68,22 +73,88 @@ pub(crate) fn write(sources: &Sources, schema: &Path, mut roots: Vec<Id>, releas
         }
         files.insert(name, text);
     }
-    let readme = std::fs::read_to_string(schema.join("facts/README.md")).context("cannot read the form of facts")?;
-    files.insert("README.md".to_owned(), super::with_release(&readme, "The files describe Kubernetes ", release));
+    if is_older {
+        let differences = files.into_iter().filter_map(|(name, text)| {
+            let difference =
+                if name == "enums.txt" { other_enums(&text, &read(&name)) } else { other_types(&text, &read(&name)) };
+            Some((format!("{release}/{name}"), difference?))
+        });
+        return Ok(differences.collect());
+    }
+    files.insert("README.md".to_owned(), super::with_release(&readme, NEWEST, release));
     Ok(files)
 }
 
-/// The kinds whose schemas `kinds.rs` collects.
+/// The words before the newest release in the page about the files.
+const NEWEST: &str = "The files describe Kubernetes ";
+
+/// Returns true for a release before the one that the files describe.
+fn is_older(readme: &str, release: &str) -> Result<bool> {
+    let newest = readme.split_once(NEWEST).map_or("", |(_, rest)| rest);
+    let minor = |release: &str| {
+        let digits = release.strip_prefix("1.")?.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse::<u32>().ok()
+    };
+    let (this, newest) = minor(release).zip(minor(newest)).context("the page about the files names no release")?;
+    Ok(this < newest)
+}
+
+/// The types of a file that the newest release lacks, or has in another form.
+fn other_types(text: &str, newest: &str) -> Option<String> {
+    let known: BTreeSet<(&str, &str)> = types_of(newest).collect();
+    let mut other = text.lines().next().map(|head| format!("{head}\n")).unwrap_or_default();
+    let mut section = "";
+    for (package, block) in types_of(text).filter(|found| !known.contains(found)) {
+        if package != section {
+            let _ = write!(other, "\npackage {package}\n");
+            section = package;
+        }
+        let _ = write!(other, "\n{block}\n");
+    }
+    (!section.is_empty()).then_some(other)
+}
+
+/// The types of a file: the package and the lines of each.
+fn types_of(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut package = "";
+    text.split("\n\n").filter_map(move |block| {
+        let block = block.trim_end();
+        if let Some(name) = block.strip_prefix("package ") {
+            package = name;
+        }
+        block.starts_with("type ").then_some((package, block))
+    })
+}
+
+/// The enumerations that the newest release lacks, or has with other values, and the names of those that only the
+/// newest release has.
+fn other_enums(text: &str, newest: &str) -> Option<String> {
+    let lines = |text: &'_ str| -> BTreeMap<String, String> {
+        let lines = text.lines().filter_map(|line| {
+            let name = line.strip_prefix("enum ")?.split(' ').next()?;
+            Some((name.to_owned(), line.to_owned()))
+        });
+        lines.collect()
+    };
+    let (this, newest) = (lines(text), lines(newest));
+    let changed = this.iter().filter(|(name, line)| newest.get(*name) != Some(line)).map(|(_, line)| line.clone());
+    let absent = newest.keys().filter(|name| !this.contains_key(*name)).map(|name| format!("enum {name}"));
+    let other: Vec<String> = changed.chain(absent).collect();
+    let head = text.lines().next().unwrap_or_default();
+    (!other.is_empty()).then(|| format!("{head}\n\n{}\n", other.join("\n")))
+}
+
+/// The kinds whose schemas a file of `crates/schema/build/kinds` collects.
 pub(super) fn roots(kinds: &str) -> Vec<Id> {
     let mut packages = HashMap::new();
     let mut roots = Vec::new();
     for line in kinds.lines() {
         let line = line.trim().trim_end_matches(';');
-        if let Some((path, alias)) = line.strip_prefix("use k8s_openapi::").and_then(|rest| rest.split_once(" as ")) {
+        if let Some((path, alias)) = line.strip_prefix("use openapi::").and_then(|rest| rest.split_once(" as ")) {
             packages.insert(alias, format!("k8s.io/{}", path.replace("::", "/").replace('_', "-")));
         }
-        let kind = line.strip_prefix("all.listed::<").or_else(|| line.strip_prefix("all.single::<"));
-        if let Some((alias, name)) = kind.and_then(|kind| kind.trim_end_matches(">()").split_once("::"))
+        let kind = line.strip_prefix("listed::<").or_else(|| line.strip_prefix("single::<"));
+        if let Some((alias, name)) = kind.and_then(|kind| kind.trim_end_matches(">(all)").split_once("::"))
             && let Some(package) = packages.get(alias)
         {
             roots.push((package.clone(), name.to_owned()));
@@ -200,7 +271,8 @@ fn notes(sources: &Sources, placed: &Placed, kept: Option<&str>) -> Result<Strin
 fn default(sources: &Sources, field: &Field) -> Result<Option<String>> {
     let Some(default) = field.marker("default") else { return Ok(None) };
     let Some(constant) = default.strip_prefix("ref(").map(|rest| rest.trim_end_matches(')')) else {
-        return Ok(Some(default.to_owned()));
+        // A note is one word.
+        return Ok(Some(default.split_whitespace().collect()));
     };
     let named = match &field.expr {
         Expr::Pointer(inner) => inner,

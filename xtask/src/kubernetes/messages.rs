@@ -1,6 +1,8 @@
 //! Writes the table of protobuf messages (`crates/protobuf/src/messages.txt`).
 //!
-//! The messages are those of the existing table, if the release still has them, and all messages to which they refer.
+//! The messages are those of the existing table and all messages to which they refer. Messages and fields that the
+//! release lacks are kept, since older releases are emulated and their objects are stored. protobuf never uses the
+//! number of a field again.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -28,10 +30,34 @@ pub(crate) fn write(sources: &Sources, old: &str, release: &str) -> Result<Strin
     for section in sections.iter().filter(|section| !section.messages.is_empty()) {
         let _ = write!(text, "\n{}\n", section.head);
         for name in &section.messages {
+            let known = known(old, &section.head, name);
+            if !is_message(sources, &section.package, name)? {
+                let _ = writeln!(text, "{}", known.unwrap_or_default());
+                continue;
+            }
+            let start = text.len();
             write_message(sources, section, name, &mut text)?;
+            let gone = known.map(|known| gone(known, &text[start..])).unwrap_or_default();
+            text.truncate(text.trim_end().len());
+            let _ = writeln!(text, "{gone}");
         }
     }
     Ok(text)
+}
+
+/// The line of a message in the existing table.
+fn known<'t>(old: &'t str, head: &str, name: &str) -> Option<&'t str> {
+    let mut lines = old.lines().skip_while(|line| *line != head).skip(1);
+    let section = lines.by_ref().take_while(|line| !line.starts_with('@'));
+    section.into_iter().find(|line| line.split(' ').nth(1) == Some(name))
+}
+
+/// The fields of the old line of a message whose numbers the new line does not have.
+fn gone(old: &str, new: &str) -> String {
+    let number = |word: &'_ str| word.split(':').nth(1).and_then(|number| number.parse::<u32>().ok());
+    let has = |wanted: u32| new.split_whitespace().skip(2).any(|word| number(word) == Some(wanted));
+    let words = old.split(' ').skip(2).filter(|word| number(word).is_some_and(|number| !has(number)));
+    words.map(|word| format!(" {word}")).collect()
 }
 
 /// The sections of the table.
@@ -66,12 +92,16 @@ fn package_of(section: &str) -> String {
     }
 }
 
-/// Removes messages that the release does not have, and adds those that others use.
+/// Adds the messages that others use.
 fn reach(sources: &Sources, sections: &mut [Section]) -> Result<()> {
     let mut waiting = Vec::new();
     for section in sections.iter_mut() {
         for name in std::mem::take(&mut section.messages) {
-            waiting.push((section.package.clone(), name));
+            if is_message(sources, &section.package, &name)? {
+                waiting.push((section.package.clone(), name));
+            } else {
+                section.messages.insert(name);
+            }
         }
     }
     while let Some((package, name)) = waiting.pop() {

@@ -24,7 +24,7 @@ pub(crate) fn print(sources: &Sources, served: &[Id], release: (u32, u32), files
     for (package, name) in served {
         if sources.find(package, name)?.is_none() {
             println!(
-                "gone: {name} of {package}: take it out of crates/schema/build/kinds.rs and of its folder in crates/builtin"
+                "gone: {name} of {package}: take it out of crates/schema/build/kinds, and end its version in its folder of crates/builtin"
             );
         }
     }

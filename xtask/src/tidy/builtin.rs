@@ -6,12 +6,15 @@
 use super::{Finding, production};
 
 /// The functions that return built-in resources and schemas.
-const WAYS: [&str; 5] = [
+const WAYS: [&str; 8] = [
     "keelson_builtin::catalogue()",
+    "keelson_builtin::catalogue_of(",
     "keelson_builtin::contributions(",
     "keelson_builtin::surface()",
     "Schemas::builtin()",
+    "Schemas::of_release(",
     "Schema::builtin(",
+    "Schema::of_release(",
 ];
 
 /// Files that may call them, with the reason.

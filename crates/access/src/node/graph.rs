@@ -22,6 +22,7 @@ pub(super) enum Source {
     Volumes,
     Attachments,
     Slices,
+    PodCertificateRequests,
 }
 
 /// A kind of object that pods use.
@@ -50,6 +51,7 @@ pub(super) struct Graph {
     volumes_by_secret: HashMap<Key, Vec<Key>>,
     attachments: HashMap<Key, Node>,
     slices: HashMap<Key, Node>,
+    certificate_requests: HashMap<Key, Node>,
 }
 
 struct Pod {
@@ -87,6 +89,11 @@ impl Graph {
     pub(super) fn is_of(&self, source: Source, name: &str, node: &str) -> bool {
         let nodes = if source == Source::Slices { &self.slices } else { &self.attachments };
         nodes.get(name).is_some_and(|of| &**of == node)
+    }
+
+    /// Returns true if the pod certificate request names the node.
+    pub(super) fn certificate_request_is_of(&self, namespace: &str, name: &str, node: &str) -> bool {
+        self.certificate_requests.get(&*key(namespace, name)).is_some_and(|of| &**of == node)
     }
 
     fn counts(&self, used: &(UsedKind, Key), node: &str) -> bool {
@@ -161,6 +168,7 @@ impl follow::Index for Graph {
             Source::Volumes => (self.volumes, self.volumes_by_secret) = Default::default(),
             Source::Attachments => self.attachments.clear(),
             Source::Slices => self.slices.clear(),
+            Source::PodCertificateRequests => self.certificate_requests.clear(),
         }
     }
 
@@ -173,6 +181,7 @@ impl follow::Index for Graph {
             Source::Volumes => self.put_volume(&entry.key, &decoded(entry)),
             Source::Attachments => set(&mut self.attachments, &entry.key, &decoded(entry)),
             Source::Slices => set(&mut self.slices, &entry.key, &decoded(entry)),
+            Source::PodCertificateRequests => set(&mut self.certificate_requests, &entry.key, &decoded(entry)),
         }
         GRAPH_CHANGES.note(source, false, begun.elapsed());
     }
@@ -184,6 +193,7 @@ impl follow::Index for Graph {
             Source::Volumes => self.remove_volume(key),
             Source::Attachments => drop(self.attachments.remove(key)),
             Source::Slices => drop(self.slices.remove(key)),
+            Source::PodCertificateRequests => drop(self.certificate_requests.remove(key)),
         }
         GRAPH_CHANGES.note(source, true, begun.elapsed());
     }

@@ -2,15 +2,18 @@
 //!
 //! A node may write its own Node without taints, owners and labels that isolate nodes. It may also write its lease,
 //! CSINode and resource slices, the status of its pods and claims, and its mirror pods. It may request tokens only for
-//! its pods, with their audiences. Rules and messages are upstream's (`plugin/pkg/admission/noderestriction`). Writes
-//! of other users are not checked.
+//! its pods, with their audiences, and certificates only for its pods, from the signers of their volumes.
+//!
+//! Rules and messages are upstream's (`plugin/pkg/admission/noderestriction`). Writes of other users are not checked.
+
+mod certificates;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use keelson_access::node::{LEASES_NAMESPACE, node_of};
-use keelson_access::{Attributes, CertificateRequest, ResourceAttributes};
+use keelson_access::{Attributes, ResourceAttributes};
 use keelson_builtin::{difference, key_prefix};
 use keelson_cache::{Cache, Collection};
 use keelson_meta::go_format::quote;
@@ -25,8 +28,6 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 /// The verb that permits a node to request a token for an audience that no volume of the pod has. The audience is the
 /// resource.
 const ANY_AUDIENCE: &str = "request-serviceaccounts-token-audience";
-/// Signers whose certificates are only for nodes.
-const SIGNERS_FOR_NODES: [&str; 2] = ["kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"];
 /// The label domain that nodes may not set on themselves, with its subdomains.
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
 /// Labels of Kubernetes that a node may set on itself.
@@ -52,6 +53,7 @@ const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 pub(crate) struct NodeRestriction {
     pods: StoredObjects,
     nodes: StoredObjects,
+    accounts: StoredObjects,
     claims: StoredObjects,
     volumes: StoredObjects,
     drivers: StoredObjects,
@@ -79,6 +81,7 @@ impl NodeRestriction {
         Ok(Self {
             pods: stored("", "pods", "pod")?,
             nodes: stored("", "nodes", "node")?,
+            accounts: stored("", "serviceaccounts", "serviceaccount")?,
             claims: stored("", "persistentvolumeclaims", "persistentvolumeclaim")?,
             volumes: stored("", "persistentvolumes", "persistentvolume")?,
             drivers: stored("storage.k8s.io", "csidrivers", "csidriver")?,
@@ -106,8 +109,9 @@ impl NodeRestriction {
             }
             ("resource.k8s.io", "resourceslices", _) => slice(write),
             ("certificates.k8s.io", "certificatesigningrequests", "") if operation == Operation::Create => {
-                certificate_request(write)
+                certificates::signing_request(write)
             }
+            ("certificates.k8s.io", "podcertificaterequests", below) => self.pod_certificate(write, below).await,
             _ => Ok(()),
         }
     }
@@ -546,17 +550,6 @@ fn slice(write: &NodeWrite<'_>) -> Result<(), Fault> {
         }),
         Operation::Update | Operation::Connect => Ok(()),
     }
-}
-
-fn certificate_request(write: &NodeWrite<'_>) -> Result<(), Fault> {
-    let text = |field: &str| write.object.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
-    if !SIGNERS_FOR_NODES.contains(&text("signerName")) {
-        return Ok(());
-    }
-    let request = CertificateRequest::of_base64(text("request"));
-    let request = request.map_err(|error| said(format!("unable to parse csr: {error}")))?;
-    let expected = format!("system:node:{}", write.node);
-    demand(request.common_name() == expected, || format!("can only create a node CSR with CN={expected}"))
 }
 
 #[cfg(test)]

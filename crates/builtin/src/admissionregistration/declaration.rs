@@ -17,6 +17,7 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
             .versions(&[served("v1"), served("v1beta1"), served("v1alpha1")])
             .categories(&["api-extensions"])
             .stored_as(GROUP, "v1beta1")
+            .later_stored_as(37, "v1")
             .counts_generations()
             .updated_only_from_a_revision(),
         cluster(
@@ -28,6 +29,7 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
         .versions(&[served("v1"), served("v1beta1"), served("v1alpha1")])
         .categories(&["api-extensions"])
         .stored_as(GROUP, "v1beta1")
+        .later_stored_as(37, "v1")
         .counts_generations()
         .updated_only_from_a_revision(),
         cluster(GROUP, "mutatingwebhookconfigurations", "mutatingwebhookconfiguration", "MutatingWebhookConfiguration")
@@ -60,5 +62,10 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
     ],
 };
 
-pub(crate) const DEPRECATIONS: &[Deprecation] =
-    &[goes("v1alpha1", &["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"], 35)];
+pub(crate) const DEPRECATIONS: &[Deprecation] = &[
+    goes("v1beta1", &["MutatingAdmissionPolicy"], 37)
+        .instead("admissionregistration.k8s.io/v1 MutatingAdmissionPolicy"),
+    goes("v1beta1", &["MutatingAdmissionPolicyBinding"], 37)
+        .instead("admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding"),
+    goes("v1alpha1", &["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"], 35),
+];

@@ -15,5 +15,6 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
         .versions(&[served("v2").with(&[STATUS]), served("v1").with(&[STATUS])])
         .short_names(&["hpa"])
         .categories(&["all"])
-        .stored_as(GROUP, "v2")],
+        .stored_as(GROUP, "v2")
+        .counts_generations_since(37)],
 };

@@ -16,10 +16,19 @@ use crate::validating::type_rules::Rule::{
 use crate::validating::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(crate) const KINDS: &[Kind] = &[kind("HorizontalPodAutoscaler").object(&AUTOSCALER).below(&[("status", &STATUS)])];
+/// The rules of kinds while a gate is on.
+pub(crate) const GATED: &[(&str, Kind)] =
+    &[("HPAScaleToZero", kind("HorizontalPodAutoscaler").object(&AUTOSCALER_TO_ZERO).below(&[("status", &STATUS)]))];
 
-const AUTOSCALER: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
+const AUTOSCALER: TypeRules = TypeRules::of(&[
+    ("spec", Check("minReplicas of at least 1, or 0 with HPAScaleToZero; maxReplicas of at least minReplicas", bounds)),
+    ("spec", Always(&SPEC)),
+]);
+const AUTOSCALER_TO_ZERO: TypeRules = TypeRules::of(&[
+    ("spec", Check("minReplicas of at least 0; maxReplicas of at least minReplicas", bounds_from_zero)),
+    ("spec", Always(&SPEC)),
+]);
 const SPEC: TypeRules = TypeRules::of(&[
-    ("", Check("minReplicas of at least 1; maxReplicas of at least minReplicas", bounds)),
     ("scaleTargetRef", Always(&REFERENCE)),
     ("metrics", Each(&METRIC)),
     ("", Check("minReplicas 0 needs an Object or External metric", to_zero)),
@@ -91,9 +100,18 @@ const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Re
 
 const METRIC: TypeRules = TypeRules::shared("Metric", &[("", Check("exactly the source of the type", metric))]);
 
+/// A stored minimum of 0 may stay.
 fn bounds(spec: &At<'_, '_>, run: &mut Run<'_>) {
+    let lowest = i64::from(spec.field("minReplicas").old.as_i64() != Some(0));
+    bounds_from(lowest, spec, run);
+}
+
+fn bounds_from_zero(spec: &At<'_, '_>, run: &mut Run<'_>) {
+    bounds_from(0, spec, run);
+}
+
+fn bounds_from(lowest: i64, spec: &At<'_, '_>, run: &mut Run<'_>) {
     let (least, most) = (spec.field("minReplicas"), spec.field("maxReplicas"));
-    let lowest = i64::from(least.old.as_i64() != Some(0));
     if least.number().is_some_and(|number| number < lowest) {
         least.invalid(run, least.int(), format!("must be greater than or equal to {lowest}"));
     }

@@ -13,10 +13,21 @@ use crate::converting::tree::{each_in, fill, object};
 const GROUP: &str = "certificates.k8s.io";
 
 pub(crate) const FAMILIES: &[Family] =
-    &[family("ClusterTrustBundle", &[hub(GROUP, "v1beta1"), hub(GROUP, "v1alpha1")])];
+    &[family("ClusterTrustBundle", &[hub(GROUP, "v1"), hub(GROUP, "v1beta1"), hub(GROUP, "v1alpha1")])];
 
-pub(crate) const RETIRED: &[RetiredVersions] =
-    &[row("CertificateSigningRequest", GROUP, BETA).by(request_from_v1beta1)];
+pub(crate) const RETIRED: &[RetiredVersions] = &[
+    row("CertificateSigningRequest", GROUP, BETA).by(request_from_v1beta1),
+    row("PodCertificateRequest", GROUP, BETA).by(pod_request_from_v1beta1),
+];
+
+/// Converts from v1beta1 to v1, which has only PKCS#10 requests.
+pub(crate) fn pod_request_from_v1beta1(request: &mut Map) -> Result<(), ConversionError> {
+    if let Some(spec) = object(request, "spec")? {
+        spec.remove("pkixPublicKey");
+        spec.remove("proofOfPossession");
+    }
+    Ok(())
+}
 
 /// Converts from v1beta1 to v1.
 pub(crate) fn request_from_v1beta1(request: &mut Map) -> Result<(), ConversionError> {

@@ -1,11 +1,12 @@
-//! Strategy of certificate signing requests. The server sets the requesting user in the spec, whatever the client
-//! sends.
+//! Strategies of certificate signing requests and pod certificate requests. In signing requests the server sets the
+//! requesting user in the spec, whatever the client sends.
 //!
 //! So a signer can trust the user, groups and extra values in the spec. The certificate and the approval are written
 //! through subresources, which limit the fields that a client can change.
 
 mod approval;
 mod durations;
+mod pod_requests;
 
 use std::time::SystemTime;
 
@@ -21,6 +22,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
         "certificatesigningrequests" => {
             &const { Strategies::ORDINARY.create(&CertificateSigningRequests).update(&CertificateSigningRequests) }
         }
+        "podcertificaterequests" => &const { Strategies::ORDINARY.update(&pod_requests::PodCertificateRequests) },
         _ => &Strategies::ORDINARY,
     }
 }

@@ -1,8 +1,9 @@
 //! Validation of certificate signing requests (the request, signer and usages) and of trust bundles (the signer, and
-//! the authorities' certificates).
+//! the authorities' certificates). Pod certificate requests have a file of their own.
 //!
-//! The signature of a request is not verified; signers do that. Conditions are validated for `/approval` and `/status`.
+//! The signature of a signing request is not verified; signers do that. Conditions are validated for `/approval` and `/status`.
 
+pub(super) mod pod_requests;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,10 @@ use crate::validating::type_rules::{Kind, Run, TypeRules, kind};
 pub(crate) const KINDS: &[Kind] = &[
     kind("CertificateSigningRequest").object(&REQUEST).below(&[("status", &STATUS)]),
     kind("ClusterTrustBundle").object(&BUNDLE).then(&BUNDLE_UPDATE),
+    kind("PodCertificateRequest")
+        .object(&pod_requests::REQUEST)
+        .then(&pod_requests::UPDATE)
+        .below(&[("status", &pod_requests::STATUS)]),
 ];
 
 /// The permitted usages, in alphabetical order.

@@ -169,8 +169,8 @@ impl Table {
 mod tests {
     use std::collections::BTreeSet;
 
-    use keelson_meta::ApiError;
     use keelson_meta::json::json;
+    use keelson_meta::{ApiError, Release};
     use keelson_registry::Conversion as _;
 
     use super::*;
@@ -178,9 +178,12 @@ mod tests {
     #[test]
     fn every_kind_with_several_versions_converts_between_all_of_them() {
         let mut known = 0;
-        for resource in crate::catalogue().resources() {
+        let (older, newest) = (crate::catalogue_of(Release::V1_36), crate::catalogue_of(Release::V1_37));
+        for resource in newest.resources() {
             let Some(stored) = resource.default_storage_kind() else { continue };
-            let served = resource.versions.iter().map(|version| (&*resource.group, &*version.name));
+            let before = older.resource(&resource.group, &resource.plural).into_iter();
+            let versions = resource.versions.iter().chain(before.flat_map(|resource| &resource.versions));
+            let served = versions.map(|version| (&*resource.group, &*version.name));
             let forms: BTreeSet<_> = served.chain([(stored.group.as_str(), stored.version.as_str())]).collect();
             if forms.len() == 1 && resource.kind != "Event" {
                 continue;

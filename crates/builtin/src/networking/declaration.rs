@@ -21,14 +21,14 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
             .stored_at("ingress")
             .counts_generations(),
         cluster(GROUP, "ipaddresses", "ipaddress", "IPAddress")
-            .versions(&[served("v1"), served("v1beta1")])
+            .versions(&[served("v1"), served("v1beta1").until(37)])
             .short_names(&["ip"])
             .names(NameRule::IpAddress),
         namespaced(GROUP, "networkpolicies", "networkpolicy", "NetworkPolicy")
             .short_names(&["netpol"])
             .counts_generations(),
         cluster(GROUP, "servicecidrs", "servicecidr", "ServiceCIDR")
-            .versions(&[served("v1").with(&[STATUS]), served("v1beta1").with(&[STATUS])]),
+            .versions(&[served("v1").with(&[STATUS]), served("v1beta1").with(&[STATUS]).until(37)]),
     ],
 };
 

@@ -13,7 +13,7 @@ const GROUP: &str = "resource.k8s.io";
 
 pub(crate) const FAMILIES: &[Family] = &[
     family("DeviceClass", &[hub(GROUP, "v1"), hub(GROUP, "v1beta2"), hub(GROUP, "v1beta1")]),
-    family("DeviceTaintRule", &[hub(GROUP, "v1beta2"), hub(GROUP, "v1alpha3")]),
+    family("DeviceTaintRule", &[hub(GROUP, "v1"), hub(GROUP, "v1beta2"), hub(GROUP, "v1alpha3")]),
     family(
         "ResourceClaim",
         &[hub(GROUP, "v1"), hub(GROUP, "v1beta2"), form(GROUP, "v1beta1", nest_claim, flatten_claim)],
@@ -33,7 +33,7 @@ const EXACTLY: [&str; 7] =
 const BEFORE_FIRST_AVAILABLE: usize = 5;
 
 /// The fields of `basic` in v1beta1, in its order.
-const BASIC: [&str; 12] = [
+const BASIC: [&str; 13] = [
     "attributes",
     "capacity",
     "consumesCounters",
@@ -46,6 +46,7 @@ const BASIC: [&str; 12] = [
     "bindingFailureConditions",
     "allowMultipleAllocations",
     "nodeAllocatableResourceMappings",
+    "nodeAllocatableResources",
 ];
 
 /// Converts a claim from v1beta1.

@@ -20,8 +20,13 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
             .versions(&[served("v1"), served("v1beta2"), served("v1beta1")])
             .counts_generations(),
         cluster(GROUP, "devicetaintrules", "devicetaintrule", "DeviceTaintRule")
-            .versions(&[served("v1beta2").with(&[STATUS]), served("v1alpha3").with(&[STATUS])])
+            .versions(&[
+                served("v1").with(&[STATUS]).since(37),
+                served("v1beta2").with(&[STATUS]),
+                served("v1alpha3").with(&[STATUS]),
+            ])
             .stored_as(GROUP, "v1alpha3")
+            .later_stored_as(37, "v1beta2")
             .counts_generations(),
         namespaced(GROUP, "resourceclaims", "resourceclaim", "ResourceClaim").versions(&[
             served("v1").with(&[STATUS]),
@@ -45,7 +50,8 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
 };
 
 /// The field selectors of resourceslices.
-const RESOURCESLICE_FIELDS: &[FieldDeclaration] = &[text(&["spec.nodeName"]), text(&["spec.driver"])];
+const RESOURCESLICE_FIELDS: &[FieldDeclaration] =
+    &[text(&["spec.nodeName"]), text(&["spec.driver"]), text(&["spec.pool.name"]).since(37)];
 
 pub(crate) const DEPRECATIONS: &[Deprecation] =
     &[goes("v1beta2", DEVICES, 36), goes("v1beta1", DEVICES, 35), goes("v1alpha3", &["DeviceTaintRule"], 36)];

@@ -42,7 +42,24 @@ pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
         "resourceslices" => {
             const ATTRIBUTES: FieldPath = &["spec", "devices", EACH, "attributes", EACH];
             const LISTS: &[FieldPath] = &[&["ints"], &["bools"], &["strings"], &["versions"]];
-            vec![ClosedFields::new("DRAListTypeAttributes", ATTRIBUTES, LISTS)]
+            const NODES: &[FieldPath] = &[
+                &["devices", EACH, "nodeAllocatableResourceMappings"],
+                &["devices", EACH, "nodeAllocatableResources"],
+            ];
+            vec![
+                ClosedFields::new("DRAListTypeAttributes", ATTRIBUTES, LISTS),
+                ClosedFields::new("DRANodeAllocatableResources", &["spec"], NODES),
+                ClosedFields::new("DRAPartitionableDevicesType", &["spec"], &[&["partitionTypeAttribute"]]),
+                ClosedFields::new("DRAOptionalNodeOperations", &["spec"], &[&["skipNodeOperations"]]),
+            ]
+        }
+        "resourceclaims" => {
+            const RESULTS: FieldPath = &["status", "allocation", "devices", "results", EACH];
+            vec![ClosedFields::new("DRAOptionalNodeOperations", RESULTS, &[&["skipNodeOperations"]])]
+        }
+        "resourcepoolstatusrequests" => {
+            const DEFAULT: &[FieldPath] = &[&["defaultPartitionTypeAttribute"]];
+            vec![ClosedFields::new("DRAPartitionableDevicesType", &["spec"], DEFAULT)]
         }
         _ => Vec::new(),
     }

@@ -22,7 +22,7 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
             .versions(&[served("v1").with(&[STATUS])])
             .updated_only_from_a_revision(),
         cluster(GROUP, "volumeattributesclasses", "volumeattributesclass", "VolumeAttributesClass")
-            .versions(&[served("v1"), served("v1beta1")])
+            .versions(&[served("v1"), served("v1beta1").until(37)])
             .short_names(&["vac"]),
     ],
 };

@@ -4,7 +4,7 @@
 
 use keelson_meta::{ApiError, Object};
 use keelson_registry::strategy::{
-    CreateStrategy, DeleteStrategy, FieldPath, Strategies, UpdateStrategy, metadata_of_status,
+    ClosedFields, CreateStrategy, DeleteStrategy, FieldPath, Strategies, UpdateStrategy, metadata_of_status,
 };
 use keelson_registry::{BuiltinStagePlugin, Registry, Target};
 
@@ -21,6 +21,14 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
             &const { Strategies::ORDINARY.create(&VolumeAttributesClasses).delete(&VolumeAttributesClasses) }
         }
         _ => &Strategies::ORDINARY,
+    }
+}
+
+/// The fields of a resource that feature gates guard.
+pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
+    match plural {
+        "csinodes" => vec![ClosedFields::of("CSIVolumeHealth", &["status"], &[&["storageHealth"]])],
+        _ => Vec::new(),
     }
 }
 

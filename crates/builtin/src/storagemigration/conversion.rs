@@ -6,10 +6,13 @@
 use keelson_meta::json::{Map, json};
 
 use crate::converting::conversion::ConversionError;
+use crate::converting::families::{Family, family, hub};
 use crate::converting::retired::{ALPHA, RetiredVersions, row};
 use crate::converting::tree::{append_rest, each_in, fill, object, take};
 
 const GROUP: &str = "storagemigration.k8s.io";
+
+pub(crate) const FAMILIES: &[Family] = &[family("StorageVersionMigration", &[hub(GROUP, "v1beta1"), hub(GROUP, "v1")])];
 
 pub(crate) const RETIRED: &[RetiredVersions] =
     &[row("StorageVersionMigration", GROUP, ALPHA).to(GROUP, "v1beta1").by(migration_from_v1alpha1)];

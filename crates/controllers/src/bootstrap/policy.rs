@@ -21,6 +21,21 @@ controller kube-apiserver-serving-clustertrustbundle-publisher
   events
 bind system:cluster-trust-bundle-discovery: group:system:serviceaccounts
 ";
+/// The policy for clusters with PodCertificateRequests. kube-apiserver adds it with the feature gate of this name. Nodes
+/// request certificates for their pods, and kube-controller-manager deletes old requests.
+const POD_CERTIFICATES: &str = "\
+role system:node
+  create,get,list,watch certificates.k8s.io podcertificaterequests
+controller podcertificaterequestcleaner
+  delete,get,list,watch certificates.k8s.io podcertificaterequests
+";
+
+/// The resources that the server serves, and that extend the policy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PolicyExtensions {
+    pub(super) trust_bundles: bool,
+    pub(super) pod_certificates: bool,
+}
 
 const API_GROUP: &str = "rbac.authorization.k8s.io";
 const CONTROLLER: &str = "system:controller:";
@@ -40,16 +55,21 @@ pub(super) struct PolicyObject {
     pub(super) object: Value,
 }
 
-/// All roles and bindings, roles first. Rules for ClusterTrustBundles are merged into the roles that they extend.
+/// All roles and bindings, roles first. Rules of extensions are merged into the roles that they extend.
 ///
 /// # Errors
 /// The line that can't be parsed.
-pub(super) fn pieces(has_trust_bundles: bool) -> Result<Vec<PolicyObject>, String> {
+pub(super) fn pieces(extensions: PolicyExtensions) -> Result<Vec<PolicyObject>, String> {
     let mut pieces = parse(POLICY)?;
-    if !has_trust_bundles {
-        return Ok(pieces);
+    let mut further = Vec::new();
+    for (is_served, policy) in
+        [(extensions.trust_bundles, TRUST_BUNDLES), (extensions.pod_certificates, POD_CERTIFICATES)]
+    {
+        if is_served {
+            further.extend(parse(policy)?);
+        }
     }
-    for mut more in parse(TRUST_BUNDLES)? {
+    for mut more in further {
         let is_same = |piece: &&mut PolicyObject| {
             piece.plural == more.plural && piece.object["metadata"]["name"] == more.object["metadata"]["name"]
         };
@@ -211,7 +231,7 @@ mod tests {
 
     #[test]
     fn every_line_of_the_policy_says_something() {
-        let pieces = pieces(false).unwrap();
+        let pieces = pieces(PolicyExtensions::default()).unwrap();
         let find = |plural: &str, name: &str| {
             let found = pieces.iter().find(|piece| piece.plural == plural && piece.object["metadata"]["name"] == name);
             &found.unwrap_or_else(|| panic!("{plural} {name}")).object
@@ -238,7 +258,8 @@ mod tests {
 
     #[test]
     fn trust_bundles_add_roles_and_a_rule_for_nodes() {
-        let (plain, with) = (pieces(false).unwrap(), pieces(true).unwrap());
+        let plain = pieces(PolicyExtensions::default()).unwrap();
+        let with = pieces(PolicyExtensions { trust_bundles: true, pod_certificates: false }).unwrap();
         assert_eq!(with.len(), plain.len() + 4);
         let rules = |pieces: &[PolicyObject], name: &str| {
             let role =
@@ -253,6 +274,16 @@ mod tests {
         assert_eq!(rules(&plain, publisher), None);
         let bound = with.iter().filter(|piece| piece.plural == "clusterrolebindings").count();
         assert_eq!(bound, plain.iter().filter(|piece| piece.plural == "clusterrolebindings").count() + 2);
+    }
+
+    #[test]
+    fn pod_certificates_add_a_cleaner_and_a_rule_for_nodes() {
+        let plain = pieces(PolicyExtensions::default()).unwrap();
+        let with = pieces(PolicyExtensions { trust_bundles: false, pod_certificates: true }).unwrap();
+        assert_eq!(with.len(), plain.len() + 2);
+        let node = with.iter().find(|piece| piece.object["metadata"]["name"] == "system:node").unwrap();
+        let rule = rule_of("create,get,list,watch certificates.k8s.io podcertificaterequests").unwrap();
+        assert_eq!(node.object["rules"].as_array().unwrap().last(), Some(&rule));
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //!
 //! The labels have the values of `/version`.
 
+use keelson_meta::Release;
+
 use super::source::{MetricKind, Sample};
 use crate::version;
 
 pub(super) fn samples() -> Vec<Sample> {
-    let document = version::document();
+    let document = version::document(Release::DEFAULT);
     let labels = [
         ("major", "major"),
         ("minor", "minor"),

@@ -9,10 +9,10 @@ use std::time::SystemTime;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, WARNING};
 use http::request::Parts;
 use http::{Response, StatusCode};
-use keelson_meta::ApiError;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::error::{MediaTypes, NotAcceptableForm};
 use keelson_meta::json::{Map, Value, json};
+use keelson_meta::{ApiError, Release};
 
 use super::header;
 use crate::body::ResponseBody;
@@ -68,12 +68,12 @@ impl ZPage {
     /// 406 when the client accepts neither text nor the kind of the page.
     pub(super) fn answer(
         self,
-        diagnostics: &Diagnostics,
+        (diagnostics, release): (&Diagnostics, Release),
         parts: &Parts,
         paths: &[&str],
     ) -> Result<Response<ResponseBody>, ApiError> {
         let form = self.form(parts)?;
-        let status = diagnostics.started.map(|started| Status::new(started, paths));
+        let status = diagnostics.started.map(|started| Status::new(started, release, paths));
         let (text, fields) = match (self, status, &diagnostics.flags) {
             (Self::Status, Some(status), _) => (status.text(), status.fields()),
             (Self::Flags, _, Some(flags)) => (flags_text(flags), flag_fields(flags)),
@@ -145,7 +145,7 @@ struct Status {
 }
 
 impl Status {
-    fn new(started: SystemTime, paths: &[&str]) -> Self {
+    fn new(started: SystemTime, release: Release, paths: &[&str]) -> Self {
         let uptime = SystemTime::now().duration_since(started).unwrap_or_default().as_secs();
         let mut first: Vec<String> = paths
             .iter()
@@ -157,7 +157,7 @@ impl Status {
         first.dedup();
         let version = version::GIT_VERSION.trim_start_matches('v');
         let version = version.split('+').next().unwrap_or(version);
-        let emulated = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+        let emulated = release.to_string();
         Self { started, uptime, version, emulated, paths: first }
     }
 

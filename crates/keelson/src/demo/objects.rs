@@ -79,7 +79,7 @@ pub(super) fn node(number: u32) -> Object {
         "conditions": [condition("Ready", "True", "KubeletReady")],
         "addresses": [{"type": "InternalIP", "address": format!("10.20.{}.{}", number / 250, number % 250 + 1)}],
         "nodeInfo": {
-            "architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": "v1.36.2", "osImage": "Debian GNU/Linux 12",
+            "architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": "v1.37.0", "osImage": "Debian GNU/Linux 12",
             "kernelVersion": "6.12.0", "containerRuntimeVersion": "containerd://2.1.0", "bootID": name, "machineID": name,
             "systemUUID": name, "kubeProxyVersion": "",
         },

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
-use keelson_testkit::{DEFINITIONS, Raw, TestServer, definition, definition_version};
+use keelson_testkit::{DEFINITIONS, RECORDED_RELEASE, Raw, TestServer, definition, definition_version};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -74,14 +74,14 @@ async fn a_fresh_server_shows_the_document_of_the_reference_server_to_the_byte()
     const EVERYTHING: &str = "08EEDE608C37C5B62CDFF173759E7FD7763FC82EFB2559C950CD53367502ED9E39BB181617865A41BA109C77D3063DE121E32C7CE4037ACAFCDFBE4044514B42";
     const STABLE: &str = "A74552DF419C4697E3A22F67B8FE55FD8F2CC33F6134FF206B16341598294CDE9896C7F67B2819217E6BB70E74F97FCC864DDFCDB02FDA565699CC7D6E3CC377";
     const WITH_MIGRATIONS: &str = "4EC964C536283586300027B0AD09394AC1D7F739278CCFA4EB0DDEBD4F7FE911797A318F72C613E2B61DAAE83418D3A999A6C4476AEFB80772A81467830CA5D7";
-    let everything = TestServer::builder().every_version().start().await;
+    let everything = TestServer::builder().recorded().every_version().start().await;
     assert_eq!(tag(&everything.raw()).await, format!("\"{EVERYTHING}\""));
     for (settings, tag_there) in [(&[][..], WITH_MIGRATIONS), (&["storagemigration.k8s.io/v1beta1=false"], STABLE)] {
         let configure = |config: &mut keelson_server::Config| {
-            config.registry.serve(keelson_builtin::catalogue(), settings).unwrap();
+            config.registry.serve(keelson_builtin::catalogue_of(RECORDED_RELEASE), settings).unwrap();
             config.registry.storage_version_api = false;
         };
-        let server = TestServer::builder().configure(configure).start().await;
+        let server = TestServer::builder().recorded().configure(configure).start().await;
         assert_eq!(tag(&server.raw()).await, format!("\"{tag_there}\""), "{settings:?}");
     }
 }

@@ -13,7 +13,7 @@ use super::backend::{Backend, aggregated, resource};
 
 /// Checks a record on a new server.
 async fn check(record: &str) {
-    let server = TestServer::start().await;
+    let server = TestServer::builder().recorded().start().await;
     check_record(path(record), &server).await;
 }
 
@@ -33,7 +33,7 @@ async fn definitions_come_and_go_in_the_documents() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn registered_servers_come_and_go_in_the_documents() {
-    let server = TestServer::start().await;
+    let server = TestServer::builder().recorded().start().await;
     let raw = server.raw();
     let (ferry, cutter, wreck) = (
         Backend::start(&raw, "ferry").await,

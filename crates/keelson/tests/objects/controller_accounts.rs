@@ -38,7 +38,7 @@ const CLUSTER_WIDE: [&str; 15] = [
 ];
 
 /// The calls of each controller: `verbs version resources`, one per line. All of them write events.
-const WORK: [(&str, &str); 41] = [
+const WORK: [(&str, &str); 43] = [
     (
         "attachdetach-controller",
         "list,watch v1 persistentvolumes,persistentvolumeclaims,pods,nodes
@@ -230,6 +230,12 @@ const WORK: [(&str, &str); 41] = [
     ),
     ("token-cleaner", "get,list,watch,delete v1 kube-system:secrets\nevent v1 kube-system"),
     ("ttl-after-finished-controller", "get,list,watch,delete batch/v1 jobs\nevent"),
+    (
+        "kube-apiserver-serving-clustertrustbundle-publisher",
+        "create,delete,list,update,watch certificates.k8s.io/v1 clustertrustbundles
+         event",
+    ),
+    ("podcertificaterequestcleaner", "get,list,watch,delete certificates.k8s.io/v1 podcertificaterequests"),
     ("ttl-controller", "list,watch,patch,update v1 nodes\nevent"),
     (
         "validatingadmissionpolicy-status-controller",

@@ -518,7 +518,7 @@ async fn warnings_are_cut_where_they_are_many_and_reported_up_to_a_bound() {
 
 #[tokio::test]
 async fn a_version_that_goes_is_warned_of_before_everything_else() {
-    let server = TestServer::builder().every_version().start().await;
+    let server = TestServer::builder().recorded().every_version().start().await;
     let path = "/apis/networking.k8s.io/v1beta1/servicecidrs";
     let deprecated = r#"299 - "networking.k8s.io/v1beta1 ServiceCIDR is deprecated in v1.34+, unavailable in v1.37+""#;
     assert_eq!(server.raw().get(path).await.expect(200).header("warning"), deprecated);

@@ -43,6 +43,7 @@ mod odd_quotas;
 mod old_data;
 mod optional_admission;
 mod own_calls;
+mod pod_certificates;
 mod pod_security;
 mod pods;
 mod protobuf;

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Resources with the possible stored `apiVersion`s of their objects. The names are those of the samples in
 /// `kinds/objects.json`.
-const RETIRED: [(&str, &[&str]); 36] = [
+const RETIRED: [(&str, &[&str]); 38] = [
     ("mutatingwebhookconfigurations.admissionregistration.k8s.io", &["admissionregistration.k8s.io/v1beta1"]),
     ("validatingwebhookconfigurations.admissionregistration.k8s.io", &["admissionregistration.k8s.io/v1beta1"]),
     (
@@ -41,6 +41,8 @@ const RETIRED: [(&str, &[&str]); 36] = [
     ("statefulsets.apps", &["apps/v1beta1", "apps/v1beta2"]),
     ("cronjobs.batch", &["batch/v1beta1"]),
     ("certificatesigningrequests.certificates.k8s.io", &["certificates.k8s.io/v1beta1"]),
+    ("clustertrustbundles.certificates.k8s.io", &["certificates.k8s.io/v1alpha1"]),
+    ("podcertificaterequests.certificates.k8s.io", &["certificates.k8s.io/v1beta1"]),
     ("leases.coordination.k8s.io", &["coordination.k8s.io/v1beta1"]),
     ("endpointslices.discovery.k8s.io", &["discovery.k8s.io/v1beta1"]),
     ("events", &["events.k8s.io/v1beta1"]),
@@ -48,9 +50,9 @@ const RETIRED: [(&str, &[&str]); 36] = [
     ("prioritylevelconfigurations.flowcontrol.apiserver.k8s.io", FLOW_CONTROL),
     ("ingresses.networking.k8s.io", &["networking.k8s.io/v1beta1", "extensions/v1beta1"]),
     ("ingressclasses.networking.k8s.io", &["networking.k8s.io/v1beta1"]),
-    ("ipaddresses.networking.k8s.io", &["networking.k8s.io/v1alpha1"]),
+    ("ipaddresses.networking.k8s.io", &["networking.k8s.io/v1beta1", "networking.k8s.io/v1alpha1"]),
     ("networkpolicies.networking.k8s.io", &["extensions/v1beta1"]),
-    ("servicecidrs.networking.k8s.io", &["networking.k8s.io/v1alpha1"]),
+    ("servicecidrs.networking.k8s.io", &["networking.k8s.io/v1beta1", "networking.k8s.io/v1alpha1"]),
     ("runtimeclasses.node.k8s.io", &["node.k8s.io/v1beta1", "node.k8s.io/v1alpha1"]),
     ("poddisruptionbudgets.policy", &["policy/v1beta1"]),
     ("clusterroles.rbac.authorization.k8s.io", RBAC),
@@ -63,7 +65,7 @@ const RETIRED: [(&str, &[&str]); 36] = [
     ("csistoragecapacities.storage.k8s.io", &["storage.k8s.io/v1beta1", "storage.k8s.io/v1alpha1"]),
     ("storageclasses.storage.k8s.io", &["storage.k8s.io/v1beta1"]),
     ("volumeattachments.storage.k8s.io", &["storage.k8s.io/v1beta1", "storage.k8s.io/v1alpha1"]),
-    ("volumeattributesclasses.storage.k8s.io", &["storage.k8s.io/v1alpha1"]),
+    ("volumeattributesclasses.storage.k8s.io", &["storage.k8s.io/v1beta1", "storage.k8s.io/v1alpha1"]),
     ("storageversionmigrations.storagemigration.k8s.io", &["storagemigration.k8s.io/v1alpha1"]),
 ];
 const FLOW_CONTROL: &[&str] = &[
@@ -166,6 +168,11 @@ fn age_moved(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)
             object["spec"]["resource"]["version"] = json!("v1");
             object["spec"]["continueToken"] = json!("t");
             vec![("/spec/resource/version", Value::Null), ("/spec/continueToken", Value::Null)]
+        }
+        (_, "PodCertificateRequest") => {
+            object["spec"]["pkixPublicKey"] = json!("a2V5");
+            object["spec"]["proofOfPossession"] = json!("c2lnbg==");
+            vec![("/spec/pkixPublicKey", Value::Null), ("/spec/proofOfPossession", Value::Null)]
         }
         (_, "PodDisruptionBudget") => {
             object["spec"]["selector"] = json!({});

@@ -3,7 +3,7 @@
 //!
 //! Texts are as recorded. `validation` tests each rule for names and content.
 
-use keelson_testkit::{Answer, Call, Raw, TestServer};
+use keelson_testkit::{Answer, Call, RECORDED_RELEASE, Raw, TestServer};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
 use serde_json::{Value, json};
 
@@ -13,9 +13,9 @@ const MERGE: &str = "application/merge-patch+json";
 
 async fn serving(settings: &[&str]) -> (TestServer, Raw) {
     let serve = |config: &mut keelson_server::Config| {
-        config.registry.serve(keelson_builtin::catalogue(), settings).unwrap();
+        config.registry.serve(keelson_builtin::catalogue_of(RECORDED_RELEASE), settings).unwrap();
     };
-    let server = TestServer::builder().configure(serve).start().await;
+    let server = TestServer::builder().recorded().configure(serve).start().await;
     let raw = server.raw();
     (server, raw)
 }
@@ -114,6 +114,20 @@ async fn clusters_with_bundles_have_the_roles_for_them() {
     for name in ROLES_OF_BUNDLES {
         raw.get(format!("{ROLES}/clusterroles/{name}")).await.expect(404);
     }
+}
+
+#[tokio::test]
+async fn bundles_are_served_by_default_since_1_37() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let bundles = BUNDLES.replace("v1beta1", "v1");
+    let mut made = bundle("plain", None, &authority("a"));
+    made["apiVersion"] = json!("certificates.k8s.io/v1");
+    raw.post(&*bundles, &made).await.expect(201);
+    raw.get(BUNDLES).await.expect(404);
+    raw.get(format!("{ROLES}/clusterroles/system:cluster-trust-bundle-discovery")).await.expect(200);
+    let as_node = raw.get(&*bundles).header("impersonate-user", "system:node:n1");
+    as_node.header("impersonate-group", "system:nodes").await.expect(200);
 }
 
 #[tokio::test]

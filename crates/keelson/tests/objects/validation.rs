@@ -494,7 +494,11 @@ async fn generations_count_changes_of_the_spec() {
 
 #[tokio::test]
 async fn fields_of_disabled_gates_are_dropped() {
-    let server = TestServer::start().await;
+    let closed = [("ClusterTrustBundleProjection".to_owned(), false)];
+    let close = |config: &mut keelson_server::Config| {
+        config.registry.gates.set(&closed).unwrap();
+    };
+    let server = TestServer::builder().configure(close).start().await;
     let raw = server.raw();
     let mut sent = pod("p");
     sent["spec"]["containers"] = json!([{"name": "c", "image": "$(IMAGE)", "lifecycle": {"stopSignal": "SIGTERM"}}, ]);

@@ -30,6 +30,7 @@ fn records() -> PathBuf {
 
 async fn check(record: &str) {
     let server = TestServer::builder()
+        .recorded()
         .every_version()
         .configure(|config| config.registry.revision_wait = REVISION_WAIT)
         .start()
@@ -44,7 +45,7 @@ async fn chunked_lists_in_every_combination() {
 
 #[tokio::test]
 async fn lists_and_watches_whose_history_is_gone() {
-    let server = TestServer::builder().every_version().history(SHORT_HISTORY).start().await;
+    let server = TestServer::builder().recorded().every_version().history(SHORT_HISTORY).start().await;
     check_record(records().join("expired-lists.wire"), &server).await;
 }
 
@@ -62,7 +63,8 @@ async fn refusals() {
 async fn tables_of_every_kind() {
     // The clock is stopped, since cells contain ages.
     let clock = Arc::new(ManualClock::new(SystemTime::now()));
-    let server = TestServer::builder().every_version().configure(|config| config.clock = clock).start().await;
+    let server =
+        TestServer::builder().recorded().every_version().configure(|config| config.clock = clock).start().await;
     check_record(records().join("tables.wire"), &server).await;
 }
 
@@ -110,7 +112,7 @@ async fn values_of_expressions() {
 async fn migrations() {
     let all = ["*", "-root-ca-certificate-publisher-controller", "-serviceaccount-controller"];
     let migrating = |config: &mut Config| config.controllers = Switches::parse(all).expect("names of controllers");
-    let server = TestServer::builder().every_version().configure(migrating).start().await;
+    let server = TestServer::builder().recorded().every_version().configure(migrating).start().await;
     check_record(records().join("migrations.wire"), &server).await;
 }
 
@@ -123,8 +125,12 @@ async fn check_with(users: &str, record: &str) {
     let files = TempDir::new().expect("a directory for the file of tokens");
     let tokens = files.path().join("tokens.csv");
     fs::write(&tokens, users).expect("a file of tokens");
-    let server =
-        TestServer::builder().every_version().configure(|config| config.token_file = Some(tokens)).start().await;
+    let server = TestServer::builder()
+        .recorded()
+        .every_version()
+        .configure(|config| config.token_file = Some(tokens))
+        .start()
+        .await;
     check_record(records().join(record), &server).await;
 }
 
@@ -152,7 +158,7 @@ async fn who_asks() {
 async fn rights_that_a_server_has_from_the_beginning() {
     // Without controllers the aggregated roles have no rules.
     let none = |config: &mut Config| config.controllers = Switches::parse([]).expect("no names");
-    let server = TestServer::builder().every_version().configure(none).start().await;
+    let server = TestServer::builder().recorded().every_version().configure(none).start().await;
     check_record(records().join("bootstrap-rights.wire"), &server).await;
 }
 

@@ -93,7 +93,7 @@ async fn the_state_is_text_or_an_object() {
     assert_eq!(page.header("content-type"), "text/plain; charset=utf-8");
     let shown = text(&page);
     assert!(
-        shown.starts_with("\napiserver statusz\nWarning: ") && shown.contains("\nBinary version: 1.36."),
+        shown.starts_with("\napiserver statusz\nWarning: ") && shown.contains("\nBinary version: 1.37."),
         "{shown}"
     );
     assert!(shown.contains("/metrics") && !shown.contains("/apis"), "{shown}");
@@ -105,7 +105,7 @@ async fn the_state_is_text_or_an_object() {
         assert_eq!(object.header("warning").contains("deprecated"), is_deprecated);
         let object = object.json();
         assert_eq!((&object["kind"], &object["metadata"]["name"]), (&"Statusz".into(), &"apiserver".into()));
-        assert_eq!((&object["emulationVersion"], object["uptimeSeconds"].is_u64()), (&"1.36".into(), true));
+        assert_eq!((&object["emulationVersion"], object["uptimeSeconds"].is_u64()), (&"1.37".into(), true));
     }
     let yaml = raw.get("/statusz").header("accept", "application/yaml;v=v1beta1;g=config.k8s.io;as=Statusz");
     assert!(text(&yaml.await.expect(200)).contains("kind: Statusz"));

@@ -45,7 +45,7 @@ async fn alpha_and_beta_versions_are_served_on_demand() {
     let server = check_served(
         &settings,
         &[
-            ("networking.k8s.io/v1beta1", 200),
+            ("coordination.k8s.io/v1beta1", 200),
             ("resource.k8s.io/v1beta1", 404),
             ("resource.k8s.io/v1beta2", 200),
             ("resource.k8s.io/v1alpha3", 200),

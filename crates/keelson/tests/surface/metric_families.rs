@@ -237,7 +237,7 @@ async fn events(raw: &Raw) {
         }
     }
     raw.get(format!("{MAPS}?labelSelector=counted%3Dyes")).await.expect(200);
-    raw.get("/apis/networking.k8s.io/v1beta1/servicecidrs").await.expect(200);
+    raw.get("/apis/resource.k8s.io/v1beta1/deviceclasses").await.expect(200);
     raw.get(MAPS).header("impersonate-user", "ann").await.expect(403);
     let definition = json!({
         "metadata": { "name": "berths.counted.example.org" },

@@ -38,7 +38,7 @@ async fn families_of_the_reference_server_are_there_with_its_names_and_labels() 
     watch.next_json().await.unwrap();
     raw.get(path).await.expect(200);
     raw.get(format!("{path}/measured")).await.expect(200);
-    raw.get("/apis/networking.k8s.io/v1beta1/servicecidrs").await.expect(200);
+    raw.get("/apis/resource.k8s.io/v1beta1/deviceclasses").await.expect(200);
     raw.get(format!("{path}/measured")).header("impersonate-user", "ann").await.expect(403);
     let text = metrics(&raw).await;
     let at_least = |least: f64, family: &str, labels: &[&str]| check_least(&text, least, family, labels);
@@ -50,7 +50,7 @@ async fn families_of_the_reference_server_are_there_with_its_names_and_labels() 
     at_least(1., "apiserver_watch_events_total", &[r#"group="",version="v1",resource="configmaps""#]);
     at_least(3000., "apiserver_watch_events_sizes_sum", &[r#"resource="configmaps""#]);
     at_least(1., "apiserver_longrunning_requests", &[CONFIG_MAPS, r#"verb="WATCH""#]);
-    let removed = r#"resource="servicecidrs",subresource="",removed_release="1.37""#;
+    let removed = r#"resource="deviceclasses",subresource="",removed_release="1.38""#;
     at_least(1., "apiserver_requested_deprecated_apis", &[removed]);
     at_least(
         1.,

@@ -40,10 +40,11 @@ const NAMED_ALONE: &[(&str, &[&str])] = &[
     ("extensions", &["v1beta1"]),
     ("flowcontrol.apiserver.k8s.io", &["v1beta1", "v1beta2", "v1beta3"]),
     ("imagepolicy.k8s.io", &["v1alpha1"]),
+    ("lifecycle.k8s.io", &["v1alpha1"]),
     ("node.k8s.io", &["v1alpha1", "v1beta1"]),
     ("policy", &["v1beta1"]),
     ("rbac.authorization.k8s.io", &["v1alpha1", "v1beta1"]),
-    ("scheduling.k8s.io", &["v1alpha2", "v1beta1"]),
+    ("scheduling.k8s.io", &["v1alpha2", "v1alpha3", "v1beta1"]),
     ("storage.k8s.io", &["v1alpha1"]),
 ];
 
@@ -194,10 +195,10 @@ mod tests {
         check(&["batch/v1=false", "batch/v1"], "batch", "v1", true);
         check(&["/v1=false"], "", "v1", false);
         check(&["/v1=F"], "", "v1", false);
-        check(&["api/beta"], "networking.k8s.io", "v1beta1", true);
+        check(&["api/beta"], "resource.k8s.io", "v1beta1", true);
         check(&["api/beta"], "resource.k8s.io", "v1alpha3", false);
         check(&["api/alpha=1"], "resource.k8s.io", "v1alpha3", true);
-        check(&["api/all=true"], "certificates.k8s.io", "v1alpha1", true);
+        check(&["api/all=true"], "coordination.k8s.io", "v1alpha2", true);
         check(&["api/beta", "certificates.k8s.io/v1beta1=false"], "certificates.k8s.io", "v1beta1", false);
         check(&["api/all=false", "apps/v1"], "storagemigration.k8s.io", "v1beta1", false);
         // A more specific name overrides others, in any order.

@@ -9,6 +9,7 @@ use keelson_cache::Entry;
 use keelson_meta::error::ConflictKind;
 use keelson_meta::field_error::{self, FieldError};
 use keelson_meta::json::{Map, Value, json};
+use keelson_meta::names::NameRule;
 use keelson_meta::options::GetOptions;
 use keelson_meta::{ApiError, GroupResource, Object, conditions};
 
@@ -72,6 +73,9 @@ fn node_of(binding: &Object) -> Result<&str, ApiError> {
     }
     if text("name").is_empty() {
         errors.push(FieldError::required("target.name", ""));
+    } else {
+        let faults = NameRule::DnsSubdomain.check(text("name"), false).into_iter();
+        errors.extend(faults.map(|fault| FieldError::invalid("target.name", text("name"), fault)));
     }
     if errors.is_empty() { Ok(text("name")) } else { Err(ApiError::Unclassified(field_error::join(&errors))) }
 }

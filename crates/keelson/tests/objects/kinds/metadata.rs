@@ -8,10 +8,11 @@ use serde_json::json;
 use super::{create, plain_server, samples, served};
 
 /// The resources whose status updates do not change labels, annotations, finalizers and owner references.
-const STATUS_ALONE: [&str; 11] = [
+const STATUS_ALONE: [&str; 12] = [
     "apiservices.apiregistration.k8s.io",
     "devicetaintrules.resource.k8s.io",
     "flowschemas.flowcontrol.apiserver.k8s.io",
+    "podcertificaterequests.certificates.k8s.io",
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
     "resourceclaims.resource.k8s.io",
     "resourcepoolstatusrequests.resource.k8s.io",

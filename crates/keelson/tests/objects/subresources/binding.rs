@@ -66,6 +66,12 @@ async fn ports_in_use_are_reported() {
     let message = "[target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\", target.name: \
                    Required value]";
     check(&nowhere, 500, "", message);
+    let unnamed = lab.post("pods/p/binding", binding("p", "Not_A_Node")).await;
+    let message = unnamed.json()["message"].as_str().unwrap().to_owned();
+    assert!(
+        message.starts_with("target.name: Invalid value: \"Not_A_Node\": a lowercase RFC 1123 subdomain"),
+        "{message}"
+    );
     let mut stale = binding("p", "n");
     stale["metadata"]["uid"] = json!("another");
     assert_eq!(lab.post("pods/p/binding", stale).await.status, 409);
