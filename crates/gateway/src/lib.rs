@@ -18,6 +18,7 @@ mod contribution;
 mod copy;
 mod credentials;
 mod discovery;
+mod fleet;
 mod lines;
 mod mirror;
 mod mirrors;

@@ -184,8 +184,8 @@ impl Shared {
     }
 }
 
-/// A token as a value of a query.
-fn encoded(token: &str) -> String {
+/// A text as a segment of a path, or as a name or value of a query.
+pub(crate) fn encoded(token: &str) -> String {
     let mut text = String::with_capacity(token.len());
     for byte in token.bytes() {
         match byte {
