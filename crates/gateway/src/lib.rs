@@ -19,6 +19,7 @@ mod copy;
 mod credentials;
 mod discovery;
 mod fleet;
+mod initial;
 mod lines;
 mod mirror;
 mod mirrors;
