@@ -183,6 +183,7 @@ const ALLOWED: [(&str, &[&str]); 43] = [
             "storage-sql",
             "cache",
             "access",
+            "access-config",
             "registry",
             "builtin",
             "outbound",
