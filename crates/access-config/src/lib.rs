@@ -15,6 +15,7 @@ mod egress;
 mod expressions;
 mod followed;
 mod jwt;
+mod kubeconfig;
 mod reloads;
 mod traces;
 mod webhook;
@@ -28,6 +29,7 @@ pub use authorization::{
 };
 pub use document::ConfigurationError;
 pub use egress::EgressConfiguration;
+pub use kubeconfig::{Kubeconfig, UserToken};
 pub use reloads::{ReloadCounts, Reloads};
 pub use traces::{CollectorEndpoint, TracingConfiguration};
 pub use webhook::{

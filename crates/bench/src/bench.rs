@@ -105,6 +105,11 @@ impl Bench {
         &self.launch.binary
     }
 
+    /// The directory of all data.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// Starts a new server on an empty directory, for a row that measures a start.
     pub(crate) async fn fresh(&self, number: usize) -> Result<Server> {
         Ok(self.restartable(number).await?.0)

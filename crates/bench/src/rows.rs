@@ -3,6 +3,8 @@
 //! They run in the order of [`ALL`]: rows with a fresh server first, then those that read the filled one, and last
 //! those that add to it.
 
+// SIZE: the table of all rows.
+
 mod access;
 mod added;
 mod admitted;
@@ -12,6 +14,7 @@ mod custom;
 pub(crate) mod definitions;
 mod elsewhere;
 mod ephemeral;
+mod fleet;
 mod lists;
 mod memory;
 mod migration;
@@ -35,6 +38,7 @@ use admitted::Admitted;
 use custom::Custom;
 use definitions::Definitions;
 use ephemeral::Ephemeral;
+use fleet::Fleet;
 use lists::Form;
 use proxied::ProxiedFigure;
 use queries::{ConcurrentLoad, QueryKind};
@@ -77,6 +81,7 @@ pub(crate) enum Work {
     Custom(Custom),
     Proxied(ProxiedFigure),
     Access(Access),
+    Fleet(Fleet),
     Admitted(Admitted),
     Cost(&'static str),
     TwoServers(Objects),
@@ -96,7 +101,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 97] = [
+pub(crate) const ALL: [Row; 106] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("start-memory", "start to ready, in memory", Work::Ephemeral(Ephemeral::Start), Some(Quantity::millis(30))),
@@ -301,6 +306,35 @@ pub(crate) const ALL: [Row; 97] = [
         Work::SelectorWatchers,
         Some(Quantity::micros(400)),
     ),
+    row(
+        "fleet-mirror",
+        "start of a gateway until its mirror serves the pods",
+        Work::Fleet(Fleet::Cold),
+        Some(Quantity::millis(3_000)),
+    ),
+    row("fleet-restart", "restart of it, from its copy", Work::Fleet(Fleet::Restart), Some(Quantity::millis(1_000))),
+    row("fleet-memory", "memory of a gateway with the pods", Work::Fleet(Fleet::Memory), None),
+    row("fleet-list", "list of 10,000 pods from it", Work::Fleet(Fleet::List), Some(Quantity::millis(60))),
+    row("fleet-page", "sorted page of 50 from it", Work::Fleet(Fleet::FirstPage), Some(Quantity::millis(5))),
+    row(
+        "fleet-page-last",
+        "jump to the last page of that order",
+        Work::Fleet(Fleet::DeepPage),
+        Some(Quantity::millis(5)),
+    ),
+    row("fleet-search", "search for a new word in it", Work::Fleet(Fleet::Search), Some(Quantity::millis(50))),
+    row(
+        "fleet-merged-page",
+        "sorted page of 50 over two clusters",
+        Work::Fleet(Fleet::MergedPage),
+        Some(Quantity::millis(5)),
+    ),
+    row(
+        "fleet-merged-page-last",
+        "jump to the last page over two clusters",
+        Work::Fleet(Fleet::MergedDeepPage),
+        Some(Quantity::millis(5)),
+    ),
     row("restart", "start to ready with the pods", Work::Restart, Some(Quantity::millis(2_000))),
     row(
         "restart-loaded",
@@ -500,9 +534,14 @@ pub(crate) const ALL: [Row; 97] = [
 pub(crate) struct Rows(Vec<&'static Row>);
 
 impl Rows {
-    /// The named rows. Without names, all that concern the store.
+    /// The named rows. A name that is no row stands for all rows whose names begin with it and a dash. Without names, all
+    /// rows that concern the store.
     pub(crate) fn chosen(names: &[String], store: &BenchStore) -> Result<Self> {
-        if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|row| row.name == **name)) {
+        let is_of = |row: &Row, name: &str| {
+            let is_group = ALL.iter().all(|row| row.name != name);
+            row.name == name || (is_group && row.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')))
+        };
+        if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|row| is_of(row, name))) {
             bail!("there is no row {unknown:?}; --rows help prints them");
         }
         let is_told = |row: &&Row| match row.work {
@@ -510,7 +549,7 @@ impl Rows {
             Work::Cost(_) | Work::Ephemeral(_) => store.is_embedded(),
             _ => true,
         };
-        let is_named = |row: &&Row| names.iter().any(|name| row.name == name);
+        let is_named = |row: &&Row| names.iter().any(|name| is_of(row, name));
         Ok(Self(ALL.iter().filter(|row| if names.is_empty() { is_told(row) } else { is_named(row) }).collect()))
     }
 
@@ -571,6 +610,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Observed)> 
         Work::Definitions(which) => definitions::figure(bench, which).await,
         Work::Custom(which) => custom::figure(bench, which).await,
         Work::Proxied(which) => proxied::figure(bench, which).await,
+        Work::Fleet(which) => fleet::figure(bench, which).await,
         Work::Access(which) => access::figure(bench, which).await,
         Work::Admitted(which) => admitted::figure(bench, which).await,
         Work::Cost(step) => costs::measure_step(bench, step).await,
@@ -598,5 +638,7 @@ mod tests {
         assert!(chosen(&["nonsense".into()], BenchStore::Embedded).is_err());
         let chosen = chosen(&["walk".into(), "get".into()], BenchStore::Embedded).unwrap();
         assert_eq!(names(&chosen), ["get", "walk"]);
+        let fleet = Rows::chosen(&["fleet".into()], &BenchStore::Embedded).unwrap();
+        assert!(names(&fleet).len() == 9 && names(&fleet).iter().all(|name| name.starts_with("fleet-")));
     }
 }

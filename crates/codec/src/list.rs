@@ -22,9 +22,8 @@ pub fn write_type_and_metadata(head: &ListHead<'_>, out: &mut Vec<u8>) {
     write_string(head.kind, out);
     out.extend_from_slice(b",\"apiVersion\":");
     write_string(head.api_version, out);
-    out.extend_from_slice(b",\"metadata\":{\"resourceVersion\":\"");
-    out.extend_from_slice(itoa::Buffer::new().format(head.meta.revision.get()).as_bytes());
-    out.push(b'"');
+    out.extend_from_slice(b",\"metadata\":{\"resourceVersion\":");
+    write_string(head.meta.position.unwrap_or(itoa::Buffer::new().format(head.meta.revision.get())), out);
     if let Some(token) = head.meta.continue_token {
         out.extend_from_slice(b",\"continue\":");
         write_string(token, out);
@@ -62,7 +61,12 @@ mod tests {
         let head = ListHead {
             kind: "PodList",
             api_version: "v1",
-            meta: ListMeta { revision: Revision::new(7), continue_token: Some("abc"), remaining: Some(3) },
+            meta: ListMeta {
+                revision: Revision::new(7),
+                position: None,
+                continue_token: Some("abc"),
+                remaining: Some(3),
+            },
         };
         let metadata = "{\"resourceVersion\":\"7\",\"continue\":\"abc\",\"remainingItemCount\":3}";
         assert!(written(head).contains(metadata));

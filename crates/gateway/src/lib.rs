@@ -18,6 +18,8 @@ mod contribution;
 mod copy;
 mod credentials;
 mod discovery;
+mod fleet;
+mod initial;
 mod lines;
 mod mirror;
 mod mirrors;

@@ -13,12 +13,17 @@ use crate::source::{Fault, Parts, parse};
 /// The longest line in bytes. An object has at most 1.5 MiB in etcd, and its JSON may be larger.
 const LINE_BYTES: usize = 32 << 20;
 
+/// The annotation of the bookmark after the initial events of a watch (KEP-3157).
+const INITIAL_END: &str = "k8s.io/initial-events-end";
+
 /// An event of a watch.
 pub(crate) enum Event {
     /// An object has changed.
     Change(StoreEvent),
     /// All changes up to this revision have been sent.
     Bookmark(Revision),
+    /// All objects have been sent, in their state at this revision.
+    InitialEnd(Revision),
     /// The revision of the watch is too old.
     Expired,
     /// The watch has failed for another reason.
@@ -77,7 +82,9 @@ impl MirroredKind {
             }
             "BOOKMARK" => {
                 let text = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-                Event::Bookmark(revision_of(text).map_err(Fault::Invalid)?)
+                let revision = revision_of(text).map_err(Fault::Invalid)?;
+                let is_end = object["metadata"]["annotations"][INITIAL_END] == "true";
+                if is_end { Event::InitialEnd(revision) } else { Event::Bookmark(revision) }
             }
             "ERROR" if object["code"].as_u64() == Some(410) => Event::Expired,
             "ERROR" => Event::Failed(object["message"].as_str().unwrap_or("an error without a message").to_owned()),
@@ -119,7 +126,11 @@ mod tests {
         assert_eq!(gone, StoreEvent::new(key, Revision::new(393), None));
         let mark = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"400","annotations":{"k8s.io/initial-events-end":"true"}}}"#;
         assert!(
-            matches!(event("BOOKMARK", mark).unwrap(), Event::Bookmark(revision) if revision == Revision::new(400))
+            matches!(event("BOOKMARK", mark).unwrap(), Event::InitialEnd(revision) if revision == Revision::new(400))
+        );
+        let mark = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"401"}}"#;
+        assert!(
+            matches!(event("BOOKMARK", mark).unwrap(), Event::Bookmark(revision) if revision == Revision::new(401))
         );
         let expired =
             r#"{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version: 1 (300)"}"#;

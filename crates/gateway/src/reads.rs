@@ -19,6 +19,7 @@ use keelson_meta::{ApiError, Revision};
 use keelson_registry::{Estimate, Target};
 use keelson_resources::Verb;
 
+use crate::fleet::PartSlot;
 use crate::mirrors::Mirrors;
 use crate::progress::Age;
 
@@ -114,6 +115,9 @@ impl ApiService for MirroredReads {
                 let _caught_up = mirror.registry().catch_up().await;
             }
             accept_text(&mut request.parts.headers);
+            if let Some(slot) = request.parts.extensions.remove::<PartSlot>() {
+                return slot.fill(request, own, mirror).await;
+            }
             let mut response = mirror.handlers().call(request, own).await;
             mark(response.headers_mut(), mirror.progress.age());
             response
@@ -134,7 +138,7 @@ fn not_loaded() -> ApiError {
 }
 
 /// Adds the age of the state to a response.
-fn mark(headers: &mut HeaderMap, age: Age) {
+pub(crate) fn mark(headers: &mut HeaderMap, age: Age) {
     if let Ok(lag) = HeaderValue::from_str(&format!("{:.3}", age.lag.as_secs_f64())) {
         headers.insert(LAG, lag);
     }

@@ -29,8 +29,9 @@ use keelson_supervision::{Failure, Serving, Supervisor, TaskGroup};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::fleet::{Fleet, Member, Merging, PermittedLists};
 use crate::mirrors::Mirrors;
-use crate::settings::GatewaySettings;
+use crate::settings::{GatewaySettings, SourceSettings};
 use crate::site::{Common, Site, health, no_documentation};
 
 /// The time limit of running requests at shutdown.
@@ -101,18 +102,22 @@ impl RunningGateway {
         let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
         let data_dir = settings.data_dir.clone();
         let common = Common { addr, data_dir, clock, random, background: background.clone() };
+        let merging = Merging::open(&common.data_dir, common.random.clone());
+        let merging = merging.map_err(|why| StartError::Certificates(format!("the key of continue tokens: {why}")))?;
         let mut sites = Vec::with_capacity(settings.sources.len());
         for source in &settings.sources {
             // A connection has one verified certificate, so several sources can't each verify it.
             let own = if settings.sources.len() == 1 { authorities.clone() } else { Arc::default() };
             let site = Site::start(source, &common, own).await;
-            let site = site.map_err(|why| StartError::Source { name: source.name.clone(), why })?;
-            sites.push((source.name.clone(), site));
+            let mut site = site.map_err(|why| StartError::Source { name: source.name.clone(), why })?;
+            let permitted = PermittedLists::new(merging.clone(), &source.name, site.mirrors.clone());
+            site.pipeline = site.pipeline.with_across(Arc::new(permitted));
+            sites.push((source, site));
         }
         let mirrors: Vec<_> = sites.iter().map(|(_, site)| site.mirrors.clone()).collect();
         let pipeline = match sites.len() {
             1 => sites.remove(0).1.pipeline.with_console(settings.console),
-            _ => front(sites, &mirrors, &common),
+            _ => front(sites, &mirrors, &common, merging),
         };
         let limits = Limits { drain: SHUTDOWN_GRACE, ..Limits::default() };
         let listener = listener::serve(port, TlsSettings::new(tls), Arc::new(pipeline), limits);
@@ -172,7 +177,12 @@ fn check_names(settings: &GatewaySettings) -> Result<(), StartError> {
 }
 
 /// The pipeline in front of several sources. It answers only about the gateway itself.
-fn front(sites: Vec<(String, Site)>, mirrors: &[Arc<Mirrors>], common: &Common) -> Pipeline {
+fn front(
+    sites: Vec<(&SourceSettings, Site)>,
+    mirrors: &[Arc<Mirrors>],
+    common: &Common,
+    merging: Arc<Merging>,
+) -> Pipeline {
     let Common { addr, clock, random, background, .. } = common;
     let metrics = Arc::new(Metrics::new());
     metrics.edge().watched_by(background.supervisor());
@@ -181,8 +191,13 @@ fn front(sites: Vec<(String, Site)>, mirrors: &[Arc<Mirrors>], common: &Common) 
     let surface = nothing.clone();
     let documents = move |_| Box::pin(documentation.clone().documents(nothing.clone())) as _;
     let router = Router::new(move || surface.clone(), documents, pages, Arc::new(Nothing));
-    let pipelines: HashMap<String, Arc<Pipeline>> =
-        sites.into_iter().map(|(name, site)| (name, Arc::new(site.pipeline))).collect();
+    let mut pipelines: HashMap<String, Arc<Pipeline>> = HashMap::new();
+    let mut members = Vec::with_capacity(sites.len());
+    for (source, site) in sites {
+        let pipeline = Arc::new(site.pipeline);
+        members.push(Member::new(&source.name, source.labels.clone(), site.mirrors, pipeline.clone()));
+        pipelines.insert(source.name.clone(), pipeline);
+    }
     let stopping = background.stopping().clone();
     let find = move |uri: &Uri| {
         let (name, rest) = site_of(uri)?;
@@ -191,6 +206,7 @@ fn front(sites: Vec<(String, Site)>, mirrors: &[Arc<Mirrors>], common: &Common) 
     Pipeline::new(router, metrics, clock.clone(), random.clone(), stopping, FlowLimits::default())
         .with_authorizer(Arc::new(HealthForAll))
         .with_sites(Box::new(find))
+        .with_across(Arc::new(Fleet::new(merging, members)))
 }
 
 /// Health checks need no rights, and nothing else is allowed: no user is known outside of sources.

@@ -2,7 +2,7 @@
 //!
 //! They are plain values. The code that uses them checks their meaning.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -38,6 +38,8 @@ pub struct SourceSettings {
     pub kubeconfig: PathBuf,
     /// The resources that are passed through and not mirrored, as `plural` or `plural.group`.
     pub not_mirrored: BTreeSet<String>,
+    /// Its labels, for selectors of lists over several sources.
+    pub labels: BTreeMap<String, String>,
     /// True to impersonate users of client certificates with the gateway's own credentials, so that their requests can
     /// be passed through.
     pub impersonates: bool,
@@ -47,6 +49,12 @@ impl SourceSettings {
     /// A source with the default resources.
     pub fn new(name: impl Into<String>, kubeconfig: impl Into<PathBuf>) -> Self {
         let not_mirrored = NOT_MIRRORED.map(str::to_owned).into_iter().collect();
-        Self { name: name.into(), kubeconfig: kubeconfig.into(), not_mirrored, impersonates: false }
+        Self {
+            name: name.into(),
+            kubeconfig: kubeconfig.into(),
+            not_mirrored,
+            labels: BTreeMap::new(),
+            impersonates: false,
+        }
     }
 }

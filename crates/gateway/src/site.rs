@@ -156,7 +156,7 @@ fn pass_through(
     // These connections present no certificate: the source must see the credentials of the caller only.
     let upstream = outbound.upstream_by_url(&destination, config.tls_server_name.as_deref(), None)?;
     let impersonator = match settings.impersonates {
-        true => Some(impersonator(&outbound, &destination, config)?),
+        true => Some(impersonator(&outbound, &destination, config, &settings.kubeconfig)?),
         false => None,
     };
     let mirrors = mirrors.clone();

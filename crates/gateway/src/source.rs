@@ -33,6 +33,8 @@ pub(crate) struct Source {
     budget: Budget,
     /// True if the source is a keelson server, which sends bookmarks earlier.
     keelson: AtomicBool,
+    /// False once the source has refused to send a list as a stream.
+    streams_lists: AtomicBool,
 }
 
 /// The reason why a request to the source failed.
@@ -75,7 +77,13 @@ impl Source {
         let config = read(settings).await?;
         let client = Client::try_from(config.clone()).map_err(|error| error.to_string())?;
         Ok((
-            Self { name: settings.name.clone(), client, budget: Budget::new(), keelson: AtomicBool::new(false) },
+            Self {
+                name: settings.name.clone(),
+                client,
+                budget: Budget::new(),
+                keelson: AtomicBool::new(false),
+                streams_lists: AtomicBool::new(true),
+            },
             config,
         ))
     }
@@ -90,11 +98,22 @@ impl Source {
         self.keelson.load(Ordering::Relaxed)
     }
 
+    /// Returns true if the source may send lists as streams.
+    pub(crate) fn streams_lists(&self) -> bool {
+        self.streams_lists.load(Ordering::Relaxed)
+    }
+
+    /// Records that the source sends no lists as streams. It is asked again after an upgrade.
+    pub(crate) fn refuses_streams(&self) {
+        self.streams_lists.store(false, Ordering::Relaxed);
+    }
+
     /// Reads the version of the source.
     pub(crate) async fn read_version(&self) -> Result<(), Fault> {
         let version = self.document("/version").await?;
         let is_keelson = version["gitVersion"].as_str().is_some_and(|version| version.contains("keelson"));
         self.keelson.store(is_keelson, Ordering::Relaxed);
+        self.streams_lists.store(true, Ordering::Relaxed);
         Ok(())
     }
 

@@ -215,7 +215,7 @@ impl Running {
                 }
                 // Events come in the order of revisions, so this one was delivered before.
                 Event::Change(_) => {}
-                Event::Bookmark(revision) => {
+                Event::Bookmark(revision) | Event::InitialEnd(revision) => {
                     watermark = watermark.max(revision);
                     self.is_short = false;
                 }

@@ -3,7 +3,8 @@
 //! Only the read half of the contract works, and only what a cache needs: the newest state, and a tail. History is the
 //! cache's own. Writes are refused, since they are passed through to the source.
 //!
-//! The first load is that of the durable copy, if the source still has its revision. The watch continues from there.
+//! The first load is that of the durable copy, if the source still has its revision. The watch continues from there. A
+//! list is a stream where the source sends it (`initial.rs`), and pages otherwise.
 //!
 //! A cache and a registry get two views of the store. To the cache, the newest revision is that of the list or the watch
 //! which feeds it. To the registry, whose reads are consistent, it is the source's newest revision when the read began.
@@ -24,6 +25,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::copy::ResourceCopy;
+use crate::initial;
 use crate::objects::{MirroredKind, Page};
 use crate::progress::Progress;
 use crate::source::{Fault, Source, parse};
@@ -114,13 +116,27 @@ impl Shared {
     /// Begins a list. Returns its revision.
     async fn begin_list(&self) -> Result<Revision, StoreError> {
         let reached = self.progress.reached();
-        let page = self.page(&format!("limit={PAGE}")).await;
+        let page = self.first_page().await;
         let page = page.map_err(|fault| tail::error(&self.progress, reached, &fault))?;
         self.check_not_restored(reached, page.revision)?;
         let revision = page.revision;
         self.copy.begin_list().await;
         *self.next.lock() = Next::Listed(page);
         Ok(revision)
+    }
+
+    /// The whole list as a stream if the source sends it, or else its first page.
+    async fn first_page(&self) -> Result<Page, Fault> {
+        if self.source.streams_lists() {
+            match initial::list(&self.source, &self.kind).await {
+                Ok(page) => return Ok(page),
+                Err(fault) => {
+                    let (source, path) = (&self.source.name, &self.kind.path);
+                    tracing::debug!(source, path, %fault, "a list is no stream; it is read in pages");
+                }
+            }
+        }
+        self.page(&format!("limit={PAGE}")).await
     }
 
     /// Checks that the source's newest revision is not below one that it had before the question. While the response
@@ -131,6 +147,22 @@ impl Shared {
         }
         self.progress.set_restored();
         Err(StoreError::Unavailable(format!("the source went back from revision {reached} to {newest}")))
+    }
+
+    /// A whole list in parts, so that no part holds a thread for long.
+    fn parts(self: Arc<Self>, whole: Page) -> Scan {
+        let Page { revision, objects, .. } = whole;
+        unfold(Some((self, objects.into_iter())), move |state| async move {
+            let (shared, mut rest) = state?;
+            let part: Vec<KeyValue> = rest.by_ref().take(PAGE).collect();
+            shared.copy.list(part.clone()).await;
+            if rest.len() > 0 {
+                return Some((Ok(part), Some((shared, rest))));
+            }
+            shared.copy.end_list(revision).await;
+            Some((Ok(part), None))
+        })
+        .boxed()
     }
 
     /// The rest of the list that was begun.
@@ -184,8 +216,8 @@ impl Shared {
     }
 }
 
-/// A token as a value of a query.
-fn encoded(token: &str) -> String {
+/// A text as a segment of a path, or as a name or value of a query.
+pub(crate) fn encoded(token: &str) -> String {
     let mut text = String::with_capacity(token.len());
     for byte in token.bytes() {
         match byte {
@@ -213,6 +245,9 @@ impl Store for UpstreamStore {
     fn scan(&self, request: ScanRequest) -> Option<Scan> {
         let next = std::mem::replace(&mut *self.shared.next.lock(), Next::Nothing);
         Some(match next {
+            Next::Listed(whole) if whole.revision == request.revision && whole.next.is_none() => {
+                self.shared.clone().parts(whole)
+            }
             Next::Listed(first) if first.revision == request.revision => self.shared.clone().rest(first),
             Next::Copied(mark) if mark == request.revision => {
                 let copy = self.shared.copy.clone();

@@ -10,6 +10,7 @@
 
 // SIZE: the order of all filters is the subject of the file.
 
+mod across;
 mod audit;
 mod authentication;
 mod authorization;
@@ -49,6 +50,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Level, Span, debug, debug_span, enabled};
 
+pub use self::across::{Across, PartOfRequest};
 use self::audit::Trail;
 pub use self::authentication::TokenAuthenticator;
 use self::flow_control::{Cost, Flow};
@@ -114,7 +116,7 @@ pub trait ClientConnection: Send + Sync {
 }
 
 /// A client whose certificate does not count.
-struct WithoutCertificate<'c>(&'c dyn ClientConnection);
+pub struct WithoutCertificate<'c>(pub &'c dyn ClientConnection);
 
 impl ClientConnection for WithoutCertificate<'_> {
     fn identity(&self) -> Option<Arc<ClientIdentity>> {
@@ -166,6 +168,8 @@ pub struct Pipeline {
     router: Router,
     /// The pipelines of other servers, by path.
     sites: Option<Sites>,
+    /// The answerers of requests that are for several pipelines.
+    across: Vec<Arc<dyn Across>>,
     /// The server that this server stands in front of.
     pass_through: Option<PassThrough>,
     proxy: Option<Proxy>,
@@ -233,6 +237,7 @@ impl Pipeline {
         Self {
             router,
             sites: None,
+            across: Vec::new(),
             pass_through: None,
             proxy: None,
             certificates: Arc::new(PublishedAuthorities::default()),
@@ -400,6 +405,9 @@ impl Pipeline {
         body: RequestBody,
     ) -> Response<ResponseBody> {
         // SIZE: the filters of every request in order.
+        if let Some(across) = self.across(&parts) {
+            return Box::pin(self.answer_across(&**across, client, parts)).await;
+        }
         if let Some((site, uri)) = self.sites.as_ref().and_then(|sites| sites(&parts.uri)) {
             parts.uri = uri;
             return Box::pin(site.answer(&WithoutCertificate(client), parts, body)).await;
@@ -514,6 +522,9 @@ impl Pipeline {
 
     /// Returns true if the server behind this one answers a request.
     fn is_passed_through(&self, client: &dyn ClientConnection, info: &RequestInfo, parts: &Parts) -> bool {
+        if across::is_part(parts) {
+            return false;
+        }
         // Access reviews do not show if the other server accepts unauthenticated requests.
         let is_anonymous = || {
             info.is_resource_request
@@ -719,6 +730,9 @@ impl Pipeline {
             audit.impersonates(&user, constraint);
         }
         known.span.record("user", user.name.as_str());
+        if let Some(part) = parts.extensions.get::<PartOfRequest>() {
+            part.is_of(&user);
+        }
         if let Some(flow) = self.flow_control.classify(&user, info) {
             let _ = known.flow.set(flow);
         }

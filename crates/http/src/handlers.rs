@@ -12,6 +12,7 @@ mod get;
 mod list;
 mod list_body;
 mod live_page;
+mod merged;
 mod patch;
 mod posted;
 mod query;
@@ -37,6 +38,7 @@ use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens,
 use keelson_resources::{CreateHandler, SubresourceHandler, Verb};
 use tokio::time::Instant;
 
+pub use self::merged::{MergedPage, MergedPages};
 use crate::body::ResponseBody;
 use crate::filters::{WebhookTime, has_long_query, is_copied};
 use crate::metrics::removed_release;

@@ -26,9 +26,19 @@ pub(crate) fn run(args: Gateway) -> anyhow::Result<()> {
 async fn serve(args: Gateway) -> anyhow::Result<()> {
     let mut signals = Signals::listen(Parent::from_watched(None)?)?;
     let not_mirrored: BTreeSet<String> = args.not_mirrored.joined().into_iter().collect();
+    if let Some(unknown) =
+        args.cluster_label.iter().find(|label| args.source.iter().all(|known| known.name != label.cluster))
+    {
+        bail!("--cluster-label: there is no source {}", unknown.cluster);
+    }
+    let labels = |name: &str| {
+        let of_source = args.cluster_label.iter().filter(|label| label.cluster == name);
+        of_source.map(|label| (label.key.clone(), label.value.clone())).collect()
+    };
     let source = |named: NamedSource| SourceSettings {
         not_mirrored: not_mirrored.clone(),
         impersonates: args.impersonate,
+        labels: labels(&named.name),
         ..SourceSettings::new(named.name, named.kubeconfig)
     };
     let settings = GatewaySettings {

@@ -21,6 +21,8 @@ pub struct ListHead<'a> {
 pub struct ListMeta<'a> {
     /// The revision of the list's snapshot, or that of a single object.
     pub revision: Revision,
+    /// The text in place of the revision, for a list over several clusters, which has a revision for each of them.
+    pub position: Option<&'a str>,
     /// The continue token, if there are more items.
     pub continue_token: Option<&'a str>,
     /// The number of items after this page, if known.
@@ -30,6 +32,6 @@ pub struct ListMeta<'a> {
 impl ListMeta<'_> {
     /// Metadata with only a revision.
     pub const fn at(revision: Revision) -> Self {
-        Self { revision, continue_token: None, remaining: None }
+        Self { revision, position: None, continue_token: None, remaining: None }
     }
 }

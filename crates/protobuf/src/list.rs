@@ -124,7 +124,8 @@ impl<'a> ItemMeasure<'a> {
 /// The list with its metadata, without items.
 fn list_metadata(meta: &ListMeta<'_>) -> Object {
     let mut metadata = Map::new();
-    metadata.insert("resourceVersion", meta.revision.to_string());
+    let position = meta.position.map_or_else(|| meta.revision.to_string(), str::to_owned);
+    metadata.insert("resourceVersion", position);
     if let Some(token) = meta.continue_token {
         metadata.insert("continue", token);
     }
@@ -176,7 +177,12 @@ mod tests {
         let head = ListHead {
             kind: "ConfigMapList",
             api_version: "v1",
-            meta: ListMeta { revision: Revision::new(7), continue_token: Some("abc"), remaining: Some(3) },
+            meta: ListMeta {
+                revision: Revision::new(7),
+                position: None,
+                continue_token: Some("abc"),
+                remaining: Some(3),
+            },
         };
         let metadata = json!({"resourceVersion": "7", "continue": "abc", "remainingItemCount": 3});
         let values: Vec<_> = items.iter().map(|item| item.clone().into_value()).collect();

@@ -79,7 +79,8 @@ pub use namespaces::namespace_is_terminating;
 pub use newest::NewestReads;
 pub use patch::{Patch, PatchKind};
 pub use query::{
-    FailedEvaluations, Group, Groups, LiveOutput, LivePage, MatchedPlaces, Matches, PageChange, QueryPage,
+    CountedValue, CountedValues, FailedEvaluations, Group, Groups, LiveOutput, LivePage, MatchedPlaces, Matches,
+    OrderedResult, PageChange, QueryPage,
 };
 pub use quota::{LimitedResource, ObjectUse, QuotaScope, QuotaUse, object_use, quota_use};
 pub use registry::{BuiltinKinds, Registry, is_too_large, store_error};

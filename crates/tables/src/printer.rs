@@ -25,6 +25,14 @@ pub struct Printer(Form);
 enum Form {
     Coded(Coded),
     Custom(Arc<CustomColumns>),
+    Headed(Arc<Headed>),
+}
+
+/// A printer with an annotation in its first column.
+struct Headed {
+    column: Column<'static>,
+    annotation: &'static str,
+    rest: Printer,
 }
 
 /// The columns of a built-in kind, and the code that fills them.
@@ -96,12 +104,18 @@ impl Printer {
         Self(Form::Coded(Coded { columns, cells, conditions: |_| &[], order: Some(order), unshown: &[] }))
     }
 
+    /// Returns the printer with a first column that shows an annotation.
+    #[must_use]
+    pub fn headed_by(self, column: Column<'static>, annotation: &'static str) -> Self {
+        Self(Form::Headed(Arc::new(Headed { column, annotation, rest: self })))
+    }
+
     /// Returns the printer with these annotations hidden in rows. Upstream keeps their values in internal fields and
     /// restores them for whole objects only.
     pub fn without_annotations(self, unshown: &'static [&'static str]) -> Self {
         match self.0 {
             Form::Coded(coded) => Self(Form::Coded(Coded { unshown, ..coded })),
-            Form::Custom(_) => self,
+            Form::Custom(_) | Form::Headed(_) => self,
         }
     }
 
@@ -110,6 +124,7 @@ impl Printer {
         match &self.0 {
             Form::Coded(coded) => coded.unshown,
             Form::Custom(_) => &[],
+            Form::Headed(headed) => headed.rest.unshown_annotations(),
         }
     }
 
@@ -118,12 +133,21 @@ impl Printer {
         match &self.0 {
             Form::Coded(coded) => Cow::Borrowed(coded.columns),
             Form::Custom(custom) => Cow::Owned(custom.columns()),
+            Form::Headed(headed) => {
+                let mut columns = vec![headed.column];
+                columns.extend_from_slice(&headed.rest.columns());
+                Cow::Owned(columns)
+            }
         }
     }
 
     /// Returns true if the cells may show any field, so that the whole object is read.
     pub fn reads_all(&self) -> bool {
-        matches!(self.0, Form::Custom(_))
+        match &self.0 {
+            Form::Coded(_) => false,
+            Form::Custom(_) => true,
+            Form::Headed(headed) => headed.rest.reads_all(),
+        }
     }
 
     /// The row of this object at `now`.
@@ -132,6 +156,11 @@ impl Printer {
         match &self.0 {
             Form::Coded(coded) => (coded.cells)(subject),
             Form::Custom(custom) => custom.cells(subject),
+            Form::Headed(headed) => {
+                let mut cells = headed.rest.cells(object, now);
+                cells.insert(0, subject.annotation(headed.annotation).unwrap_or_default().into());
+                cells
+            }
         }
     }
 
@@ -140,6 +169,7 @@ impl Printer {
         match &self.0 {
             Form::Coded(coded) => (coded.conditions)(Subject { object: object.root(), now: SystemTime::UNIX_EPOCH }),
             Form::Custom(_) => &[],
+            Form::Headed(headed) => headed.rest.conditions(object),
         }
     }
 
@@ -147,7 +177,8 @@ impl Printer {
     pub fn order(&self) -> Option<fn(&Object, &Object) -> Ordering> {
         match &self.0 {
             Form::Coded(coded) => coded.order,
-            Form::Custom(_) => None,
+            // The rows of several clusters keep their common order.
+            Form::Custom(_) | Form::Headed(_) => None,
         }
     }
 }

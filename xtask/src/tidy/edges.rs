@@ -185,6 +185,7 @@ const ALLOWED: [(&str, &[&str]); 44] = [
             "storage-sql",
             "cache",
             "access",
+            "access-config",
             "registry",
             "builtin",
             "outbound",

@@ -14,7 +14,7 @@ use http::Method;
 use keelson_access::FileChanges;
 use keelson_outbound::{CallError, Effect, Outbound, RestClient, RestRequest, RestResponse};
 
-use super::kubeconfig::WebhookEndpoint;
+use super::endpoint::WebhookEndpoint;
 use crate::document::ConfigurationError;
 
 /// A webhook that can be called.

@@ -14,8 +14,8 @@ use keelson_meta::host_port;
 use keelson_meta::json::Value;
 use keelson_outbound::Credentials;
 
-use super::kubeconfig::{Kubeconfig, unusable};
 use crate::document::ConfigurationError;
+use crate::kubeconfig::{Kubeconfig, unusable};
 
 /// The port that the name of a user may omit.
 const DEFAULT_PORT: u16 = 443;

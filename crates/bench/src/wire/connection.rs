@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
-use http::{Method, Response, header};
+use http::{HeaderMap, Method, Response, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -29,6 +29,8 @@ pub(crate) struct Client {
     authority: Arc<str>,
     name: ServerName<'static>,
     tls: TlsConnector,
+    /// The value of `Authorization`, if the certificate is not the credential.
+    authorization: Option<Arc<str>>,
 }
 
 impl Client {
@@ -36,7 +38,13 @@ impl Client {
         let Credentials { authority, tls } = credentials;
         let host = authority.rsplit_once(':').context("the server's address has no port")?.0.to_owned();
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).context("odd host")?;
-        Ok(Self { authority: authority.into(), name, tls: TlsConnector::from(Arc::new(tls)) })
+        Ok(Self { authority: authority.into(), name, tls: TlsConnector::from(Arc::new(tls)), authorization: None })
+    }
+
+    /// Sends this value of `Authorization` with each request.
+    #[must_use]
+    pub(crate) fn authorized(self, authorization: Option<String>) -> Self {
+        Self { authorization: authorization.map(Into::into), ..self }
     }
 
     pub(crate) async fn connect(&self) -> Result<Connection> {
@@ -45,7 +53,7 @@ impl Client {
         let stream = self.tls.connect(self.name.clone(), tcp).await.context("TLS handshake failed")?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        Ok(Connection { authority: Arc::clone(&self.authority), sender })
+        Ok(Connection { authority: Arc::clone(&self.authority), authorization: self.authorization.clone(), sender })
     }
 }
 
@@ -103,9 +111,15 @@ pub(crate) struct Reply {
     pub(crate) bytes: u64,
     /// The beginning of the body.
     pub(crate) beginning: Vec<u8>,
+    headers: HeaderMap,
 }
 
 impl Reply {
+    /// A header field of the response.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
     /// A text field of the body's beginning, such as `continue` or `resourceVersion` of a list's metadata.
     pub(crate) fn field(&self, name: &str) -> Option<String> {
         let text = String::from_utf8_lossy(&self.beginning);
@@ -117,6 +131,7 @@ impl Reply {
 /// An open connection.
 pub(crate) struct Connection {
     authority: Arc<str>,
+    authorization: Option<Arc<str>>,
     sender: SendRequest<Full<Bytes>>,
 }
 
@@ -124,9 +139,10 @@ impl Connection {
     /// Sends the request, reads the whole response and drops it. Fails unless the status is a success.
     pub(crate) async fn send(&mut self, request: Request) -> Result<Reply> {
         let began = Instant::now();
-        let mut body = self.open(request).await?;
+        let (head, mut body) = self.answer(request).await?.into_parts();
         let first_byte = began.elapsed();
-        let mut reply = Reply { first_byte, whole: Duration::ZERO, bytes: 0, beginning: Vec::new() };
+        let (whole, headers) = (Duration::ZERO, head.headers);
+        let mut reply = Reply { first_byte, whole, bytes: 0, beginning: Vec::new(), headers };
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.context("the answer broke off")?.into_data() else { continue };
             reply.bytes += data.len() as u64;
@@ -154,6 +170,9 @@ impl Connection {
         let what = format_args!("{} {}", request.method, request.path).to_string();
         let mut built = http::Request::builder().method(request.method).uri(request.path);
         built = built.header(header::HOST, &*self.authority);
+        if let Some(authorization) = &self.authorization {
+            built = built.header(header::AUTHORIZATION, &**authorization);
+        }
         for (name, value) in request.headers {
             built = built.header(name, value);
         }

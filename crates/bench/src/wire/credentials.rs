@@ -22,22 +22,44 @@ pub(crate) struct Credentials {
 impl Credentials {
     pub(crate) fn read(kubeconfig: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(kubeconfig).context("cannot read the server's kubeconfig")?;
-        let field = |name: &str| {
-            let value = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'));
-            value.map(str::trim).with_context(|| format!("the kubeconfig has no {name}"))
-        };
-        let pem = |name: &str| STANDARD.decode(field(name)?).with_context(|| format!("{name} is not base64"));
         let mut roots = RootCertStore::empty();
-        for certificate in certificates(&pem("certificate-authority-data")?)? {
+        for certificate in certificates(&pem(&text, "certificate-authority-data")?)? {
             roots.add(certificate)?;
         }
-        let key = PrivateKeyDer::from_pem_slice(&pem("client-key-data")?).context("the client key is not PEM")?;
-        let tls = ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_client_auth_cert(certificates(&pem("client-certificate-data")?)?, key)?;
-        let authority = field("server")?.trim_start_matches("https://").trim_end_matches('/').to_owned();
+        let (chain, key) = identity(&text)?;
+        let tls = ClientConfig::builder().with_root_certificates(roots).with_client_auth_cert(chain, key)?;
+        let authority = field(&text, "server")?.trim_start_matches("https://").trim_end_matches('/').to_owned();
         Ok(Self { authority, tls })
     }
+
+    /// The client certificate of a kubeconfig, for a gateway at this address with this authority.
+    pub(crate) fn behind(kubeconfig: &Path, authority: String, ca_file: &Path) -> Result<Self> {
+        let pem = std::fs::read(ca_file).with_context(|| format!("cannot read {}", ca_file.display()))?;
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&pem)? {
+            roots.add(certificate)?;
+        }
+        let text = std::fs::read_to_string(kubeconfig).context("cannot read the server's kubeconfig")?;
+        let (chain, key) = identity(&text)?;
+        let tls = ClientConfig::builder().with_root_certificates(roots).with_client_auth_cert(chain, key)?;
+        Ok(Self { authority, tls })
+    }
+}
+
+/// A field of a kubeconfig.
+fn field<'t>(text: &'t str, name: &str) -> Result<&'t str> {
+    let value = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'));
+    value.map(str::trim).with_context(|| format!("the kubeconfig has no {name}"))
+}
+
+fn pem(text: &str, name: &str) -> Result<Vec<u8>> {
+    STANDARD.decode(field(text, name)?).with_context(|| format!("{name} is not base64"))
+}
+
+/// The client certificate of a kubeconfig, with its key.
+fn identity(text: &str) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let key = PrivateKeyDer::from_pem_slice(&pem(text, "client-key-data")?).context("the client key is not PEM")?;
+    Ok((certificates(&pem(text, "client-certificate-data")?)?, key))
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {

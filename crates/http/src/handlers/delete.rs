@@ -96,7 +96,7 @@ pub(super) async fn collection(
         meta: super::list::meta_of(target, page.revision, page.continue_token.as_deref(), page.remaining),
     };
     let content_type = renderer.media().kind.content_type();
-    let showing = ItemChanges { order: renderer.row_order(), mask: None };
+    let showing = ItemChanges { order: renderer.row_order(), ..ItemChanges::default() };
     let mut source = source_of(ListItems::Chosen(page.deleted), &renderer, showing).await?;
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
     let body = Paced::new(ListBody::new(writer, &start, source));

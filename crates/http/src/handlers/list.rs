@@ -37,7 +37,7 @@ pub(super) async fn handle(
     }
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
     let page = registry.list(target, &request.caller, request.query.list_options()?).await?;
-    let showing = ItemChanges { order: renderer.row_order(), mask: None };
+    let showing = ItemChanges { order: renderer.row_order(), ..ItemChanges::default() };
     answer(target, renderer, page, showing, accepts_gzip(&request.parts.headers)).await
 }
 
@@ -48,6 +48,8 @@ pub(super) struct ItemChanges {
     pub(super) order: Option<RowOrder>,
     /// Selects the fields of each item.
     pub(super) mask: Option<Arc<Mask>>,
+    /// The text in place of the list's revision.
+    pub(super) position: Option<String>,
 }
 
 /// The response with a page.
@@ -58,11 +60,12 @@ pub(super) async fn answer(
     showing: ItemChanges,
     takes_gzip: bool,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let kind = target.kind();
+    let (kind, position) = (target.kind(), showing.position.clone());
+    let meta = meta_of(target, page.revision, page.continue_token.as_deref(), page.remaining);
     let head = ListHead {
         kind: &target.resource.list_kind,
         api_version: &kind.group_version().to_string(),
-        meta: meta_of(target, page.revision, page.continue_token.as_deref(), page.remaining),
+        meta: ListMeta { position: position.as_deref(), ..meta },
     };
     let mut source = source_of(page.items, &renderer, showing).await?;
     let content_type = renderer.media().kind.content_type();
@@ -115,7 +118,7 @@ pub(super) fn meta_of<'a>(
     continue_token: Option<&'a str>,
     remaining: Option<u64>,
 ) -> ListMeta<'a> {
-    ListMeta { revision, continue_token: continue_token.or(target.token_at_end()), remaining }
+    ListMeta { revision, position: None, continue_token: continue_token.or(target.token_at_end()), remaining }
 }
 
 /// The items in the requested version and order.

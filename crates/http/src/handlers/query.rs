@@ -20,7 +20,7 @@ use crate::respond;
 use crate::service::ApiRequest;
 
 /// The number of objects in the whole result.
-const TOTAL_COUNT: HeaderName = HeaderName::from_static("keelson-total-count");
+pub(super) const TOTAL_COUNT: HeaderName = HeaderName::from_static("keelson-total-count");
 /// The number of scanned objects, sent only to callers that may list all objects of the resource.
 const LOOKED_AT: HeaderName = HeaderName::from_static("keelson-looked-at");
 /// The number of objects for which the condition has no value, sent if there are any.
@@ -37,7 +37,7 @@ pub(super) async fn handle(
     if query.group_by.is_some() {
         let media = negotiate_document(&request.parts)?;
         let groups = registry.query_groups(target, &request.caller, options, query).await?;
-        let mut response = respond::value(StatusCode::OK, &document(&groups), media);
+        let mut response = respond::value(StatusCode::OK, &document(&groups, None), media);
         tell_looks(registry, target, &request.caller, response.headers_mut(), groups.looked_at).await;
         tell_failures(response.headers_mut(), &request.caller, &groups.failures);
         return Ok(response);
@@ -57,7 +57,7 @@ pub(super) async fn handle(
     let (total, looked_at, failures) = (page.total, page.looked_at, page.failures);
     // The tables of a few kinds have an order of their own if the query has none.
     let order = renderer.row_order().filter(|_| query.sort_by.is_by_key());
-    let showing = ItemChanges { order, mask };
+    let showing = ItemChanges { order, mask, position: None };
     let page = ListPage {
         revision: page.revision,
         continue_token: page.continue_token,
@@ -81,7 +81,7 @@ async fn tell_looks(registry: &Registry, target: &Target, caller: &Caller, heade
 
 /// Adds the number of objects for which the condition has no value, with a warning. The request selects all of these
 /// objects.
-fn tell_failures(headers: &mut HeaderMap, caller: &Caller, failures: &FailedEvaluations) {
+pub(super) fn tell_failures(headers: &mut HeaderMap, caller: &Caller, failures: &FailedEvaluations) {
     let FailedEvaluations { count, first } = failures;
     if *count == 0 {
         return;
@@ -105,12 +105,12 @@ pub(super) fn mask(query: &Query, renderer: &Renderer) -> Result<Option<Arc<Mask
     Ok((!query.mask.shows_all()).then(|| Arc::new(query.mask.clone())))
 }
 
-fn tell(headers: &mut HeaderMap, name: HeaderName, count: usize) {
+pub(super) fn tell(headers: &mut HeaderMap, name: HeaderName, count: usize) {
     headers.insert(name, HeaderValue::from(count));
 }
 
-/// The document of the groups.
-fn document(groups: &Groups) -> Value {
+/// The document of the groups, with a text in place of the revision if there is one.
+pub(super) fn document(groups: &Groups, position: Option<&str>) -> Value {
     let told = groups.groups.iter().map(|group| {
         let mut told = Map::new();
         if let Some(value) = &group.value {
@@ -120,7 +120,8 @@ fn document(groups: &Groups) -> Value {
         Value::Object(told)
     });
     let mut metadata = Map::new();
-    metadata.insert("resourceVersion", Value::from(groups.revision.to_string()));
+    let position = position.map_or_else(|| groups.revision.to_string(), str::to_owned);
+    metadata.insert("resourceVersion", Value::from(position));
     let mut document = Map::new();
     head("ValueCounts", metadata, &mut document);
     document.insert("values", Value::Array(told.collect()));

@@ -28,6 +28,9 @@ pub(crate) struct Gateway {
     /// be repeated: a single cluster has the usual paths, and each of several has its paths below /clusters/NAME.
     #[arg(long, env = "KEELSON_SOURCE", value_name = "NAME=KUBECONFIG", value_parser = source, required = true)]
     pub(crate) source: Vec<NamedSource>,
+    /// Labels of a cluster, for the parameter clusterSelector of lists over all clusters. May be repeated.
+    #[arg(long, env = "KEELSON_CLUSTER_LABELS", value_name = "NAME:KEY=VALUE", value_parser = cluster_label)]
+    pub(crate) cluster_label: Vec<ClusterLabel>,
     /// Impersonate users of client certificates with the credentials of the kubeconfig, so that their writes and other requests can be
     /// passed on. Without it such a request needs a bearer token.
     #[arg(long, env = "KEELSON_IMPERSONATE")]
@@ -70,6 +73,25 @@ pub(crate) struct NamedSource {
     pub(crate) kubeconfig: PathBuf,
 }
 
+/// A label of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClusterLabel {
+    pub(crate) cluster: String,
+    pub(crate) key: String,
+    pub(crate) value: String,
+}
+
+/// Parses `NAME:KEY=VALUE`.
+fn cluster_label(text: &str) -> Result<ClusterLabel, String> {
+    let expected = || "NAME:KEY=VALUE is expected".to_owned();
+    let (cluster, label) = text.split_once(':').ok_or_else(expected)?;
+    let (key, value) = label.split_once('=').ok_or_else(expected)?;
+    if cluster.is_empty() || key.is_empty() {
+        return Err(expected());
+    }
+    Ok(ClusterLabel { cluster: cluster.to_owned(), key: key.to_owned(), value: value.to_owned() })
+}
+
 /// Parses `NAME=KUBECONFIG`. The name becomes a part of paths.
 fn source(text: &str) -> Result<NamedSource, String> {
     let (name, file) = text.split_once('=').ok_or("NAME=KUBECONFIG is expected")?;
@@ -86,6 +108,15 @@ fn source(text: &str) -> Result<NamedSource, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_is_of_a_cluster() {
+        let label = cluster_label("prod:example.com/env=live=1").unwrap();
+        assert_eq!((&*label.cluster, &*label.key, &*label.value), ("prod", "example.com/env", "live=1"));
+        for wrong in ["", "a", "a:b", ":a=b", "a:=b"] {
+            assert!(cluster_label(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_source_is_a_name_and_a_file() {

@@ -4,6 +4,9 @@
 
 mod fleet;
 mod lab;
+mod merged;
 mod outages;
+mod permitted;
+mod property;
 mod reads;
 mod rights;

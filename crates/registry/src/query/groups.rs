@@ -19,7 +19,7 @@ const DEFAULT_LIMIT: usize = 100;
 /// The largest number of groups.
 const MAX_LIMIT: usize = 1000;
 /// The number of groups that are counted before the task yields.
-const COUNTED_AT_ONCE: usize = 256;
+pub(super) const COUNTED_AT_ONCE: usize = 256;
 
 /// The number of objects of each value.
 pub struct Groups {
@@ -84,7 +84,7 @@ pub(super) async fn count(query: &PlannedQuery, view: &View, looked_at: usize) -
 }
 
 /// The value of a group, read from one of its objects.
-fn value_at(wanted: &QueryEvaluator, entry: &Entry, place: &[u8]) -> Option<Json> {
+pub(super) fn value_at(wanted: &QueryEvaluator, entry: &Entry, place: &[u8]) -> Option<Json> {
     wanted.look(entry, |subject| {
         wanted.query.value_at(subject, place).map(|value| match value {
             Value::Bool(value) => Json::from(value),

@@ -22,9 +22,14 @@ const TOKENS: &str = "root-token,root,r,system:masters\nann-token,ann,a\nbob-tok
 
 /// A builder for a source that knows the users.
 pub(crate) fn source() -> TestServerBuilder {
+    source_of(TOKENS)
+}
+
+/// A builder for a source with these tokens.
+pub(crate) fn source_of(tokens: &str) -> TestServerBuilder {
     let builder = TestServer::builder();
     let file = builder.data_dir().join("tokens.csv");
-    std::fs::write(&file, TOKENS).unwrap();
+    std::fs::write(&file, tokens).unwrap();
     builder.configure(move |config| config.token_file = Some(file))
 }
 

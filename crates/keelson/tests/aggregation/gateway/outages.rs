@@ -147,6 +147,27 @@ async fn listed(source: &TestServer) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_resource_is_loaded_by_one_stream() {
+    let source = source().start().await;
+    create_maps(&source, "data", 700).await;
+    let before = listed(&source).await;
+    let gateway = Gateway::before(&source).await;
+    let list = gateway.get(MAPS).await.expect(200);
+    assert!(!list.header("keelson-lag").is_empty());
+    assert_eq!(list.json()["items"], source.raw().get(MAPS).await.expect(200).json()["items"]);
+    // Pages of the list would return all objects. Reads of the newest revision return one each.
+    let direct = 700.;
+    let pages = listed(&source).await - before - direct;
+    assert!(pages < 100., "{pages} objects were listed");
+    // The watch continues where the stream ended.
+    source.raw().delete(format!("{MAPS}/m0000")).await.expect(200);
+    source.raw().post(MAPS, &json!({"metadata": {"name": "new"}})).await.expect(201);
+    let names = names(&gateway.get(MAPS).await.expect(200).json());
+    assert_eq!((names.len(), &*names[0], &*names[699]), (700, "m0001", "new"));
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_gateway_continues_where_it_was() {
     let source = source().start().await;
     // Three pages of 500.
