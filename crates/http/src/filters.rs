@@ -18,6 +18,7 @@ pub(crate) mod browsers;
 mod flow_control;
 mod held;
 mod impersonation;
+mod kept;
 mod long_work;
 pub(crate) mod panics;
 mod request_id;
@@ -55,6 +56,7 @@ pub use self::flow_control::{FlowControl, FlowLimits};
 pub(crate) use self::flow_control::{InitialSeats, LentSeats, has_long_query, is_copied};
 use self::held::{HeldMemory, holding};
 use self::impersonation::Impersonation;
+pub(crate) use self::kept::take as kept_memory;
 use self::long_work::LongWork;
 use crate::body::{RequestBody, ResponseBody, empty};
 use crate::health;
@@ -140,6 +142,8 @@ struct Known {
     flow: OnceLock<Arc<Flow>>,
     /// A warning about the credentials.
     warning: OnceLock<&'static str>,
+    /// The user. Absent for requests with wrong credentials.
+    holder: OnceLock<Holder>,
 }
 
 /// The server that answers a request.
@@ -216,7 +220,8 @@ impl Pipeline {
         let watches_elsewhere = Shares::new("aggregated watches", WATCHES_ELSEWHERE);
         let node_sessions = Shares::new("requests to nodes", NODE_CONNECTIONS);
         let slow_bodies = Shares::new("slow request bodies", slow_bodies::MOST);
-        let shares = [&watches, &watches_elsewhere, &node_sessions, &slow_bodies].map(Arc::clone);
+        let kept = kept::shares();
+        let shares = [&watches, &watches_elsewhere, &node_sessions, &slow_bodies, &kept].map(Arc::clone);
         metrics.add_source(move || shares.iter().flat_map(|shares| shares.samples()).collect());
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -365,11 +370,17 @@ impl Pipeline {
             parts.extensions.insert(HeldValue::new(Arc::new((client.held(), trail.clone()))));
             parts.extensions.extend(held::with_address(client));
         }
-        let long_running = info.is_long_running();
+        let (long_running, is_read) = (info.is_long_running(), info.verb.is_read());
         let span = spans::request(&info, &parts, &request_id);
         let logged = enabled!(Level::DEBUG)
             .then(|| (parts.method.clone(), parts.uri.path().to_owned(), client.address(), Instant::now()));
-        let known = Known { span: span.clone(), is_passed_through, flow: OnceLock::new(), warning: OnceLock::new() };
+        let known = Known {
+            span: span.clone(),
+            is_passed_through,
+            flow: OnceLock::new(),
+            warning: OnceLock::new(),
+            holder: OnceLock::new(),
+        };
         let served = match &answerer {
             Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
             Answerer::Elsewhere(_) => None,
@@ -387,6 +398,8 @@ impl Pipeline {
         let is_ended = matches!(&outcome, Err(ApiError::Timeout(_) | ApiError::ShareExceeded { .. }));
         let (mut response, holds) =
             outcome.unwrap_or_else(|error| (respond::error(&error, error_form), HeldMemory::default()));
+        let holder = known.holder.get().copied().unwrap_or_else(Holder::unknown);
+        response = kept::keeping(response, holder, is_read, error_form);
         self.note(&mut observation, &response, &holds, is_ended);
         if is_token_ignored {
             respond::add_warning(response.headers_mut(), bearer::IGNORED);
@@ -640,6 +653,7 @@ impl Pipeline {
             audit.impersonates(&user, constraint);
         }
         known.span.record("user", user.name.as_str());
+        let _ = known.holder.set(Holder::of(&user));
         if let Some(flow) = self.flow_control.classify(&user, info) {
             let _ = known.flow.set(flow);
         }
