@@ -46,17 +46,19 @@ pub fn length(compact: &[u8]) -> usize {
 pub struct Pieces {
     compact: Bytes,
     writer: Writer,
+    /// The bytes before the value.
+    before: Vec<u8>,
 }
 
 impl Pieces {
     /// Begins a value.
     pub fn new(compact: Bytes) -> Self {
-        Self { compact, writer: Writer { at: 0, depth: 0 } }
+        Self { compact, writer: Writer { at: 0, depth: 0 }, before: Vec::new() }
     }
 
     /// The next piece, of at least `length` bytes unless it is the last.
     pub fn next(&mut self, length: usize) -> Option<Vec<u8>> {
-        let mut piece = Vec::new();
+        let mut piece = std::mem::take(&mut self.before);
         self.writer.write(&self.compact, length, &mut piece);
         Some(piece).filter(|piece| !piece.is_empty())
     }
@@ -122,13 +124,25 @@ impl ListWriter {
         Self
     }
 
-    /// Appends an item, given as compact JSON. `first` marks the first one.
-    pub fn item(self, compact: &[u8], first: bool, out: &mut Vec<u8>) {
-        if !first {
-            out.push(b',');
+    /// Appends an item, given as compact JSON, if it has at most about `most` bytes. Returns true if it does, and
+    /// leaves `out` unchanged otherwise. `first` marks the first item.
+    pub fn item_within(self, compact: &[u8], first: bool, most: usize, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        begin_item(first, out);
+        let mut writer = Writer { at: 0, depth: ITEM_DEPTH };
+        writer.write(compact, start.saturating_add(most), out);
+        let is_written = writer.at >= compact.len();
+        if !is_written {
+            out.truncate(start);
         }
-        new_line(2, out);
-        write(compact, 2, out);
+        is_written
+    }
+
+    /// The pieces of an item, given as compact JSON.
+    pub fn pieces(self, compact: Bytes, first: bool) -> Pieces {
+        let mut before = Vec::new();
+        begin_item(first, &mut before);
+        Pieces { compact, writer: Writer { at: 0, depth: ITEM_DEPTH }, before }
     }
 
     /// Appends the end. `empty` marks a list without items.
@@ -138,6 +152,16 @@ impl ListWriter {
         }
         out.extend_from_slice(b"]\n}");
     }
+}
+
+/// Items are in an array in an object.
+const ITEM_DEPTH: usize = 2;
+
+fn begin_item(first: bool, out: &mut Vec<u8>) {
+    if !first {
+        out.push(b',');
+    }
+    new_line(ITEM_DEPTH, out);
 }
 
 fn new_line(depth: usize, out: &mut Vec<u8>) {

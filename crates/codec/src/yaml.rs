@@ -78,6 +78,14 @@ pub fn from_json(compact: &[u8]) -> Vec<u8> {
     emit::Emitter::document(tape, Vec::with_capacity(compact.len() * 3 / 2))
 }
 
+/// As [`from_json`]. `None` if the document has more than about `most` bytes: deep nesting makes it hundreds of times as
+/// long as its JSON.
+pub fn from_json_within(compact: &[u8], most: usize) -> Option<Vec<u8>> {
+    let tape = tape::Tape::read(std::str::from_utf8(compact).unwrap_or_default());
+    let mut out = Vec::with_capacity(compact.len() * 3 / 2);
+    emit::Emitter::document_within(tape, most, &mut out).then_some(out)
+}
+
 /// Writes block-style YAML in pieces, for deeply nested documents that take hundreds of times the memory of their JSON.
 #[derive(Debug)]
 pub struct Pieces(emit::Emitter<Box<str>>);
@@ -92,5 +100,10 @@ impl Pieces {
     /// The next piece, of at least `length` bytes unless it is the last.
     pub fn next(&mut self, length: usize) -> Option<Vec<u8>> {
         self.0.piece(length)
+    }
+
+    /// The approximate memory of a document that is written in pieces, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
     }
 }

@@ -19,6 +19,7 @@ pub(crate) mod browsers;
 mod flow_control;
 mod held;
 mod impersonation;
+mod kept;
 mod long_work;
 mod origins;
 pub(crate) mod panics;
@@ -58,6 +59,7 @@ pub use self::flow_control::{FlowControl, FlowLimits};
 pub(crate) use self::flow_control::{InitialSeats, LentSeats, has_long_query, is_copied};
 use self::held::{HeldMemory, holding};
 use self::impersonation::Impersonation;
+pub(crate) use self::kept::take as kept_memory;
 use self::long_work::LongWork;
 pub use self::origins::AllowedOrigins;
 use crate::body::{RequestBody, ResponseBody, empty};
@@ -147,6 +149,8 @@ struct Known {
     flow: OnceLock<Arc<Flow>>,
     /// A warning about the credentials.
     warning: OnceLock<&'static str>,
+    /// The user. Absent for requests with wrong credentials.
+    holder: OnceLock<Holder>,
 }
 
 /// The server that answers a request.
@@ -231,7 +235,8 @@ impl Pipeline {
         let watches_elsewhere = Shares::new("aggregated watches", WATCHES_ELSEWHERE);
         let node_sessions = Shares::new("requests to nodes", NODE_CONNECTIONS);
         let slow_bodies = Shares::new("slow request bodies", slow_bodies::MOST);
-        let shares = [&watches, &watches_elsewhere, &node_sessions, &slow_bodies].map(Arc::clone);
+        let kept = kept::shares();
+        let shares = [&watches, &watches_elsewhere, &node_sessions, &slow_bodies, &kept].map(Arc::clone);
         metrics.add_source(move || shares.iter().flat_map(|shares| shares.samples()).collect());
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -440,7 +445,7 @@ impl Pipeline {
             parts.extensions.insert(HeldValue::new(Arc::new((client.held(), trail.clone()))));
             parts.extensions.extend(held::with_address(client));
         }
-        let long_running = info.is_long_running();
+        let (long_running, is_read) = (info.is_long_running(), info.verb.is_read());
         let span = spans::request(&info, &parts, &request_id);
         let logged = enabled!(Level::DEBUG)
             .then(|| (parts.method.clone(), parts.uri.path().to_owned(), client.address(), Instant::now()));
@@ -450,6 +455,7 @@ impl Pipeline {
             stopping: entered.stopping,
             flow: OnceLock::new(),
             warning: OnceLock::new(),
+            holder: OnceLock::new(),
         };
         let served = match &answerer {
             Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
@@ -469,6 +475,8 @@ impl Pipeline {
         let is_ended = matches!(&outcome, Err(ApiError::Timeout(_) | ApiError::ShareExceeded { .. }));
         let (mut response, holds) =
             outcome.unwrap_or_else(|error| (respond::error(&error, error_form), HeldMemory::default()));
+        let holder = known.holder.get().copied().unwrap_or_else(Holder::unknown);
+        response = kept::keeping(response, holder, is_read, error_form);
         self.note(&mut observation, &response, &holds, is_ended);
         if is_token_ignored {
             respond::add_warning(response.headers_mut(), bearer::IGNORED);
@@ -730,6 +738,7 @@ impl Pipeline {
             audit.impersonates(&user, constraint);
         }
         known.span.record("user", user.name.as_str());
+        let _ = known.holder.set(Holder::of(&user));
         if let Some(part) = parts.extensions.get::<PartOfRequest>() {
             part.is_of(&user);
         }

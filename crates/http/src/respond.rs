@@ -74,13 +74,19 @@ pub fn value(code: StatusCode, value: &Value, media: MediaType) -> Response<Resp
         .unwrap_or_else(|error| text(StatusCode::INTERNAL_SERVER_ERROR, format!("{}\n", error.status().message)))
 }
 
-/// An indented encoding is streamed if it is longer than this, and longer than [`LONG_FORM_RATIO`] times the object.
+/// An indented encoding is written in pieces if it is longer than this, and longer than [`LONG_FORM_RATIO`] times the
+/// object.
 const LONG_FORM_BYTES: usize = 1024 * 1024;
 /// Indentation about doubles ordinary objects. It makes an object with hundreds of nested levels hundreds of times as
 /// long.
 const LONG_FORM_RATIO: usize = 4;
 /// The number of bytes of each frame of such a stream.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// Response extension: the memory that a response keeps until its client has read it, in bytes. Shared bytes, and the
+/// frames of a streamed list, are not in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeptBytes(pub(crate) usize);
 
 /// One object in the given encoding, from compact JSON. As upstream, compact JSON ends with a line feed and indented
 /// JSON does not.
@@ -89,50 +95,64 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// [`ApiError::Internal`] when the object does not fit its protobuf message, which only damaged data can cause.
 pub fn object(code: StatusCode, object: Bytes, media: MediaType) -> Result<Response<ResponseBody>, ApiError> {
     let compact = object.trim_ascii_end();
-    if let Some(long) = long_form(compact, media) {
-        return Ok(stream(code, media.kind.content_type(), long));
-    }
     let encoded = match media {
-        MediaType { kind: MediaKind::Json, pretty: false } => object,
-        MediaType { kind: MediaKind::Json, pretty: true } => {
-            let mut indented = Vec::with_capacity(2 * compact.len());
-            pretty::write(compact, 0, &mut indented);
-            indented.into()
-        }
-        MediaType { kind: MediaKind::Yaml, .. } => yaml::from_json(compact).into(),
-        MediaType { kind: MediaKind::Protobuf, .. } => protobuf(compact)?.into(),
+        MediaType { kind: MediaKind::Json, pretty: false } => Encoded::Whole(object),
+        MediaType { kind: MediaKind::Json, pretty: true } => indented(compact),
+        MediaType { kind: MediaKind::Yaml, .. } => in_yaml(compact),
+        MediaType { kind: MediaKind::Protobuf, .. } => Encoded::Whole(protobuf(compact)?.into()),
     };
-    Ok(bytes(code, media.kind.content_type(), encoded))
+    let (body, kept) = match encoded {
+        Encoded::Whole(bytes) => {
+            let kept = bytes.len();
+            (full(bytes), kept)
+        }
+        Encoded::Pieces(body, kept) => (body, kept),
+    };
+    let mut response = with_body(code, HeaderValue::from_static(media.kind.content_type()), body);
+    if kept > PIECE_BYTES {
+        response.extensions_mut().insert(KeptBytes(kept));
+    }
+    Ok(response)
 }
 
-/// A streamed body, if the indented encoding is many times as long as the object. YAML is indented as much as JSON.
-fn long_form(compact: &[u8], media: MediaType) -> Option<ResponseBody> {
-    let indented = match media {
-        MediaType { kind: MediaKind::Json, pretty } => pretty,
-        MediaType { kind: MediaKind::Yaml, .. } => true,
-        MediaType { kind: MediaKind::Protobuf, .. } => false,
-    };
-    if !indented || compact.len() <= PIECE_BYTES / LONG_FORM_RATIO {
-        return None;
+/// An encoded object.
+enum Encoded {
+    Whole(Bytes),
+    /// A body that is written while it is sent, and its memory in bytes.
+    Pieces(ResponseBody, usize),
+}
+
+impl Encoded {
+    fn pieces(mut next: impl FnMut() -> Option<Vec<u8>> + Send + 'static, kept: usize) -> Self {
+        let frames = futures::stream::poll_fn(move |_| {
+            Poll::Ready(next().map(|piece| Ok::<_, BodyError>(Frame::data(Bytes::from(piece)))))
+        });
+        Self::Pieces(body::stream(StreamBody::new(frames)), kept)
     }
-    let length = pretty::length(compact);
-    if length <= LONG_FORM_BYTES || length / LONG_FORM_RATIO <= compact.len() {
-        return None;
+}
+
+/// The most bytes of an encoded object that is written whole.
+fn most_whole(compact: &[u8]) -> usize {
+    LONG_FORM_BYTES.max(compact.len().saturating_mul(LONG_FORM_RATIO))
+}
+
+fn indented(compact: &[u8]) -> Encoded {
+    if compact.len() > PIECE_BYTES / LONG_FORM_RATIO && pretty::length(compact) > most_whole(compact) {
+        let mut pieces = pretty::Pieces::new(Bytes::copy_from_slice(compact));
+        return Encoded::pieces(move || pieces.next(PIECE_BYTES), compact.len());
     }
-    let mut next: Box<dyn FnMut() -> Option<Vec<u8>> + Send> = match media.kind {
-        MediaKind::Json | MediaKind::Protobuf => {
-            let mut pieces = pretty::Pieces::new(Bytes::copy_from_slice(compact));
-            Box::new(move || pieces.next(PIECE_BYTES))
-        }
-        MediaKind::Yaml => {
-            let mut pieces = yaml::Pieces::of_json(compact);
-            Box::new(move || pieces.next(PIECE_BYTES))
-        }
-    };
-    let frames = futures::stream::poll_fn(move |_| {
-        Poll::Ready(next().map(|piece| Ok::<_, BodyError>(Frame::data(Bytes::from(piece)))))
-    });
-    Some(body::stream(StreamBody::new(frames)))
+    let mut indented = Vec::with_capacity(2 * compact.len());
+    pretty::write(compact, 0, &mut indented);
+    Encoded::Whole(indented.into())
+}
+
+fn in_yaml(compact: &[u8]) -> Encoded {
+    if let Some(whole) = yaml::from_json_within(compact, most_whole(compact)) {
+        return Encoded::Whole(whole.into());
+    }
+    let mut pieces = yaml::Pieces::of_json(compact);
+    let kept = pieces.bytes();
+    Encoded::pieces(move || pieces.next(PIECE_BYTES), kept)
 }
 
 /// The object in protobuf, by the kind in the JSON.

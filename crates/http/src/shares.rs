@@ -27,6 +27,8 @@ const ACCOUNTS: &str = "system:serviceaccount:";
 
 /// The key that counts all front proxies together.
 const FRONT_PROXIES: [u8; 11] = *b"front-proxy";
+/// The key that counts all clients with wrong credentials together.
+const UNKNOWN: [u8; 7] = *b"unknown";
 
 /// A user's share is a number of such parts of the limit.
 const PARTS: usize = 16;
@@ -118,6 +120,11 @@ impl Holder {
     /// The holder for a user.
     pub(crate) fn of(user: &User) -> Self {
         Self { flow: HASH.hash_one(user.share_name()), level: Level::of(user) }
+    }
+
+    /// The clients with wrong credentials.
+    pub(crate) fn unknown() -> Self {
+        Self { flow: HASH.hash_one(UNKNOWN), level: Level::Anonymous }
     }
 
     /// The front proxies, whose connections carry the requests of many users.

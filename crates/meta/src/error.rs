@@ -311,14 +311,11 @@ impl ApiError {
         Self::Conflict { resource, name: name.into(), message: Box::new(message) }
     }
 
-    /// Converts the error to the body for clients. Texts that an attacker can make long are truncated. The faults of an
-    /// object have a limit of their own and are kept.
+    /// Converts the error to the body for clients. Control characters are made visible, and long texts are truncated.
     pub fn status(&self) -> Status {
         let mut status = self.whole_status();
-        if !matches!(self, Self::Invalid { .. }) {
-            answer::bound(&mut status);
-        }
         answer::make_visible(&mut status);
+        answer::bound(&mut status, matches!(self, Self::Invalid { .. }));
         status
     }
 

@@ -11,6 +11,8 @@ use crate::random::{Random, SUFFIX_LENGTH};
 const GENERATED_NAME_MAX: usize = 63;
 const LABEL_MAX: usize = 63;
 const SUBDOMAIN_MAX: usize = 253;
+/// The maximum length of a name that is any path segment, in bytes.
+const PATH_SEGMENT_MAX: usize = 2048;
 
 const DNS_LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const DNS_LABEL_TEXT: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
@@ -37,8 +39,10 @@ pub enum NameRule {
     DnsLabel,
     /// A DNS label that starts with a letter (RFC 1035). For services.
     Dns1035Label,
-    /// One segment of a URL path. For RBAC and other kinds that allow nearly any name.
+    /// One segment of a URL path, at most 2,048 bytes. For RBAC and other kinds that allow nearly any name.
     PathSegment,
+    /// One segment of a URL path. For stored objects: older releases accepted longer names.
+    Stored,
     /// An IP address in its canonical form. For `IPAddress` objects.
     IpAddress,
     /// A group, a dot and the plural name of a resource. For `StorageVersion` objects.
@@ -53,7 +57,12 @@ impl NameRule {
             Self::DnsSubdomain => dns_subdomain_faults(&masked),
             Self::DnsLabel => dns_label_faults(&masked),
             Self::Dns1035Label => dns_1035_label_faults(&masked),
-            Self::PathSegment => path_segment_faults(name, prefix),
+            Self::PathSegment => {
+                let mut faults = path_segment_faults(name, prefix);
+                faults.extend(unstorable_faults(name));
+                faults
+            }
+            Self::Stored => path_segment_faults(name, prefix),
             Self::IpAddress => ip_address_faults(name),
             Self::GroupResource => group_resource_faults(name),
         }
@@ -108,6 +117,15 @@ pub fn path_segment_faults(text: &str, prefix: bool) -> Vec<String> {
     }
     let forbidden = ["/", "%"].into_iter().filter(|part| text.contains(part));
     forbidden.map(|part| format!("may not contain '{part}'")).collect()
+}
+
+/// The faults of a name that not every store can hold, or that does not fit into the URL of a request.
+///
+/// kube-apiserver has no such rules. PostgreSQL indexes keys up to about 2,600 bytes. A continue token contains a name, so
+/// an object with a name of 50 KB would break the lists of all users.
+fn unstorable_faults(name: &str) -> impl Iterator<Item = String> {
+    let zero = name.contains('\0').then(|| "must not contain a zero byte".to_owned());
+    length_faults(name, PATH_SEGMENT_MAX).into_iter().chain(zero)
 }
 
 /// The faults of a label key: an optional DNS subdomain with a slash, and a name. Annotation keys and finalizers have

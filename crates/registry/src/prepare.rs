@@ -150,7 +150,7 @@ pub(crate) fn validate_update(
         refuse(target, next, rules.alone(Some(current), next))?;
     }
     // The name cannot have changed, so only the rules for every name apply.
-    let mut errors = validate_custom_metadata(next, target.is_namespaced(), NameRule::PathSegment);
+    let mut errors = validate_custom_metadata(next, target.is_namespaced(), NameRule::Stored);
     let is_metadata_right = errors.is_empty();
     errors.extend(faults);
     let beside: Vec<FieldError> = new_finalizers(current, next).into_iter().chain(carried.faults).collect();

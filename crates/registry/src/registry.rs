@@ -444,6 +444,8 @@ pub fn store_error(error: StoreError) -> ApiError {
             warn_repeated!(""; %cause, "a write was refused for its size");
             ApiError::Unclassified(ETCD_TOO_LARGE.to_owned())
         }
+        // The name is the client's.
+        unstorable @ StoreError::Unstorable(_) => ApiError::BadRequest(unstorable.to_string()),
         StoreError::Unsealed(cause) => {
             error_repeated!(""; %cause, "encrypting a value failed");
             ApiError::Internal(cause)

@@ -572,3 +572,24 @@ async fn nothing_is_read_from_a_standby() {
     let refused = store.get(&key("a")).await.unwrap_err();
     assert!(refused.to_string().contains("it is a standby"), "{refused}");
 }
+
+/// The store looked damaged or away to clients, and to operators who read its log.
+#[tokio::test]
+async fn keys_that_postgresql_does_not_hold_are_the_error_of_their_write() {
+    let Some(url) = database() else { return };
+    let store = Arc::new(open(&url).await);
+    let mut seed = 1_u64;
+    let mut letter = |_| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from(b"abcdefghijklmnopqrstuvwxyzABCDEF"[(seed >> 40) as usize % 32])
+    };
+    let long: String = (0..5000).map(&mut letter).collect();
+    for odd in [&long, "a\0b"] {
+        let fine = (0..20).map(|number| store.commit(put(&format!("{}-{number}", odd.len()), "fine")));
+        let (fine, refused) = tokio::join!(join_all(fine), store.commit(put(odd, "odd")));
+        assert!(fine.iter().all(Result::is_ok), "other writes pass");
+        assert!(matches!(refused, Err(CommitError::Store(StoreError::Unstorable(_)))), "{refused:?}");
+        assert!(store.get(&key(odd)).await.unwrap().is_none());
+    }
+    assert!(store.check().await.is_ok() && store.refusal().is_none());
+}

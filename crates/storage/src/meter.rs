@@ -83,6 +83,7 @@ pub(crate) fn is_fault(error: &StoreError) -> bool {
         StoreError::Compacted { .. }
         | StoreError::Future { .. }
         | StoreError::TooLarge(_)
+        | StoreError::Unstorable(_)
         | StoreError::AboveLimit { .. }
         | StoreError::Unsealed(_) => false,
     }

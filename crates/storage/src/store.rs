@@ -232,6 +232,10 @@ pub enum StoreError {
     /// A limit of the engine forbids the write. Nothing was written, and a retry does not help.
     #[error("the store does not take this write: {0}")]
     TooLarge(String),
+    /// The engine can't hold a key of this form. Nothing was written, and a retry does not help. Clients also see the
+    /// text.
+    #[error("the store can't hold this object: {0}")]
+    Unstorable(String),
     /// A write exceeds this server's own limit. Nothing was written, and a retry does not help.
     #[error("writing {key} takes {bytes} bytes, and --max-object-bytes allows {limit}")]
     AboveLimit {
@@ -260,6 +264,7 @@ impl StoreError {
             | Self::Compacted { .. }
             | Self::Unknown(_)
             | Self::TooLarge(_)
+            | Self::Unstorable(_)
             | Self::AboveLimit { .. }
             | Self::Unsealed(_)
             | Self::Corrupt(_) => false,
@@ -276,6 +281,7 @@ impl StoreError {
             | Self::EtcdFull(_)
             | Self::ReadOnly(_)
             | Self::TooLarge(_)
+            | Self::Unstorable(_)
             | Self::AboveLimit { .. }
             | Self::Unsealed(_)
             | Self::Corrupt(_) => false,

@@ -23,6 +23,12 @@ const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
 const INDENT: usize = 2;
 
+/// The indentation of the lines of one text takes at most this many bytes, or [`SPREAD_FACTOR`] times the text if that
+/// is more. A text beyond that has one line, unlike in `go-yaml`: below 400 levels, each word would have a line of 800
+/// spaces.
+const SPREAD_BYTES: usize = 256 * 1024;
+const SPREAD_FACTOR: usize = 4;
+
 /// A line break and more spaces than most indentations.
 const BREAK_AND_SPACES: &[u8; 65] = b"\n                                                                ";
 
@@ -85,12 +91,32 @@ impl<T: AsRef<str>> Emitter<T> {
         emitter.writer.out
     }
 
-    /// Writes one item of a sequence at the left margin, as [`Self::document`] does.
-    pub(super) fn item(tape: Tape<T>, out: Vec<u8>) -> Vec<u8> {
+    /// Appends a whole document to `out` if it has at most about `most` bytes. Returns true if it does, and leaves
+    /// `out` unchanged otherwise.
+    pub(super) fn document_within(tape: Tape<T>, most: usize, out: &mut Vec<u8>) -> bool {
+        Self::of_document(tape, std::mem::take(out)).within(most, 0, out)
+    }
+
+    /// As [`Self::document_within`], for one item of a sequence at the left margin.
+    pub(super) fn item_within(tape: Tape<T>, most: usize, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        Self::of_item(tape, std::mem::take(out)).within(most, start, out)
+    }
+
+    /// Begins an item of a sequence at the left margin, which [`Self::piece`] returns behind `out`.
+    pub(super) fn of_item(tape: Tape<T>, out: Vec<u8>) -> Self {
         let mut emitter = Self::new(tape, out);
         emitter.dash(emitter.tape.root(), 0);
-        emitter.write(usize::MAX);
-        emitter.writer.out
+        emitter
+    }
+
+    fn within(mut self, most: usize, start: usize, out: &mut Vec<u8>) -> bool {
+        self.write(start.saturating_add(most));
+        *out = self.writer.out;
+        if !self.open.is_empty() {
+            out.truncate(start);
+        }
+        self.open.is_empty()
     }
 
     /// Begins a document, which [`Self::piece`] returns.
@@ -106,6 +132,11 @@ impl<T: AsRef<str>> Emitter<T> {
         Some(std::mem::take(&mut self.writer.out)).filter(|piece| !piece.is_empty())
     }
 
+    /// The approximate size in memory, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.tape.bytes()
+    }
+
     fn new(tape: Tape<T>, out: Vec<u8>) -> Self {
         let writer = Writer { out, column: 0, whitespace: true, indention: true, for_terminals: false };
         Self { tape, open: Vec::with_capacity(16), members: Vec::with_capacity(64), writer }
@@ -113,9 +144,10 @@ impl<T: AsRef<str>> Emitter<T> {
 
     /// Writes until the document is complete or the output has this length.
     fn write(&mut self, length: usize) {
-        while self.writer.out.len() < length {
+        loop {
             match self.open.last().copied() {
                 None => return self.writer.end_line(),
+                Some(_) if self.writer.out.len() >= length => return,
                 Some(Open::Sequence { next, end, indent }) if next < end => {
                     let behind = self.tape.behind(next);
                     if let Some(Open::Sequence { next, .. }) = self.open.last_mut() {
@@ -206,6 +238,16 @@ fn acts_on_a_terminal(char: char) -> bool {
     !matches!(char, '\n' | '\t') && acts(char)
 }
 
+/// Returns true if the lines of a text, which end at spaces and line breaks, would have too much indentation.
+fn spreads(text: &str, indent: usize) -> bool {
+    // Nearly all texts are short.
+    if text.len().saturating_mul(indent) <= SPREAD_BYTES {
+        return false;
+    }
+    let lines = text.bytes().filter(|byte| matches!(byte, b' ' | b'\n')).count();
+    lines.saturating_mul(indent) > SPREAD_BYTES.max(text.len().saturating_mul(SPREAD_FACTOR))
+}
+
 /// Writes texts and indicators, and tracks the column.
 #[derive(Debug)]
 struct Writer {
@@ -234,12 +276,13 @@ impl Writer {
             Verdict::Quoted => return self.short("\"", text),
             Verdict::Plain | Verdict::Unknown => {}
         }
+        let fold = !key && !spreads(text, indent);
         match style(text, key) {
-            _ if self.for_terminals && text.chars().any(acts_on_a_terminal) => self.double_quoted(text, !key, indent),
-            Style::Plain => self.plain(text, !key, indent),
-            Style::Single => self.single_quoted(text, !key, indent),
-            Style::Double => self.double_quoted(text, !key, indent),
-            Style::Literal => self.literal(text, indent),
+            _ if self.for_terminals && text.chars().any(acts_on_a_terminal) => self.double_quoted(text, fold, indent),
+            Style::Plain => self.plain(text, fold, indent),
+            Style::Single => self.single_quoted(text, fold, indent),
+            Style::Literal if fold => self.literal(text, indent),
+            Style::Double | Style::Literal => self.double_quoted(text, fold, indent),
         }
     }
 

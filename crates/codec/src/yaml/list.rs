@@ -6,8 +6,8 @@
 use keelson_meta::json::{Map, Value};
 
 use super::emit::Emitter;
-use super::order;
 use super::tape::Tape;
+use super::{Pieces, order};
 
 /// Writes a list item by item. The concatenated output is the document of `sigs.k8s.io/yaml`. Writing does not change
 /// the writer, so parts of a list can be written in parallel.
@@ -31,14 +31,32 @@ impl ListWriter {
         Self { key, tail: document(after) }
     }
 
-    /// Appends an item, given as compact JSON. `first` marks the first one.
-    pub fn item(&self, compact: &[u8], first: bool, out: &mut Vec<u8>) {
+    /// Appends an item, given as compact JSON, if it has at most about `most` bytes. Returns true if it does, and
+    /// leaves `out` unchanged otherwise. `first` marks the first item.
+    pub fn item_within(&self, compact: &[u8], first: bool, most: usize, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        self.begin(first, out);
+        let tape = Tape::read(std::str::from_utf8(compact).unwrap_or_default());
+        let is_written = Emitter::item_within(tape, most, out);
+        if !is_written {
+            out.truncate(start);
+        }
+        is_written
+    }
+
+    /// The pieces of an item, given as compact JSON.
+    pub fn pieces(&self, compact: &[u8], first: bool) -> Pieces {
+        let mut out = Vec::new();
+        self.begin(first, &mut out);
+        let text = std::str::from_utf8(compact).unwrap_or_default();
+        Pieces(Emitter::of_item(Tape::read(text.into()), out))
+    }
+
+    fn begin(&self, first: bool, out: &mut Vec<u8>) {
         if first {
             out.extend_from_slice(self.key.as_bytes());
             out.extend_from_slice(b":\n");
         }
-        let tape = Tape::read(std::str::from_utf8(compact).unwrap_or_default());
-        *out = Emitter::item(tape, std::mem::take(out));
     }
 
     /// Appends the end. `empty` marks a list without items.

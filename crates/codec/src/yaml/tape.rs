@@ -67,6 +67,11 @@ impl<T: AsRef<str>> Tape<T> {
         Self { text, values, unescaped }
     }
 
+    /// The approximate size in memory, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.as_ref().len() + self.values.capacity() * size_of::<Value>()
+    }
+
     /// The outermost value.
     pub(super) fn root(&self) -> TapeIndex {
         TapeIndex(0)

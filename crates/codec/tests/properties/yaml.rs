@@ -47,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn a_streamed_list_is_the_list_as_one_document(items in vec(value(), 0..4), more in any::<bool>()) {
+    fn a_streamed_list_is_the_list_as_one_document(items in vec(value(), 0..4), more in any::<bool>(), most in 0..200_usize) {
         let head = ListHead {
             kind: "ConfigMapList",
             api_version: "v1",
@@ -61,11 +61,33 @@ proptest! {
         let mut out = Vec::new();
         let writer = ListWriter::start(&start(&head), &mut out);
         for (place, item) in items.iter().enumerate() {
-            writer.item(item.to_string().as_bytes(), place == 0, &mut out);
+            let (item, before) = (item.to_string(), out.len());
+            if !writer.item_within(item.as_bytes(), place == 0, most, &mut out) {
+                prop_assert_eq!(out.len(), before, "nothing is written of a long item");
+                let mut pieces = writer.pieces(item.as_bytes(), place == 0);
+                out.extend(std::iter::from_fn(|| pieces.next(7)).flatten());
+            }
         }
         writer.finish(items.is_empty(), &mut out);
         prop_assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(yaml::to_vec(&document)).unwrap());
     }
+}
+
+/// Below many levels each word, or each line, of a text would have a line of hundreds of spaces.
+#[test]
+fn a_long_text_below_many_levels_has_one_line() {
+    for (text, quotes) in [("a ".repeat(300_000) + "a", 0), ("a\n".repeat(300_000), 2), ("a: ".repeat(300_000), 2)] {
+        let mut value = json!(text);
+        (0..400).for_each(|_| value = json!([value]));
+        let written = yaml::to_vec(&value);
+        assert!(written.len() < 2 * text.len(), "{} bytes of {}", written.len(), text.len());
+        assert_eq!(written.iter().filter(|byte| matches!(byte, b'"' | b'\'')).count(), quotes);
+        assert_eq!(yaml::parse(&written).unwrap().value, value);
+        assert!(yaml::from_json_within(value.to_string().as_bytes(), 100).is_none());
+    }
+    // Shorter ones are as go-yaml writes them.
+    let script = json!([[["echo a b\n".repeat(1000)]]]);
+    assert!(yaml::to_vec(&script).starts_with(b"- - - |\n      echo a b\n      echo"));
 }
 
 fn writes(value: &Value, expected: &str) {

@@ -99,6 +99,6 @@ pub(super) async fn collection(
     let showing = ItemChanges { order: renderer.row_order(), ..ItemChanges::default() };
     let mut source = source_of(ListItems::Chosen(page.deleted), &renderer, showing).await?;
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
-    let body = Paced::new(ListBody::new(writer, &start, source));
+    let body = Paced::new(ListBody::new(writer, (&start, Vec::new()), source));
     Ok(respond::stream(StatusCode::OK, content_type, stream(body)))
 }

@@ -14,7 +14,7 @@ use super::list_body::{
     AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Paced, Source, bytes_of, converted, done, masked,
 };
 use super::query;
-use super::render::{ListWriter, Renderer, RowOrder};
+use super::render::{ListWriter, Part, Renderer, RowOrder};
 use crate::body::{GuardedBody, ResponseBody, stream};
 use crate::negotiation::{MediaKind, Subject, accepts_gzip};
 use crate::respond::{self, GZIP_THRESHOLD_BYTES, mark_gzip};
@@ -72,11 +72,15 @@ pub(super) async fn answer(
     let (mut writer, mut start) = ListWriter::start(renderer, &head, &mut source).await?;
     let bytes = source.size_hint();
     let mut gzip = takes_gzip && bytes > GZIP_THRESHOLD_BYTES as u64;
+    let mut parts = Vec::new();
     // Rows and metadata may be far shorter than the objects, or longer.
     if takes_gzip && !writer.is_canonical() {
-        if is_short(&mut writer, &mut source, &mut start).await? {
-            writer.finish(&mut start);
-            return Ok(respond::bytes(StatusCode::OK, content_type, start));
+        match begin_long(&mut writer, &mut source, &mut start).await? {
+            None => {
+                writer.finish(&mut start);
+                return Ok(respond::bytes(StatusCode::OK, content_type, start));
+            }
+            Some(begun) => parts = begun,
         }
         gzip = true;
     }
@@ -84,10 +88,10 @@ pub(super) async fn answer(
     let direct = writer.is_canonical() || (writer.copies() && !gzip);
     let ahead = !direct && (bytes >= AHEAD_FROM_BYTES || source.has_heavy());
     let body = match (ahead, gzip) {
-        (true, _) => stream(Paced::new(AheadBody::new(writer, start, source, gzip))),
-        (false, true) => stream(Paced::new(GzipListBody::new(writer, start, source))),
-        (false, false) if direct => stream(ListBody::new(writer, &start, source)),
-        (false, false) => stream(Paced::new(ListBody::new(writer, &start, source))),
+        (true, _) => stream(Paced::new(AheadBody::new(writer, (start, parts), source, gzip))),
+        (false, true) => stream(Paced::new(GzipListBody::new(writer, (start, parts), source))),
+        (false, false) if direct => stream(ListBody::new(writer, (&start, parts), source)),
+        (false, false) => stream(Paced::new(ListBody::new(writer, (&start, parts), source))),
     };
     let span = debug_span!("encoding", media = content_type, bytes, revision = page.revision.get());
     let body = if span.is_disabled() { body } else { stream(GuardedBody::new(body, span)) };
@@ -98,17 +102,29 @@ pub(super) async fn answer(
     Ok(response)
 }
 
-/// Writes items after the start of a list. Returns true if these are all items, and the list is too short to be
-/// compressed.
+/// Writes items after the start of a list, until the list is long enough to be compressed. Returns the parts that are not
+/// written, or `None` if these are all items.
 ///
 /// # Errors
 /// 500 when an item cannot be converted, read or encoded.
-async fn is_short(writer: &mut ListWriter, source: &mut Source, list: &mut Vec<u8>) -> Result<bool, ApiError> {
+async fn begin_long(
+    writer: &mut ListWriter,
+    source: &mut Source,
+    list: &mut Vec<u8>,
+) -> Result<Option<Vec<Part>>, ApiError> {
     while list.len() <= GZIP_THRESHOLD_BYTES {
-        let Some(entries) = source.next().await? else { return Ok(true) };
-        list.extend_from_slice(&done(bytes_of(&entries), writer.block(entries)).await?);
+        let Some(entries) = source.next().await? else { return Ok(None) };
+        let mut parts = done(bytes_of(&entries), writer.block(entries)).await?;
+        if parts.iter().any(|part| matches!(part, Part::Long(_))) {
+            return Ok(Some(parts));
+        }
+        for part in &mut parts {
+            if let Part::Text(text) = part {
+                list.append(text);
+            }
+        }
     }
-    Ok(false)
+    Ok(Some(Vec::new()))
 }
 
 /// The metadata of a list.

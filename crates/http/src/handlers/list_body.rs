@@ -13,6 +13,7 @@ mod convert;
 mod masked;
 mod paced;
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub(super) use self::ahead::{AHEAD_FROM_BYTES, AheadBody, HEAVY_BYTES, done};
 pub(super) use self::convert::converted;
 pub(super) use self::masked::{cut, masked, masked_object};
 pub(super) use self::paced::Paced;
-use super::render::ListWriter;
+use super::render::{ListWriter, LongItem, Part};
 use crate::body::BodyError;
 
 /// A frame is sent once it holds this many bytes.
@@ -209,33 +210,73 @@ impl Batch {
     }
 }
 
+/// The parts of a list that are sent next.
+#[derive(Default)]
+struct Parts(VecDeque<Part>);
+
+impl Parts {
+    /// Appends bytes until there are `full`. Returns false if no part is left.
+    ///
+    /// # Errors
+    /// The errors of [`LongItem::next`].
+    fn write(&mut self, full: usize, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        while out.len() < full {
+            match self.0.front_mut() {
+                None => return Ok(false),
+                Some(Part::Text(text)) => {
+                    out.append(text);
+                    self.0.pop_front();
+                }
+                Some(Part::Long(item)) => match item.next(full - out.len())? {
+                    Some(piece) => out.extend_from_slice(&piece),
+                    None => drop(self.0.pop_front()),
+                },
+            }
+        }
+        Ok(!self.0.is_empty())
+    }
+
+    fn push(&mut self, long: Option<LongItem>) {
+        self.0.extend(long.map(Part::Long));
+    }
+}
+
 /// The body of an uncompressed list.
 pub(super) struct ListBody {
     /// The remaining items. `None` once the last frame is complete.
     rest: Option<(ListWriter, Source)>,
+    parts: Parts,
     /// The current items, and the number of them that are written.
     batch: Option<(Batch, usize)>,
     frame: Vec<u8>,
 }
 
 impl ListBody {
-    /// `start` is the part of the list before the items.
-    pub(super) fn new(writer: ListWriter, start: &[u8], source: Source) -> Self {
+    /// `start` is the beginning of the list, and `parts` have the first items if these are not in it.
+    pub(super) fn new(writer: ListWriter, (start, parts): (&[u8], Vec<Part>), source: Source) -> Self {
         let mut frame = Vec::with_capacity(FRAME_BYTES + FRAME_SLACK_BYTES);
         frame.extend_from_slice(start);
-        Self { rest: Some((writer, source)), batch: None, frame }
+        Self { rest: Some((writer, source)), parts: Parts(parts.into()), batch: None, frame }
     }
 
     /// Fills the frame. Returns false at the end of the list.
     fn fill(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         while let Some((writer, source)) = &mut self.rest {
+            if self.parts.write(FRAME_BYTES, &mut self.frame)? {
+                return Poll::Ready(Ok(true));
+            }
             if let Some((batch, written)) = &mut self.batch {
                 let entries = batch.entries();
                 while *written < entries.len() {
                     if self.frame.len() >= FRAME_BYTES {
                         return Poll::Ready(Ok(true));
                     }
-                    *written += writer.items(&entries[*written..], FRAME_BYTES, &mut self.frame)?;
+                    let (count, long) = writer.items(&entries[*written..], FRAME_BYTES, &mut self.frame)?;
+                    *written += count;
+                    self.parts.push(long);
+                    if self.parts.write(FRAME_BYTES, &mut self.frame)? {
+                        return Poll::Ready(Ok(true));
+                    }
                 }
             }
             self.batch = None;
@@ -281,6 +322,7 @@ pub(super) struct GzipListBody {
     frame: Vec<u8>,
     /// The bytes to compress next.
     plain: Vec<u8>,
+    parts: Parts,
     /// The current items, and the number of them that are written.
     batch: Option<(Batch, usize)>,
     /// A large leaf that another thread compresses.
@@ -290,11 +332,11 @@ pub(super) struct GzipListBody {
 }
 
 impl GzipListBody {
-    /// `plain` is the part of the list before the items.
-    pub(super) fn new(writer: ListWriter, plain: Vec<u8>, source: Source) -> Self {
+    /// `plain` is the beginning of the list, and `parts` have the first items if these are not in it.
+    pub(super) fn new(writer: ListWriter, (plain, parts): (Vec<u8>, Vec<Part>), source: Source) -> Self {
         let frame = MemberWriter::header().to_vec();
-        let (rest, member) = (Some((writer, source)), MemberWriter::new());
-        Self { rest, member, frame, plain, batch: None, under_way: None, fresh: 0 }
+        let (rest, member, parts) = (Some((writer, source)), MemberWriter::new(), Parts(parts.into()));
+        Self { rest, member, frame, plain, parts, batch: None, under_way: None, fresh: 0 }
     }
 
     fn push(&mut self, block: &DeflateBlock) {
@@ -309,6 +351,18 @@ impl GzipListBody {
             self.plain.clear();
             self.push(&block);
         }
+    }
+
+    /// Adds some of the parts. Returns true if more of them remain.
+    ///
+    /// # Errors
+    /// The errors of [`LongItem::next`].
+    fn add_parts(&mut self) -> Result<bool, ApiError> {
+        let remain = self.parts.write(FRAME_BYTES, &mut self.plain)?;
+        if remain {
+            self.compress_plain();
+        }
+        Ok(remain)
     }
 
     /// Adds some of the items, or a whole compressed leaf. Returns true if more items of the batch remain.
@@ -331,7 +385,9 @@ impl GzipListBody {
         }
         let entries = batch.entries();
         if *written < entries.len() {
-            *written += writer.items(&entries[*written..], FRAME_BYTES, &mut self.plain)?;
+            let (count, long) = writer.items(&entries[*written..], FRAME_BYTES, &mut self.plain)?;
+            *written += count;
+            self.parts.push(long);
         }
         if self.plain.len() >= FRAME_BYTES {
             self.compress_plain();
@@ -384,6 +440,11 @@ impl Body for GzipListBody {
         while this.frame.len() < FRAME_BYTES && (this.frame.is_empty() || this.fresh < FRESH_BYTES) {
             if this.rest.is_none() {
                 break;
+            }
+            match this.add_parts() {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => return Poll::Ready(Some(Err(error.into()))),
             }
             let (batch, mut written) = match this.batch.take() {
                 Some(begun) => begun,

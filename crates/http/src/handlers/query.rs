@@ -8,14 +8,15 @@ use std::sync::Arc;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use keelson_meta::ApiError;
-use keelson_meta::json::{Map, Value};
+use keelson_meta::json::{Map, Value, about_bytes};
 use keelson_query::{GROUP_VERSION, Mask, Query, WordMatch};
 use keelson_registry::{Caller, FailedEvaluations, Groups, ListPage, MatchedPlaces, Matches, Registry, Target};
 
 use super::list::{self, ItemChanges};
+use super::list_body::done;
 use super::render::Renderer;
 use crate::body::ResponseBody;
-use crate::negotiation::{Subject, accepts_gzip, negotiate_document};
+use crate::negotiation::{MediaType, Subject, accepts_gzip, negotiate_document};
 use crate::respond;
 use crate::service::ApiRequest;
 
@@ -37,7 +38,7 @@ pub(super) async fn handle(
     if query.group_by.is_some() {
         let media = negotiate_document(&request.parts)?;
         let groups = registry.query_groups(target, &request.caller, options, query).await?;
-        let mut response = respond::value(StatusCode::OK, &document(&groups, None), media);
+        let mut response = written(document(&groups, None), media).await;
         tell_looks(registry, target, &request.caller, response.headers_mut(), groups.looked_at).await;
         tell_failures(response.headers_mut(), &request.caller, &groups.failures);
         return Ok(response);
@@ -45,7 +46,7 @@ pub(super) async fn handle(
     if query.matches {
         let media = negotiate_document(&request.parts)?;
         let matches = registry.query_matches(target, &request.caller, options, query).await?;
-        let mut response = respond::value(StatusCode::OK, &document_of_matches(&matches), media);
+        let mut response = written(document_of_matches(&matches), media).await;
         tell(response.headers_mut(), TOTAL_COUNT, matches.total);
         tell_looks(registry, target, &request.caller, response.headers_mut(), matches.looked_at).await;
         tell_failures(response.headers_mut(), &request.caller, &matches.failures);
@@ -107,6 +108,12 @@ pub(super) fn mask(query: &Query, renderer: &Renderer) -> Result<Option<Arc<Mask
 
 pub(super) fn tell(headers: &mut HeaderMap, name: HeaderName, count: usize) {
     headers.insert(name, HeaderValue::from(count));
+}
+
+/// The response with a document. A large one is written beside the threads of requests.
+async fn written(document: Value, media: MediaType) -> Response<ResponseBody> {
+    let bytes = about_bytes(&document) as u64;
+    done(bytes, move || respond::value(StatusCode::OK, &document, media)).await
 }
 
 /// The document of the groups, with a text in place of the revision if there is one.

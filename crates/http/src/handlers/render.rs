@@ -19,12 +19,13 @@ use keelson_resources::SubresourceHandler;
 use keelson_tables::Printer;
 use keelson_tables::wire::{IncludeObject, MetaVersion, Row, write_partial};
 
-pub(super) use list::ListWriter;
+pub(super) use list::{ListWriter, LongItem, Part};
 pub(super) use watch::EventEncoder;
 
 use super::CREATE;
 use crate::negotiation::{MediaType, ObjectForm, Origin, Representation, Subject, negotiate_representation};
 use crate::service::ApiRequest;
+use crate::shares::Holder;
 
 /// Fields of a spec that no column of a built-in kind needs. They are skipped when rows are built.
 const PASSED_OVER: &[&str] = &[
@@ -54,6 +55,8 @@ pub(super) struct Renderer {
     printer: Printer,
     include: IncludeObject,
     now: SystemTime,
+    /// The user, for the memory of the response.
+    holder: Holder,
 }
 
 /// The type of a response in upstream's code: a type of the group's package, or the generic one.
@@ -107,6 +110,7 @@ impl Renderer {
             printer: target.version.printer().clone(),
             include,
             now: registry.now(),
+            holder: Holder::of(request.caller.user()),
         })
     }
 

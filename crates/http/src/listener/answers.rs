@@ -2,12 +2,13 @@
 //!
 //! A response that waits for its client lends its seats of flow control to other requests, and takes them back before
 //! it continues. A periodic check of all responses limits their memory. It aborts a response when its client reads too
-//! slowly, when its user has too many waiting responses, or when its snapshot keeps too much memory.
+//! slowly, or when its snapshot keeps too much memory. It also aborts responses of a user who has too many of them waiting,
+//! or whose frames take too much memory.
 //!
 //! A list's snapshot shares all objects with the live collection that have not changed since the list began. All lists
 //! together therefore keep at most the bytes that were replaced since the oldest of their snapshots.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,9 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LENDING_PART: u32 = 60;
 /// The maximum number of responses that wait for their clients with their seats lent. Each keeps up to 192 KiB.
 const MOST_WAITING: usize = 2048;
+/// The maximum size of the last frames of these responses together, in bytes. A frame of a list has at least one item, so
+/// it may have the size of an object, or several times that in YAML.
+const MOST_WAITING_BYTES: usize = 512 << 20;
 /// The bytes that snapshots of lists that clients are reading may keep, as a multiple of the limit for waiting lists.
 const MOVING_FACTOR: u64 = 2;
 
@@ -72,7 +76,7 @@ pub(super) struct AnswerGuard {
 enum AbortReason {
     /// Its client reads too slowly.
     Slow,
-    /// Its user, or all users together, have too many waiting responses.
+    /// The waiting responses of its user, or of all users together, are too many or too large.
     TooMany,
     /// Its snapshot keeps too much memory.
     Pinned,
@@ -151,7 +155,7 @@ impl Answers {
             if waits.in_all > self.patience + allowed {
                 cut.insert(*number, AbortReason::Slow);
             } else {
-                waiting.add(seats.holder(), *number);
+                waiting.add(seats.holder(), *number, waits.frame);
             }
         }
         cut.extend(waiting.too_many().into_iter().map(|number| (number, AbortReason::TooMany)));
@@ -185,31 +189,73 @@ impl Answers {
 /// The answers that wait for their clients, by user.
 #[derive(Default)]
 struct Waiting {
-    by_user: HashMap<u64, (Holder, Vec<u64>)>,
+    by_user: HashMap<u64, WaitingOfUser>,
     count: usize,
+    bytes: usize,
+}
+
+struct WaitingOfUser {
+    holder: Holder,
+    /// The numbers of the responses, the oldest first, and the size of the last frame of each.
+    answers: VecDeque<(u64, usize)>,
+    bytes: usize,
+}
+
+impl WaitingOfUser {
+    /// Returns true if the user has more than its share. A single response is never too large.
+    fn is_over(&self) -> bool {
+        let level = self.holder.level;
+        self.answers.len() > level.most_of(MOST_WAITING)
+            || self.answers.len() > 1 && self.bytes > level.most_of(MOST_WAITING_BYTES)
+    }
+
+    fn pop_oldest(&mut self) -> Option<(u64, usize)> {
+        let (number, bytes) = self.answers.pop_front()?;
+        self.bytes -= bytes;
+        Some((number, bytes))
+    }
 }
 
 impl Waiting {
-    fn add(&mut self, holder: Holder, number: u64) {
-        self.by_user.entry(holder.flow).or_insert_with(|| (holder, Vec::new())).1.push(number);
+    fn add(&mut self, holder: Holder, number: u64, bytes: usize) {
+        let new = || WaitingOfUser { holder, answers: VecDeque::new(), bytes: 0 };
+        let user = self.by_user.entry(holder.flow).or_insert_with(new);
+        user.answers.push_back((number, bytes));
+        user.bytes += bytes;
         self.count += 1;
+        self.bytes += bytes;
+    }
+
+    fn is_over(&self) -> bool {
+        self.count > MOST_WAITING || self.bytes > MOST_WAITING_BYTES
     }
 
     /// The responses to abort: the oldest ones of each user above its share. If all users together have too many, also
     /// the oldest ones of the user with the most.
     fn too_many(mut self) -> Vec<u64> {
         let mut cut = Vec::new();
-        for (holder, numbers) in self.by_user.values_mut() {
-            let over = numbers.len().saturating_sub(holder.level.most_of(MOST_WAITING));
-            cut.extend(numbers.drain(..over));
+        for user in self.by_user.values_mut() {
+            while user.is_over()
+                && let Some((number, bytes)) = user.pop_oldest()
+            {
+                (self.count, self.bytes) = (self.count - 1, self.bytes - bytes);
+                cut.push(number);
+            }
         }
-        let mut over = (self.count - cut.len()).saturating_sub(MOST_WAITING);
-        while over > 0 {
-            let Some((_, numbers)) = self.by_user.values_mut().max_by_key(|(_, numbers)| numbers.len()) else { break };
-            // Half of the user's responses at a time, so that few rounds are needed and no user loses all.
-            let some = (numbers.len() / 2).clamp(1, over);
-            cut.extend(numbers.drain(..some));
-            over -= some;
+        while self.is_over() {
+            let is_many = self.count > MOST_WAITING;
+            let size = |user: &WaitingOfUser| if is_many { user.answers.len() } else { user.bytes };
+            let Some(flow) = self.by_user.iter().max_by_key(|(_, user)| size(user)).map(|(flow, _)| *flow) else {
+                break;
+            };
+            // Up to half of the user's responses at a time, so that few rounds are needed and no user loses all.
+            let some = self.by_user.get(&flow).map_or(0, |user| user.answers.len().div_ceil(2));
+            for _ in 0..some {
+                let oldest = self.by_user.get_mut(&flow).and_then(WaitingOfUser::pop_oldest);
+                let Some((number, bytes)) = oldest.filter(|_| self.is_over()) else { break };
+                (self.count, self.bytes) = (self.count - 1, self.bytes - bytes);
+                cut.push(number);
+            }
         }
         cut
     }
@@ -299,20 +345,40 @@ mod tests {
         let of = |flow, level| Holder { flow, level };
         let mut waiting = Waiting::default();
         let most = Level::Users.most_of(MOST_WAITING) as u64;
-        (0..most + 3).for_each(|number| waiting.add(of(1, Level::Users), number));
-        (0..most).for_each(|number| waiting.add(of(2, Level::Users), 10_000 + number));
+        (0..most + 3).for_each(|number| waiting.add(of(1, Level::Users), number, 0));
+        (0..most).for_each(|number| waiting.add(of(2, Level::Users), 10_000 + number, 0));
         let mut cut = waiting.too_many();
         cut.sort_unstable();
         assert_eq!(cut, [0, 1, 2]);
 
         let mut waiting = Waiting::default();
         for user in 0..10 {
-            (0..most).for_each(|number| waiting.add(of(user, Level::Users), user * 10_000 + number));
+            (0..most).for_each(|number| waiting.add(of(user, Level::Users), user * 10_000 + number, 0));
         }
-        waiting.add(of(99, Level::Users), 990_000);
+        waiting.add(of(99, Level::Users), 990_000, 0);
         let cut = waiting.too_many();
         assert_eq!(cut.len() as u64, 10 * most + 1 - MOST_WAITING as u64);
         assert!(!cut.contains(&990_000));
+    }
+
+    #[test]
+    fn of_the_large_frames_that_wait_those_above_the_memory_of_a_user_are_cut() {
+        const LARGE: usize = 3 << 20;
+        let of = |flow| Holder { flow, level: Level::Users };
+        let share = Level::Users.most_of(MOST_WAITING_BYTES);
+        let mut waiting = Waiting::default();
+        (0..200).for_each(|number| waiting.add(of(1), number, LARGE));
+        (1000..1003).for_each(|number| waiting.add(of(2), number, LARGE));
+        waiting.add(of(3), 2000, 2 * share);
+        let cut = waiting.too_many();
+        assert_eq!(cut.len(), 200 - share / LARGE);
+        assert!(cut.iter().all(|number| *number < 200), "the oldest of the first user: {cut:?}");
+
+        let mut waiting = Waiting::default();
+        for user in 0..20 {
+            (0..20).for_each(|number| waiting.add(of(user), user * 100 + number, LARGE));
+        }
+        assert_eq!(waiting.too_many().len(), 400 - MOST_WAITING_BYTES / LARGE);
     }
 
     #[tokio::test(start_paused = true)]

@@ -57,6 +57,8 @@ pub(super) struct Waits {
     pub(super) in_all: Duration,
     /// The bytes of all frames so far.
     pub(super) bytes: u64,
+    /// The bytes of the last frame, which stay in memory until the client has read them.
+    pub(super) frame: usize,
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +69,8 @@ struct Progress {
     waited: Duration,
     /// The bytes of all frames so far.
     bytes: u64,
+    /// The bytes of the last frame.
+    frame: usize,
     /// True if the response was aborted by [`Sending::cut`].
     is_cut: bool,
 }
@@ -93,7 +97,8 @@ impl Sending {
     pub(super) fn waits_at(&self, now: Instant) -> Option<Waits> {
         let progress = self.0.progress.lock();
         let waits = now.saturating_duration_since(progress.waits_since?);
-        Some(Waits { now: waits, in_all: progress.waited + waits, bytes: progress.bytes })
+        let (bytes, frame) = (progress.bytes, progress.frame);
+        Some(Waits { now: waits, in_all: progress.waited + waits, bytes, frame })
     }
 
     /// Records a frame of this many bytes, which the client must read next.
@@ -101,6 +106,7 @@ impl Sending {
         let mut progress = self.0.progress.lock();
         progress.waits_since = Some(Instant::now());
         progress.bytes += bytes as u64;
+        progress.frame = bytes;
     }
 
     /// Records that the client read the frame. Returns false if the response is aborted.
@@ -301,7 +307,7 @@ mod tests {
         sending.waits(50);
         tokio::time::advance(second).await;
         let waits = sending.waits_at(Instant::now()).unwrap();
-        assert_eq!((waits.now, waits.in_all, waits.bytes), (second, 3 * second, 150));
+        assert_eq!((waits.now, waits.in_all, waits.bytes, waits.frame), (second, 3 * second, 150, 50));
     }
 
     #[tokio::test(start_paused = true)]

@@ -24,3 +24,23 @@ async fn the_cost_limit_of_a_condition_covers_all_objects_together() {
     let one = format!("{CONFIG_MAPS}?keelson.io/where=object.data.k.matches('^69')");
     assert_eq!(raw.get(one).await.expect(200).header("keelson-total-count"), "11");
 }
+
+/// The document of such values held a thread of requests for seconds.
+#[tokio::test]
+async fn groups_and_matches_of_large_texts_are_refused() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    for number in 0..8 {
+        let (text, field) = (format!("{number}{}", "x".repeat(700_000)), "y".repeat(253));
+        let data = json!({"k": text, field: "found"});
+        raw.post(CONFIG_MAPS, &json!({"metadata": {"name": format!("map-{number}")}, "data": data})).await.expect(201);
+    }
+    let groups = format!("{CONFIG_MAPS}?keelson.io/groupBy=.data.k");
+    let refused = raw.get(&groups).await.expect(400).json();
+    let message = "keelson.io/groupBy: the values have over 4 MiB: request fewer with limit";
+    assert_eq!(refused["message"], message);
+    let some = raw.get(format!("{groups}&limit=3")).header("accept", "application/yaml").await.expect(200);
+    assert!(some.body.len() > 2_100_000, "{} bytes", some.body.len());
+    let matches = raw.get(format!("{CONFIG_MAPS}?keelson.io/search=found&keelson.io/matches=true")).await.expect(200);
+    assert_eq!(matches.json()["items"].as_array().unwrap().len(), 8);
+}

@@ -123,6 +123,112 @@ async fn bodies_of_protobuf_with_very_many_elements() {
     check_body("volumes", "/api/v1/namespaces/default/pods", "application/vnd.kubernetes.protobuf", body).await;
 }
 
+/// A small object below this many arrays, which is hundreds of times as long if it is indented.
+fn deep(name: &str, levels: usize, content: &str) -> String {
+    let data = format!("{{\"a\": {}{content}{}}}", "[".repeat(levels), "]".repeat(levels));
+    revision(&data).replace(r#""generateName": "a-""#, &format!(r#""name": "{name}""#))
+}
+
+/// Reads a response to its end. Returns its length.
+async fn read(raw: &Raw, path: &str, accept: &str) -> usize {
+    let mut response = raw.get(path).header("accept", accept).stream().await;
+    assert_eq!(response.status, 200, "{path}");
+    let mut length = 0;
+    while let Some(chunk) = response.next_chunk().await.unwrap() {
+        length += chunk.len();
+    }
+    length
+}
+
+/// One list of a few objects of 200 KB took gigabytes.
+#[tokio::test]
+async fn indented_forms_of_deep_objects() {
+    const TABLE: &str = "application/yaml;as=Table;v=v1;g=meta.k8s.io";
+    let server = server().await;
+    let raw = server.raw();
+    let zeros = format!("[{}0]", "0,".repeat(100_000));
+    let words = format!("\"{}a\"", "a ".repeat(100_000));
+    for (name, content) in [("words", &words), ("zeros-1", &zeros), ("zeros-2", &zeros), ("zeros-3", &zeros)] {
+        let object = deep(name, 480, content);
+        raw.post(REVISIONS, &json!(null)).body(object).await.expect(201);
+    }
+    let one = |name: &str, query: &str| format!("{REVISIONS}/{name}{query}");
+    let all = |query: &str| format!("{REVISIONS}{query}");
+    for (path, accept, least) in [
+        (one("words", ""), "application/yaml", 200_000),
+        (one("zeros-1", ""), "application/yaml", 90_000_000),
+        (one("zeros-1", "?pretty=true"), "application/json", 90_000_000),
+        (all(""), "application/yaml", 270_000_000),
+        (all("?pretty=true"), "application/json", 270_000_000),
+        (all("?includeObject=Object"), TABLE, 270_000_000),
+    ] {
+        let (before, _) = held(&server);
+        let length = read(&raw, &path, accept).await;
+        let taken = held(&server).1.saturating_sub(before);
+        assert!(length > least, "{path} in {accept} has {length} bytes");
+        assert!(taken < 3 * BESIDES, "{path} in {accept}: {taken} bytes were taken");
+    }
+    let gzip =
+        raw.get(all("")).header("accept", "application/yaml").header("accept-encoding", "gzip").await.expect(200);
+    assert!(gzip.body.len() < 30_000_000, "{} bytes", gzip.body.len());
+    assert!(held(&server).1 < 300_000_000);
+}
+
+/// Clients that read nothing filled the memory with whole responses.
+#[tokio::test]
+async fn unread_responses_of_a_user() {
+    const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let server = server().await;
+    let raw = server.raw();
+    let subject = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}]);
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
+    raw.post(BINDINGS, &json!({"metadata": {"name": "ann"}, "roleRef": role, "subjects": subject})).await.expect(201);
+    let content = format!("[{}0]", "0,".repeat(400_000));
+    raw.post(REVISIONS, &json!(null)).body(deep("zeros", 400, &content)).await.expect(201);
+    let other = deep("other", 400, &content);
+    let yaml = |call: keelson_testkit::Call, user: &str| {
+        call.header("accept", "application/yaml").header("impersonate-user", user).stream()
+    };
+    let mut unread = Vec::new();
+    for _ in 0..16 {
+        unread.push(yaml(raw.get(format!("{REVISIONS}/zeros")), "ann").await);
+        unread.push(yaml(raw.post(format!("{REVISIONS}?dryRun=All"), &json!(null)).body(other.clone()), "ann").await);
+        unread.push(yaml(raw.get(REVISIONS), "ann").await);
+    }
+    let with = |status: u16| unread.iter().filter(|response| response.status == status).count();
+    assert!(with(200) > 16 && with(429) > 8, "{} responses to reads, {} refusals", with(200), with(429));
+    // A dry run of a write is a write.
+    assert!(with(201) > 0 && with(504) > 8, "{} responses to writes, {} are not sent", with(201), with(504));
+    assert!(held(&server).0 < 500_000_000, "{} bytes", held(&server).0);
+    // The memory of other users is there, and comes back.
+    assert_eq!(read(&raw, &format!("{REVISIONS}/zeros"), "application/json").await / 100_000, 8);
+    drop(unread);
+    loop {
+        if yaml(raw.get(format!("{REVISIONS}/zeros")), "ann").await.status == 200 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+/// A refused name is in the message, in the details and in the cause, each time in Go's notation.
+#[tokio::test]
+async fn faults_that_show_long_values() {
+    let server = server().await;
+    let post = async |path: &str, name: &str| {
+        let body = json!({"metadata": {"name": name}}).to_string();
+        let answer = server.raw().call(Method::POST, path).header("content-type", "application/json").body(body).await;
+        answer.expect(422).body.len()
+    };
+    for character in ["\x7f", "\u{202e}", "\""] {
+        let name = character.repeat(BODY_BYTES / 3 - 1024);
+        let length = post(CONFIG_MAPS, &name).await;
+        assert!(length < 3 * 1024 * 1024, "{length} bytes for {character:?}");
+    }
+    let length = post(&format!("{CONFIG_MAPS}?fieldManager={}", "%01".repeat(3000)), "a").await;
+    assert!(length < 64 * 1024, "{length} bytes for a field manager");
+}
+
 /// Each connection sends most of a request header, and waits.
 #[tokio::test]
 async fn heads_of_requests() {

@@ -138,9 +138,11 @@ pub(super) fn conflict(resource: &GroupResource, name: &str, kind: &ConflictKind
         .with_details(about(&subject, name))
 }
 
-/// Truncates texts over the limit. A webhook chooses all texts of its refusal.
-pub(super) fn bound(status: &mut Status) {
-    cut(&mut status.message, TOLD_BYTES_MAX);
+/// Truncates texts over the limit. A webhook chooses all texts of its refusal. The value of a fault is in Go's notation
+/// with visible control characters, which is up to nine times as long as in the client's object.
+pub(super) fn bound(status: &mut Status, has_faults: bool) {
+    // The faults have this limit already, and the text around them contains the name.
+    cut(&mut status.message, TOLD_BYTES_MAX + if has_faults { NAME_BYTES_MAX } else { 0 });
     status.reason.iter_mut().for_each(|reason| cut(reason, NAME_BYTES_MAX));
     let Some(details) = &mut status.details else { return };
     for name in [&mut details.name, &mut details.group, &mut details.kind, &mut details.uid] {

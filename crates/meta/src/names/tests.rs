@@ -36,6 +36,7 @@ fn names_that_are_valid() {
     for name in ["system:node:a", "Bad_Name", "a b", "..."] {
         check(NameRule::PathSegment, name, &[]);
     }
+    check(NameRule::PathSegment, &"a".repeat(2048), &[]);
     for name in ["10.0.0.1", "fd00::1"] {
         check(NameRule::IpAddress, name, &[]);
     }
@@ -54,6 +55,9 @@ fn names_that_are_not_have_upstream_texts() {
     check(NameRule::Dns1035Label, "a.b", &[DNS_1035_FAULT]);
     check(NameRule::PathSegment, "..", &["may not be '..'"]);
     check(NameRule::PathSegment, "a/b%c", &["may not contain '/'", "may not contain '%'"]);
+    check(NameRule::PathSegment, "a\0", &["must not contain a zero byte"]);
+    check(NameRule::PathSegment, &"a".repeat(2049), &["must be no more than 2048 bytes"]);
+    check(NameRule::Stored, &"a\0".repeat(2049), &[]);
     check(NameRule::IpAddress, "x", &["ParseAddr(\"x\"): unable to parse IP"]);
     check(NameRule::IpAddress, "FD00::1", &["must be a canonical format IP address"]);
 }

@@ -137,12 +137,17 @@ impl Common {
 }
 
 /// The faults of a field manager's name.
+///
+/// Each invalid character of a name is a fault that repeats the name. A name that is too long has only the first of them,
+/// so that the faults are not hundreds of times as long as the name.
 pub(crate) fn field_manager_errors(field: &str, name: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if name.len() > FIELD_MANAGER_MAX {
+    let is_long = name.len() > FIELD_MANAGER_MAX;
+    if is_long {
         errors.push(FieldError::too_long(field, FIELD_MANAGER_MAX));
     }
-    for (position, c) in name.char_indices().filter(|(_, c)| !is_print(*c)) {
+    let most = if is_long { 1 } else { FIELD_MANAGER_MAX };
+    for (position, c) in name.char_indices().filter(|(_, c)| !is_print(*c)).take(most) {
         let detail = format!("invalid character U+{:04X} (at position {position})", u32::from(c));
         errors.push(FieldError::invalid(field, name, detail));
     }

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use keelson_cache::{Entry, Position, View};
-use keelson_meta::json::Value as Json;
+use keelson_meta::json::{Value as Json, about_bytes};
 use keelson_meta::{ApiError, Revision};
 use keelson_query::Value;
 use tokio::task::yield_now;
@@ -18,6 +18,8 @@ use super::{FailedEvaluations, PlannedQuery, QueryEvaluator, SelectedSnapshot};
 const DEFAULT_LIMIT: usize = 100;
 /// The largest number of groups.
 const MAX_LIMIT: usize = 1000;
+/// The largest size of the values of a result, in bytes. A value has up to the size of an object.
+const VALUES_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The number of groups that are counted before the task yields.
 pub(super) const COUNTED_AT_ONCE: usize = 256;
 
@@ -55,6 +57,9 @@ impl Groups {
 type GroupCount = (Reverse<usize>, Vec<u8>, String);
 
 /// Counts the groups of a view. Only those in the result are kept.
+///
+/// # Errors
+/// 400 when their values are too large.
 pub(super) async fn count(query: &PlannedQuery, view: &View, looked_at: usize) -> Result<Groups, ApiError> {
     let limit = query.plan.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
     let mut largest: BinaryHeap<GroupCount> = BinaryHeap::new();
@@ -72,15 +77,30 @@ pub(super) async fn count(query: &PlannedQuery, view: &View, looked_at: usize) -
         }
     }
     let mut turns = Turns::new(&query.sought.wanted);
-    let mut groups = Vec::with_capacity(largest.len());
+    let (mut groups, mut bytes) = (Vec::with_capacity(largest.len()), 0);
     for (Reverse(count), place, key) in largest.into_sorted_vec() {
         let missing = || ApiError::Internal(format!("{key:?} stands in a view of a snapshot that it is not in"));
         let entry = query.sought.snapshot.get(&key).ok_or_else(missing)?;
         let value = turns.look(entry, move |wanted, entry| value_at(wanted, entry, &place)).await;
+        bytes += value.as_ref().map_or(0, about_bytes);
+        if is_too_large(bytes) {
+            return Err(too_large("groupBy", "values"));
+        }
         groups.push(Group { value, count });
     }
     let SelectedSnapshot { snapshot, wanted, .. } = &query.sought;
     Ok(Groups { revision: snapshot.revision, groups, total, looked_at, failures: wanted.failures(view) })
+}
+
+/// The error of a result that is one document, and has too much text.
+pub(super) fn too_large(parameter: &str, what: &str) -> ApiError {
+    let most = VALUES_BYTES_MAX >> 20;
+    ApiError::BadRequest(format!("keelson.io/{parameter}: the {what} have over {most} MiB: request fewer with limit"))
+}
+
+/// Returns true for more text than one document may have.
+pub(super) const fn is_too_large(bytes: usize) -> bool {
+    bytes > VALUES_BYTES_MAX
 }
 
 /// The value of a group, read from one of its objects.

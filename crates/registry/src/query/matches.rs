@@ -9,7 +9,7 @@ use keelson_query::WordMatch;
 
 use super::page::QueryPage;
 use super::turns::Turns;
-use super::{FailedEvaluations, PlannedQuery, QueryEvaluator};
+use super::{FailedEvaluations, PlannedQuery, QueryEvaluator, groups};
 
 /// The number of objects without a limit.
 pub(super) const DEFAULT_LIMIT: usize = 100;
@@ -52,15 +52,25 @@ impl Matches {
 }
 
 /// Reads the objects of a page again, for their matches.
+///
+/// # Errors
+/// 400 when their paths are too large.
 pub(super) async fn told(query: &PlannedQuery, mut page: QueryPage) -> Result<Matches, ApiError> {
     let entries = std::mem::replace(&mut page.items, super::page::none()).into_entries().await?;
     let mut objects = Vec::with_capacity(entries.len());
     let mut turns = Turns::new(&query.sought.wanted);
+    let mut bytes = 0;
     for entry in &entries {
+        let matches = turns.look(entry, of_entry).await;
+        // A path has names of fields, which have up to the size of an object.
+        bytes += matches.iter().map(|found| found.field.len() + found.text.len()).sum::<usize>();
+        if groups::is_too_large(bytes) {
+            return Err(groups::too_large("matches", "paths"));
+        }
         objects.push(MatchedPlaces {
             namespace: entry.namespace().map(str::to_owned),
             name: entry.name().to_owned(),
-            matches: turns.look(entry, of_entry).await,
+            matches,
         });
     }
     Ok(Matches::new(page, objects))

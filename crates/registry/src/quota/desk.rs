@@ -247,9 +247,9 @@ impl QuotaBatcher {
                 Err(CommitError::Store(StoreError::Full(why))) if is_mixed(&members) => {
                     members = tell_full(members, &StoreError::Full(why));
                 }
-                Err(CommitError::Store(StoreError::AboveLimit { .. } | StoreError::TooLarge(_)))
-                    if members.len() > 1 =>
-                {
+                Err(CommitError::Store(
+                    StoreError::AboveLimit { .. } | StoreError::TooLarge(_) | StoreError::Unstorable(_),
+                )) if members.len() > 1 => {
                     // One write is at fault, or all of them together.
                     for member in members {
                         Box::pin(self.settle(office, vec![member])).await;

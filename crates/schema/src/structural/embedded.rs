@@ -98,7 +98,7 @@ fn judge(map: &Map, at: &At<'_>, faults: &mut Found) {
             object.set_meta("name", "fakename");
         }
         let namespaced = !object.namespace().is_empty();
-        let complaints = validate_custom_metadata(&object, namespaced, NameRule::PathSegment);
+        let complaints = validate_custom_metadata(&object, namespaced, NameRule::Stored);
         let prefix = at.to_string();
         faults.extend(complaints.into_iter().map(|mut fault| {
             if !prefix.is_empty() {

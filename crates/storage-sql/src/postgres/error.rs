@@ -129,6 +129,12 @@ pub(crate) fn store_error(error: &tokio_postgres::Error) -> StoreError {
         | Meaning::Incomplete
         | Meaning::Unfit
         | Meaning::Refused => {
+            if error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED) {
+                return StoreError::Unstorable(format!(
+                    "PostgreSQL indexes keys of about 2,600 bytes ({})",
+                    message(error)
+                ));
+            }
             let damaged = [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED];
             let text = text(error);
             if error.code().is_some_and(|code| damaged.contains(code)) {
@@ -154,6 +160,11 @@ pub(crate) fn login_hint(error: &tokio_postgres::Error) -> Option<&'static str> 
 /// Returns true if the server requires a password and the settings have none.
 pub(crate) fn lacks_password(error: &tokio_postgres::Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.to_string() == "password missing")
+}
+
+/// The server's message without its hint, for clients.
+fn message(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
 }
 
 /// The whole message. The crate's own text lacks the server's message.

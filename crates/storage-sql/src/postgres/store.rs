@@ -164,9 +164,10 @@ impl Drop for PostgresStore {
 impl Store for PostgresStore {
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
         let compared = transaction.compares.iter().map(|compare| &compare.key);
-        if !compared.chain(transaction.writes.iter().map(keelson_storage::Write::key)).all(is_storable) {
-            let error = StoreError::Corrupt("PostgreSQL can't hold a key with a zero byte".to_owned());
-            return Err(error.into());
+        let mut keys = compared.chain(transaction.writes.iter().map(keelson_storage::Write::key));
+        if let Some(key) = keys.find(|key| !is_storable(key)) {
+            let why = format!("PostgreSQL has no zero bytes in texts, and the key {:?} has one", key.as_str());
+            return Err(StoreError::Unstorable(why).into());
         }
         // The writer has ended, or has stopped waiting for the result, while the transaction was in flight.
         self.queue(transaction).await?.await.map_err(|_| CommitError::from(unheard()))?

@@ -26,9 +26,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Batch, GZIP_LEVEL, Source, bytes_of};
+use super::{Batch, FRAME_BYTES, GZIP_LEVEL, Source, bytes_of};
 use crate::body::BodyError;
-use crate::handlers::render::ListWriter;
+use crate::handlers::render::{ListWriter, LongItem, Part};
 
 /// Lists with less JSON are encoded in their own task, since moving blocks between threads would cost more for a chunk
 /// of 500 pods.
@@ -133,6 +133,8 @@ pub(in crate::handlers) struct AheadBody {
     ahead: VecDeque<StartedBlock>,
     /// The bytes before the items, until they are sent.
     start: Option<Vec<u8>>,
+    /// The blocks to send next.
+    blocks: VecDeque<Block>,
     /// The state of the gzip member, if the list is compressed.
     member: Option<MemberWriter>,
 }
@@ -143,13 +145,14 @@ enum StartedBlock {
     Made(BlockResult),
 }
 
-/// A block, or the error of one of its items.
-type BlockResult = Result<Block, ApiError>;
+/// Consecutive blocks, or the error of one of their items.
+type BlockResult = Result<VecDeque<Block>, ApiError>;
 
-/// An encoded block.
+/// An encoded block, or an item that is encoded while it is sent.
 enum Block {
     Plain(Vec<u8>),
     Deflated(DeflateBlock),
+    Long(LongItem),
 }
 
 impl StartedBlock {
@@ -163,14 +166,20 @@ impl StartedBlock {
 }
 
 impl AheadBody {
-    /// `start` is the part of the list before the items.
-    pub(in crate::handlers) fn new(writer: ListWriter, start: Vec<u8>, source: Source, gzip: bool) -> Self {
+    /// `start` is the beginning of the list, and `parts` have the first items if these are not in it.
+    pub(in crate::handlers) fn new(
+        writer: ListWriter,
+        (start, parts): (Vec<u8>, Vec<Part>),
+        source: Source,
+        gzip: bool,
+    ) -> Self {
         let block_bytes = BLOCK_BYTES * writer.ease();
         Self {
             writer: Some(writer),
             entries: Entries { source: Some(source), batch: None, gathered: Vec::new(), bytes: 0, block_bytes },
             ahead: VecDeque::with_capacity(BLOCKS_AHEAD),
             start: Some(start),
+            blocks: Block::all(parts, gzip),
             member: gzip.then(MemberWriter::new),
         }
     }
@@ -185,7 +194,26 @@ impl AheadBody {
     }
 
     /// The next block. `None` at the end.
-    fn poll_block(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Block>, BodyError>> {
+    fn poll_block(&mut self, context: &mut Context<'_>) -> NextFrame<Block> {
+        loop {
+            match self.blocks.front_mut() {
+                Some(Block::Long(item)) => {
+                    if let Some(piece) = item.next(FRAME_BYTES)? {
+                        return Poll::Ready(Ok(Some(Block::new(piece, self.member.is_some()))));
+                    }
+                    self.blocks.pop_front();
+                }
+                Some(Block::Plain(_) | Block::Deflated(_)) => return Poll::Ready(Ok(self.blocks.pop_front())),
+                None => match ready!(self.poll_blocks(context))? {
+                    Some(blocks) => self.blocks = blocks,
+                    None => return Poll::Ready(Ok(None)),
+                },
+            }
+        }
+    }
+
+    /// The next blocks. `None` at the end.
+    fn poll_blocks(&mut self, context: &mut Context<'_>) -> NextFrame<VecDeque<Block>> {
         self.begin_blocks(context)?;
         if self.ahead.is_empty()
             && let Some((bytes, work)) = ready!(self.poll_work(context))?
@@ -220,7 +248,7 @@ impl AheadBody {
             let entries = entries?;
             let bytes = bytes_of(&entries) / ease;
             let items = writer.block(entries);
-            Some((bytes, move || Ok(Block::new(items()?, gzip))))
+            Some((bytes, move || Ok(Block::all(items()?, gzip))))
         })
     }
 
@@ -238,11 +266,21 @@ impl AheadBody {
                 before.extend_from_slice(&block.bytes);
                 before.into()
             }
+            // Only its pieces are sent.
+            Block::Long(_) => before.into(),
         }
     }
 }
 
 impl Block {
+    fn all(parts: Vec<Part>, gzip: bool) -> VecDeque<Self> {
+        let block = |part| match part {
+            Part::Text(items) => Self::new(items, gzip),
+            Part::Long(item) => Self::Long(item),
+        };
+        parts.into_iter().map(block).collect()
+    }
+
     fn new(items: Vec<u8>, gzip: bool) -> Self {
         if gzip { Self::Deflated(DeflateBlock::compress(&items, GZIP_LEVEL)) } else { Self::Plain(items) }
     }

@@ -6,6 +6,7 @@
 use std::iter;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use keelson_cache::Entry;
 use keelson_codec::{list, pretty, yaml};
 use keelson_meta::{ApiError, ListHead, ListMeta};
@@ -13,13 +14,23 @@ use keelson_protobuf::{ListForm as ProtobufForm, ProtobufError};
 use keelson_tables::wire::TableHead;
 
 use super::{Renderer, write_metadata};
+use crate::filters;
 use crate::handlers::list_body::Source;
 use crate::negotiation::{MediaKind, MediaType, ObjectForm};
+use crate::shares::Share;
 
 /// The approximate size of the JSON of items that is in memory at once to be encoded as protobuf.
 const TEXTS_BYTES: usize = 1024 * 1024;
 /// Additional capacity for bytes that are added to the stored JSON, such as revisions.
 const TEXT_SLACK_BYTES: usize = 16 * 1024;
+
+/// An indented item with more bytes than this and than [`LONG_ITEM_RATIO`] times its JSON is sent in pieces. Deep nesting
+/// makes it hundreds of times as long as its JSON.
+const LONG_ITEM_BYTES: usize = 64 * 1024;
+/// Indentation about doubles ordinary objects.
+const LONG_ITEM_RATIO: usize = 4;
+/// Behind so many bytes of a block, items may not be many times as long as their JSON.
+const BLOCK_TEXT_BYTES: usize = 1024 * 1024;
 
 /// Writes the list of one request.
 pub(in crate::handlers) struct ListWriter {
@@ -40,6 +51,61 @@ enum Frame {
     Pretty(pretty::ListWriter),
     Yaml(yaml::ListWriter),
     Protobuf(ProtobufForm),
+}
+
+/// A part of a list.
+pub(in crate::handlers) enum Part {
+    /// Encoded items.
+    Text(Vec<u8>),
+    /// An item that is encoded while it is sent.
+    Long(LongItem),
+}
+
+/// An item whose indented form is many times as long as its JSON.
+pub(in crate::handlers) struct LongItem {
+    form: Arc<ListForm>,
+    compact: Bytes,
+    is_first: bool,
+    /// The rest of the item, and its memory.
+    pieces: Option<(Pieces, Share)>,
+}
+
+enum Pieces {
+    Pretty(pretty::Pieces),
+    Yaml(yaml::Pieces),
+}
+
+impl LongItem {
+    /// The next piece, of at least `length` bytes unless it is the last. `None` at the end.
+    ///
+    /// # Errors
+    /// 429 when unread responses of the user take its share of the memory.
+    pub(in crate::handlers) fn next(&mut self, length: usize) -> Result<Option<Vec<u8>>, ApiError> {
+        let (pieces, _) = match &mut self.pieces {
+            Some(begun) => begun,
+            // Not before, since items that wait would keep many times their size.
+            none => none.insert(Self::begin(&self.form, &self.compact, self.is_first)?),
+        };
+        Ok(match pieces {
+            Pieces::Pretty(pieces) => pieces.next(length),
+            Pieces::Yaml(pieces) => pieces.next(length),
+        })
+    }
+
+    fn begin(form: &ListForm, compact: &Bytes, is_first: bool) -> Result<(Pieces, Share), ApiError> {
+        let (pieces, bytes) = match &form.frame {
+            Frame::Yaml(writer) => {
+                let pieces = writer.pieces(compact, is_first);
+                let bytes = pieces.bytes();
+                (Pieces::Yaml(pieces), bytes)
+            }
+            Frame::Pretty(writer) => (Pieces::Pretty(writer.pieces(compact.clone(), is_first)), 0),
+            Frame::Json | Frame::Protobuf(_) => {
+                return Err(ApiError::Internal("a list without indentation has a long item".to_owned()));
+            }
+        };
+        Ok((pieces, filters::kept_memory(form.renderer.holder, bytes + compact.len())?))
+    }
 }
 
 impl ListWriter {
@@ -124,7 +190,8 @@ impl ListWriter {
         }
     }
 
-    /// Appends the first of these items, at least one, until there are `full` bytes. Returns the number of items.
+    /// Appends the first of these items, at least one, until there are `full` bytes. Returns the number of items, and
+    /// the last of them if it is long. That is sent next.
     ///
     /// # Errors
     /// 500 when an item cannot be encoded in the requested version.
@@ -133,9 +200,9 @@ impl ListWriter {
         entries: &[Arc<Entry>],
         full: usize,
         out: &mut Vec<u8>,
-    ) -> Result<usize, ApiError> {
+    ) -> Result<(usize, Option<LongItem>), ApiError> {
         let first = std::mem::take(&mut self.empty);
-        self.form.write(entries, first, full, &mut self.texts, out)
+        ListForm::write(&self.form, entries, first, full, &mut self.texts, out)
     }
 
     /// Returns a function that encodes the next items, at any time and on any thread. Its result must be sent at this
@@ -143,15 +210,27 @@ impl ListWriter {
     pub(in crate::handlers) fn block(
         &mut self,
         entries: Vec<Arc<Entry>>,
-    ) -> impl FnOnce() -> Result<Vec<u8>, ApiError> + Send + 'static + use<> {
-        let (form, first) = (self.form.clone(), std::mem::take(&mut self.empty));
+    ) -> impl FnOnce() -> Result<Vec<Part>, ApiError> + Send + 'static + use<> {
+        let (form, mut first) = (self.form.clone(), std::mem::take(&mut self.empty));
         move || {
             let bytes: usize = entries.iter().map(|entry| entry.object.size()).sum();
             // YAML needs half as much again, the other encodings less.
             let room = if matches!(form.frame, Frame::Yaml(_)) { bytes * 3 / 2 } else { bytes };
+            let (mut parts, mut rest, mut texts) = (Vec::new(), &*entries, Texts::default());
             let mut out = Vec::with_capacity(room);
-            form.write(&entries, first, usize::MAX, &mut Texts::default(), &mut out)?;
-            Ok(out)
+            while !rest.is_empty() {
+                let (written, long) = ListForm::write(&form, rest, first, usize::MAX, &mut texts, &mut out)?;
+                (rest, first) = (&rest[written..], false);
+                let Some(long) = long else { continue };
+                if !out.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut out)));
+                }
+                parts.push(Part::Long(long));
+            }
+            if !out.is_empty() {
+                parts.push(Part::Text(out));
+            }
+            Ok(parts)
         }
     }
 
@@ -167,44 +246,58 @@ impl ListWriter {
 }
 
 impl ListForm {
-    /// Appends the first of these items, at least one, until there are `full` bytes. Returns the number of items.
-    /// `first` is true at the start of the list.
+    /// Appends the first of these items, at least one, until there are `full` bytes or an item is long. Returns the
+    /// number of items, and the long one. `first` is true at the start of the list.
     fn write(
-        &self,
+        this: &Arc<Self>,
         entries: &[Arc<Entry>],
         first: bool,
         full: usize,
         texts: &mut Texts,
         out: &mut Vec<u8>,
-    ) -> Result<usize, ApiError> {
-        if let Frame::Protobuf(form) = &self.frame {
-            return self.write_protobuf(*form, entries, full, texts, out);
+    ) -> Result<(usize, Option<LongItem>), ApiError> {
+        if let Frame::Protobuf(form) = &this.frame {
+            return Ok((this.write_protobuf(*form, entries, full, texts, out)?, None));
         }
         for (number, entry) in entries.iter().enumerate() {
             if number > 0 && out.len() >= full {
-                return Ok(number);
+                return Ok((number, None));
             }
-            self.write_text(entry, first && number == 0, &mut texts.joined, out)?;
+            let is_first = first && number == 0;
+            if !this.write_text(entry, is_first, &mut texts.joined, out)? {
+                let compact = Bytes::copy_from_slice(&texts.joined);
+                let long = LongItem { form: this.clone(), compact, is_first, pieces: None };
+                return Ok((number + 1, Some(long)));
+            }
         }
-        Ok(entries.len())
+        Ok((entries.len(), None))
     }
 
-    /// Appends an item. `first` is true at the start of the list.
-    fn write_text(&self, entry: &Entry, first: bool, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), ApiError> {
+    /// Appends an item, unless it is long. Returns false if it is, with its JSON in `scratch`. `first` is true at the
+    /// start of the list.
+    fn write_text(
+        &self,
+        entry: &Entry,
+        first: bool,
+        scratch: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, ApiError> {
         if matches!(self.frame, Frame::Json) {
             if !first {
                 out.push(b',');
             }
-            return self.renderer.write_item(entry, out);
+            self.renderer.write_item(entry, out)?;
+            return Ok(true);
         }
         scratch.clear();
         self.renderer.write_item(entry, scratch)?;
-        match &self.frame {
-            Frame::Json | Frame::Protobuf(_) => {}
-            Frame::Pretty(writer) => writer.item(scratch, first, out),
-            Frame::Yaml(writer) => writer.item(scratch, first, out),
-        }
-        Ok(())
+        let spare = LONG_ITEM_BYTES.min(BLOCK_TEXT_BYTES.saturating_sub(out.len()));
+        let most = spare.max(scratch.len().saturating_mul(LONG_ITEM_RATIO));
+        Ok(match &self.frame {
+            Frame::Json | Frame::Protobuf(_) => true,
+            Frame::Pretty(writer) => writer.item_within(scratch, first, most, out),
+            Frame::Yaml(writer) => writer.item_within(scratch, first, most, out),
+        })
     }
 
     /// As `write`, in protobuf, for several items at once, since neighbours share fields.
