@@ -196,7 +196,8 @@ pub(crate) mod tests {
     pub(crate) fn target_of(plural: &'static str, complete: impl Fn(KindVersion) -> KindVersion) -> Target {
         let resource = declare::namespaced("", plural, plural, "Thing").resource(Release::DEFAULT);
         let resource = Arc::new(resource.expect("every release has it"));
-        let contribution = ResourceRegistration::from_shared(resource).built_in().each_version(|_, version| complete(version));
+        let contribution =
+            ResourceRegistration::from_shared(resource).built_in().each_version(|_, version| complete(version));
         ServedApis::new(&[contribution]).target("", plural).expect("it is served")
     }
 }

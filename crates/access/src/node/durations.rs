@@ -13,7 +13,7 @@ use super::graph::Source;
 static BUCKETS: Buckets =
     Buckets::of_durations(&[100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200, 102_400, 204_800]);
 /// The changes with their labels.
-const OPERATIONS: [&str; 8] = [
+const OPERATIONS: [&str; 10] = [
     "AddPod",
     "DeletePod",
     "AddPV",
@@ -22,6 +22,8 @@ const OPERATIONS: [&str; 8] = [
     "DeleteVolumeAttachment",
     "AddResourceSlice",
     "DeleteResourceSlice",
+    "AddPodCertificateRequest",
+    "DeletePodCertificateRequest",
 ];
 
 /// The durations of all graphs of the process.
@@ -40,6 +42,7 @@ impl GraphChanges {
             Source::Volumes => 2,
             Source::Attachments => 4,
             Source::Slices => 6,
+            Source::PodCertificateRequests => 8,
         };
         self.0[first + usize::from(deletes)].observe_duration(took);
     }

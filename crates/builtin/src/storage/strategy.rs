@@ -27,7 +27,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
 /// The fields of a resource that feature gates guard.
 pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
     match plural {
-        "csinodes" => vec![ClosedFields::of("CSIVolumeHealth", &["status"], &[&["storageHealth"]])],
+        "csinodes" => vec![ClosedFields::new("CSIVolumeHealth", &["status"], &[&["storageHealth"]])],
         _ => Vec::new(),
     }
 }

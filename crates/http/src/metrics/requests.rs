@@ -335,8 +335,7 @@ impl Collector for Requests {
         }
         let (name, help) = ("apiserver_longrunning_requests", "Watches being served.");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for alike in all.chunk_by(|(one, _), (other, _)| one.shown().of_watches() == other.shown().of_watches())
-        {
+        for alike in all.chunk_by(|(one, _), (other, _)| one.shown().of_watches() == other.shown().of_watches()) {
             let [(labels, series), ..] = alike else { continue };
             if series.running().is_some() {
                 let running: i64 = alike.iter().filter_map(|(_, series)| series.running()).map(Gauge::get).sum();

@@ -113,7 +113,7 @@ impl Registry {
     ) -> Result<PlannedQuery, ApiError> {
         let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?;
         let selection = Selection::new(target, options)?;
-        self.ask(target, options, query, plan.of(caller), selection).await
+        self.ask(target, options, query, plan.for_caller(caller), selection).await
     }
 }
 

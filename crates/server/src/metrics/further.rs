@@ -82,7 +82,7 @@ pub(crate) fn graph_times() -> Vec<HistogramSample> {
     );
     let measured = GRAPH_CHANGES.all().filter(|(_, times)| times.count() > 0);
     let sample = |(change, times): (&str, &AtomicHistogram)| {
-        Some(HistogramSample::of(&[times], name, help)?.with(vec![("operation", change.to_owned())]))
+        Some(HistogramSample::sum(&[times], name, help)?.with(vec![("operation", change.to_owned())]))
     };
     measured.filter_map(sample).collect()
 }
