@@ -380,7 +380,7 @@ mod tests {
             deployment["x-kubernetes-group-version-kind"],
             json!([{ "group": "apps", "version": "v1", "kind": "Deployment" }])
         );
-        assert!(deployment.get("required").is_none());
+        assert_eq!(deployment["required"], json!(["spec"]), "since 1.37");
         let spec = definition(Dialect::V3, "io.k8s.api.apps.v1.DeploymentSpec");
         assert_eq!(spec["required"], json!(["selector", "template"]));
         assert!(spec["description"].as_str().is_some_and(|text| text.starts_with("DeploymentSpec is")));

@@ -224,10 +224,14 @@ mod tests {
             list.iter().filter(|each| each.from.gv() < each.to.gv()).map(pair).collect()
         };
         let expected = [
+            "ClusterTrustBundle v1 v1alpha1",
+            "ClusterTrustBundle v1 v1beta1",
             "ClusterTrustBundle v1alpha1 v1beta1",
             "DeviceClass v1 v1beta1",
             "DeviceClass v1 v1beta2",
             "DeviceClass v1beta1 v1beta2",
+            "DeviceTaintRule v1 v1alpha3",
+            "DeviceTaintRule v1 v1beta2",
             "DeviceTaintRule v1alpha3 v1beta2",
             "IPAddress v1 v1beta1",
             "LeaseCandidate v1alpha2 v1beta1",
@@ -241,6 +245,7 @@ mod tests {
             "ResourceClaimTemplate v1 v1beta2",
             "ResourceSlice v1 v1beta2",
             "ServiceCIDR v1 v1beta1",
+            "StorageVersionMigration v1 v1beta1",
             "VolumeAttributesClass v1 v1beta1",
         ];
         assert_eq!(names(renames), expected.map(str::to_owned).into());

@@ -422,5 +422,5 @@ fn selectable_fields_are_the_same_in_every_version() {
         }
     }
     let others = "events of events.k8s.io, resource slices in two more versions, and bundles of trust in one";
-    assert_eq!(checked, 10 + 2 * 2 + 1, "{others}");
+    assert_eq!(checked, 10 + 3 * 2 + 1, "{others}");
 }

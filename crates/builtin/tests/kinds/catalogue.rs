@@ -5,7 +5,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use keelson_builtin::catalogue;
+use keelson_builtin::{catalogue, catalogue_of};
+use keelson_meta::Release;
 use keelson_meta::names::NameRule;
 use keelson_resources::{Resource, Verb};
 
@@ -133,8 +134,11 @@ fn lookups_find_what_is_served_and_nothing_else() {
     for (group, version, plural) in [("apps", "v2", "deployments"), ("", "v1", "deployments"), ("apps", "v1", "pods")] {
         assert!(catalogue.lookup(group, version, plural).is_none(), "{group}/{version} {plural}");
     }
-    let version = |name| catalogue.lookup("resource.k8s.io", name, "devicetaintrules").is_some();
-    assert!(version("v1alpha3") && version("v1beta2") && !version("v1"));
+    let version = |release, name| catalogue_of(release).lookup("resource.k8s.io", name, "devicetaintrules").is_some();
+    for release in [Release::V1_36, Release::V1_37] {
+        assert!(version(release, "v1alpha3") && version(release, "v1beta2") && !version(release, "v2"));
+    }
+    assert!(!version(Release::V1_36, "v1") && version(Release::V1_37, "v1"));
     assert_eq!(catalogue.by_kind("autoscaling", "HorizontalPodAutoscaler").map(|r| &*r.versions[0].name), Some("v2"));
 }
 

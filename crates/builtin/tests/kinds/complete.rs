@@ -37,7 +37,10 @@ fn sample(schema: SchemaRef<'_>, depth: usize) -> Value {
 
 #[test]
 fn every_default_that_a_schema_declares_is_noticed_where_it_lacks() {
+    // Groups of pods have schemas, and are not served.
+    let is_served = |group: &str, version: &str| group != "scheduling.k8s.io" || version == "v1";
     let objects = Schemas::builtin().kinds().filter(|(_, _, kind, _)| !kind.ends_with("List"));
+    let objects = objects.filter(|(group, version, ..)| is_served(group, version));
     let completions: Vec<_> = collection_specs().into_iter().filter_map(|spec| spec.complete).collect();
     for (group, version, kind, schema) in objects {
         let of = GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() };

@@ -19,10 +19,11 @@ use crate::signed_clients::signed_client;
 const ACCOUNTS: &str = "/api/v1/namespaces/kube-system/serviceaccounts";
 const NAMED: &str = "nobody-has-this-name";
 /// The cluster-scoped resources.
-const CLUSTER_WIDE: [&str; 15] = [
+const CLUSTER_WIDE: [&str; 16] = [
     "certificatesigningrequests",
     "clusterrolebindings",
     "clusterroles",
+    "clustertrustbundles",
     "csidrivers",
     "csinodes",
     "ipaddresses",

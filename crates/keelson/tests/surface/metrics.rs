@@ -77,7 +77,7 @@ async fn families_of_the_reference_server_are_there_with_its_names_and_labels() 
     at_least(1., "apiserver_cache_list_returned_objects_total", &[maps]);
     at_least(1., "apiserver_request_body_size_bytes_count", &[maps, r#"verb="create""#]);
     at_least(1., "field_validation_request_duration_seconds_count", &["field_validation="]);
-    at_least(1., "kubernetes_build_info", &[r#"major="1",minor="36""#]);
+    at_least(1., "kubernetes_build_info", &[r#"major="1",minor="37""#]);
     at_least(1., "kubernetes_feature_enabled", &[r#"name="APIListChunking",stage="""#]);
     at_least(1., "apiserver_impersonation_attempts_total", &[r#"mode="user-info",decision="allowed""#]);
     at_least(1., "apiserver_impersonation_authorization_attempts_total", &[r#"mode="user-info",decision="allowed""#]);
