@@ -9,7 +9,7 @@ async fn the_server_says_what_it_is_and_where() {
     let shell = Shell::start().await;
     let version = shell.json("version -o json").await;
     let server = &version["serverVersion"];
-    assert_eq!((server["major"].as_str(), server["minor"].as_str()), (Some("1"), Some("36")));
+    assert_eq!((server["major"].as_str(), server["minor"].as_str()), (Some("1"), Some("37")));
     assert!(server["gitVersion"].as_str().unwrap().ends_with("+keelson"), "{server}");
     assert_eq!(shell.json("get --raw /version").await["gitVersion"], server["gitVersion"]);
     let info = shell.ok("cluster-info").await;
@@ -30,7 +30,7 @@ async fn groups_versions_and_resources_are_found() {
     assert!(table.starts_with("NAME  "), "{table}");
     let pods = table.lines().find(|line| line.starts_with("pods ")).unwrap();
     assert_eq!(pods.split_whitespace().collect::<Vec<_>>(), ["pods", "po", "v1", "true", "Pod"]);
-    assert_eq!(column(&table, 0).len(), 69, "{table}");
+    assert_eq!(column(&table, 0).len(), 72, "{table}");
     let wide = shell.ok("api-resources -o wide --namespaced=false").await;
     let nodes = wide.lines().find(|line| line.starts_with("nodes ")).unwrap();
     assert!(nodes.contains("create,delete,deletecollection,get,list,patch,update,watch"), "{nodes}");
