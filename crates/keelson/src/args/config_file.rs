@@ -97,7 +97,7 @@ mod tests {
         assert!(refused("config: other.yaml").contains("unknown field \"config\""));
         assert!(refused("bind: {a: b}").contains("bind is not a string, number, boolean or list of these"));
         assert!(refused("bind: 127.0.0.1:1\nbind: 127.0.0.1:2").contains("bind"));
-        assert!(refused("- a").contains("no object of flags"));
+        assert!(refused("- a").contains("is not an object of flags"));
         assert!(refused("bind: nowhere").contains("nowhere"));
         let missing = Args::read(["keelson", "serve", "--config=/nonexistent.yaml"]).err().unwrap().to_string();
         assert!(missing.contains("/nonexistent.yaml"), "{missing}");
