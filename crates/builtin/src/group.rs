@@ -17,6 +17,9 @@ use crate::validating::type_rules::Kind;
 /// Appends the warnings about an object of a kind.
 pub(crate) type Warn = for<'v> fn(&str, ValidatedObject<'v>, &mut Vec<String>);
 
+/// The printer of a kind, by its name.
+pub(crate) type Printers = fn(&str) -> Option<Printer>;
+
 /// One group. Parts that a group does not need keep their empty value.
 pub(crate) struct BuiltinGroup {
     /// The resources, versions and subresources.
@@ -36,9 +39,9 @@ pub(crate) struct BuiltinGroup {
     /// The versions that are no longer served.
     pub(crate) retired: &'static [RetiredVersions],
     /// The printer of a kind; `None` for the default columns.
-    pub(crate) columns: fn(&str) -> Option<Printer>,
+    pub(crate) columns: Printers,
     /// The printers that a release has first, with the release.
-    pub(crate) later_columns: Option<(Release, fn(&str) -> Option<Printer>)>,
+    pub(crate) later_columns: Option<(Release, Printers)>,
     /// The strategies of a resource, by its plural.
     pub(crate) strategies: fn(&str) -> &'static Strategies,
     /// The fields of a resource that feature gates guard.

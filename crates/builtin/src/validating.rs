@@ -46,6 +46,9 @@ pub struct Rules {
     allow_privileged: bool,
 }
 
+/// The group, the feature gate, and the rules while the gate is on.
+type GatedRules = (&'static str, &'static str, Rules);
+
 impl Rules {
     /// The rules of a kind of a group; `None` if the group does not list the kind. Kinds that only need the rules for
     /// metadata are listed too.
@@ -78,7 +81,8 @@ impl Rules {
         group: &str,
         kind: &str,
     ) -> Option<&'static Self> {
-        static GATED: [OnceLock<Vec<(&str, &str, Rules)>>; 2] = [OnceLock::new(), OnceLock::new()];
+        // By group and gate, for servers that refuse privileged containers and for those that allow them.
+        static GATED: [OnceLock<Vec<GatedRules>>; 2] = [OnceLock::new(), OnceLock::new()];
         let all = GATED[usize::from(allow_privileged)].get_or_init(|| {
             let kinds =
                 GROUPS.into_iter().flat_map(|group| group.gated_validation.iter().map(move |kind| (group, kind)));

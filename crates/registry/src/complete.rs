@@ -30,7 +30,7 @@ struct Form {
 
 impl Completion {
     /// A completion for objects stored as one of these kinds. `None` if no kind has a structural schema.
-    pub(crate) fn new<'k>(
+    pub(crate) fn for_kinds<'k>(
         kinds: impl Iterator<Item = (&'k GroupVersionKind, Option<&'k Schema>)>,
     ) -> Option<Arc<dyn Complete>> {
         let form = |(kind, schema): (&GroupVersionKind, Option<&Schema>)| {

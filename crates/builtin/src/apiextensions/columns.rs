@@ -5,7 +5,7 @@
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::Value;
 use keelson_tables::column::{CREATED_AT, Column, NAME};
-use keelson_tables::field_value::Subject;
+use keelson_tables::field_value::{FieldValue, Subject};
 use keelson_tables::printer::Printer;
 
 pub(crate) fn printer(kind: &str) -> Option<Printer> {
@@ -35,7 +35,7 @@ fn definition(of: Subject<'_>) -> Vec<Value> {
         })
         .collect();
     versions.sort_unstable();
-    let short_names: Vec<&str> = names.at("shortNames").items().map(|name| name.text()).collect();
+    let short_names: Vec<&str> = names.at("shortNames").items().map(FieldValue::text).collect();
     let created = of.at("metadata").at("creationTimestamp").time().map(rfc3339).unwrap_or_default();
     vec![
         of.name(),

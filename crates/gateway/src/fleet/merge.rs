@@ -159,7 +159,7 @@ mod tests {
             // Two results may be of one source, which then have different objects.
             let names: Vec<String> = (0..results.len()).map(|at| format!("c{at}")).collect();
             let runs: Vec<_> =
-                results.iter().zip(&names).map(|(result, cluster)| Run { cluster: &**cluster, result }).collect();
+                results.iter().zip(&names).map(|(result, cluster)| Run { cluster, result }).collect();
             let mut whole: Vec<Place> =
                 runs.iter().flat_map(|run| (0..run.result.len()).filter_map(|rank| run.place(rank))).collect();
             whole.sort();

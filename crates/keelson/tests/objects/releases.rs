@@ -114,7 +114,7 @@ async fn each_release_has_its_versions_of_kinds() {
     let rule = json!({"kind": "DeviceTaintRule", "apiVersion": "resource.k8s.io/v1", "metadata": {"name": "r"},
         "spec": {"deviceSelector": {"driver": "d.example.com"}, "taint": {"key": "k", "effect": "NoSchedule"}}});
     newer.raw().post(rules, &rule).await.expect(201);
-    let read = newer.raw().get(&format!("{rules}/r")).await.expect(200).json();
+    let read = newer.raw().get(format!("{rules}/r")).await.expect(200).json();
     assert_eq!((&read["apiVersion"], &read["spec"]["taint"]["key"]), (&json!("resource.k8s.io/v1"), &json!("k")));
 }
 
@@ -142,7 +142,7 @@ async fn a_field_of_1_37_is_unknown_to_1_36_and_guarded_by_its_gate() {
         let server = with_gates(gates).await;
         let made = server.raw().post(&strict, &pod_with_mode("p")).await.expect(201).json();
         assert_eq!(made["spec"]["volumes"][0]["emptyDir"]["mode"], expected, "{gates:?}");
-        let read = server.raw().get(&format!("{PODS}/p")).header("accept", "application/yaml").await.expect(200).text();
+        let read = server.raw().get(format!("{PODS}/p")).header("accept", "application/yaml").await.expect(200).text();
         assert_eq!(read.contains("mode: 448"), !expected.is_null(), "{read}");
     };
     check(&[], Value::Null).await;

@@ -140,7 +140,7 @@ const FAULTS: [(&str, Fault); 16] = [
     (
         "lists.exact",
         Fault::Request(|passing| {
-            passing.target = passing.target.replace("resourceVersionMatch=Exact", "resourceVersionMatch=NotOlderThan")
+            passing.target = passing.target.replace("resourceVersionMatch=Exact", "resourceVersionMatch=NotOlderThan");
         }),
     ),
     ("objects.dry-run", Fault::Request(|passing| passing.target = passing.target.replace("dryRun=All", ""))),
@@ -164,7 +164,7 @@ const FAULTS: [(&str, Fault); 16] = [
     (
         "apply.conflict",
         Fault::Request(|passing| {
-            passing.target = passing.target.replace("fieldManager=two", "fieldManager=two&force=true")
+            passing.target = passing.target.replace("fieldManager=two", "fieldManager=two&force=true");
         }),
     ),
     ("discovery.etag", Fault::Answer(|passing| passing.etag = None)),
@@ -267,7 +267,7 @@ async fn pass(
         let mut seen = seen.lock().unwrap();
         let count = seen.entry("creates".to_owned()).or_insert(json!(0));
         *count = json!(count.as_u64().unwrap() + 1);
-        if count.as_u64().unwrap() % 5 == 0 {
+        if count.as_u64().unwrap().is_multiple_of(5) {
             return answered(201, &passing.sent, None);
         }
     }

@@ -92,10 +92,11 @@ async fn until_there(raw: &Raw, path: &str) -> Answer {
 }
 
 /// The directory in a variable of the environment.
+#[allow(clippy::print_stderr, reason = "reports the tests that did not run")]
 fn directory(variable: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).filter(|path| !path.is_empty());
     if path.is_none() {
-        println!("not run: {variable} names no generator");
+        eprintln!("NOT run: {variable} names no generator");
     }
     path.map(PathBuf::from)
 }

@@ -139,7 +139,7 @@ impl ResourceRegistration {
 
     /// The completion of its objects in every stored version, for use when they are decoded.
     pub(super) fn completion(&self) -> Option<Arc<dyn Complete>> {
-        Completion::new(self.versions.iter().map(|version| (version.kind(), version.own_schema())))
+        Completion::for_kinds(self.versions.iter().map(|version| (version.kind(), version.own_schema())))
     }
 
     /// Sets the schema of its objects in a version. A structural schema prunes objects, sets defaults, and reports each

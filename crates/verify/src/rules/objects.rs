@@ -77,7 +77,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-fn post(lab: &Lab, metadata: serde_json::Value) -> Ask {
+fn post(lab: &Lab, metadata: &serde_json::Value) -> Ask {
     Ask::new(Method::POST, lab.maps()).with(json!({"metadata": metadata}))
 }
 
@@ -95,7 +95,7 @@ fn has_reason(exchange: &Exchange, reason: &str) -> Checked {
 
 async fn a_name_is_taken_once(lab: &Lab) -> Checked {
     lab.create("twice", &json!({})).await?;
-    let second = lab.expect(StatusCode::CONFLICT, post(lab, json!({"name": "twice"}))).await?;
+    let second = lab.expect(StatusCode::CONFLICT, post(lab, &json!({"name": "twice"}))).await?;
     has_reason(&second, "AlreadyExists")
 }
 
@@ -157,7 +157,7 @@ async fn dry_runs_store_nothing(lab: &Lab) -> Checked {
 async fn names_are_generated(lab: &Lab) -> Checked {
     let mut names = std::collections::BTreeSet::new();
     for _ in 0..5 {
-        let made = lab.expect(StatusCode::CREATED, post(lab, json!({"generateName": "made-"}))).await?.body;
+        let made = lab.expect(StatusCode::CREATED, post(lab, &json!({"generateName": "made-"}))).await?.body;
         let name = made["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         hold(name.starts_with("made-") && name.len() > 5, || format!("{name} is no name of made-"))?;
         hold(names.insert(name.clone()), || format!("{name} was made twice"))?;
@@ -167,7 +167,7 @@ async fn names_are_generated(lab: &Lab) -> Checked {
 
 async fn finalizers_hold_an_object(lab: &Lab) -> Checked {
     let metadata = json!({"name": "held", "finalizers": ["verify.keelson.io/hold"]});
-    lab.expect(StatusCode::CREATED, post(lab, metadata)).await?;
+    lab.expect(StatusCode::CREATED, post(lab, &metadata)).await?;
     lab.expect(StatusCode::OK, delete(lab, "held")).await?;
     let path = format!("{}/held", lab.maps());
     let held = lab.get(&path).await?;
