@@ -19,6 +19,8 @@ use super::lab::PATIENCE;
 use super::{AGGREGATED, MERGE, until, until_of};
 
 const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
+/// All versions of migrations, which one server of a test does not serve.
+const MIGRATION_VERSIONS: &[&str] = &["storagemigration.k8s.io/v1", "storagemigration.k8s.io/v1beta1"];
 const UNSERVED_BY_A: &str = "v1beta1.storagemigration.k8s.io";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
@@ -67,7 +69,7 @@ impl Fleet {
 
     /// Starts a server without migrations and one without jobs, and waits until they know each other.
     async fn two(&self) -> (TestServer, TestServer) {
-        let a = self.start("server-a", &["storagemigration.k8s.io/v1beta1"]).await;
+        let a = self.start("server-a", MIGRATION_VERSIONS).await;
         let b = self.start("server-b", &["batch/v1"]).await;
         has_group(&a.raw(), "storagemigration.k8s.io", true).await;
         has_group(&b.raw(), "batch", true).await;
@@ -316,7 +318,7 @@ async fn built_in_versions_stay_registered_while_another_server_lacks_them() {
     drop(fleet.start("server-a", &[]).await);
     let held = FaultyStore::new(fleet.store.clone());
     held.hold_deletion(StoreKey::new(format!("/registry/apiregistration.k8s.io/apiservices/{UNSERVED_BY_A}")));
-    let a = fleet.start_on(Arc::new(held.clone()), "server-a", &["storagemigration.k8s.io/v1beta1"]).await;
+    let a = fleet.start_on(Arc::new(held.clone()), "server-a", MIGRATION_VERSIONS).await;
     tokio::time::timeout(PATIENCE, held.is_holding()).await.expect("nobody else is seen to have it built in");
     let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{UNSERVED_BY_A}");
     let before = a.raw().get(&path).await.expect(200).json();
@@ -364,7 +366,7 @@ async fn custom_resources_are_every_servers_own_and_the_tags_stay_equal() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_without_a_peer_authority_serves_only_its_own() {
     let fleet = Fleet::new();
-    let a = fleet.start("server-a", &["storagemigration.k8s.io/v1beta1"]).await;
+    let a = fleet.start("server-a", MIGRATION_VERSIONS).await;
     let _c = fleet.start("server-c", &[]).await;
     let b = fleet.start_with(fleet.store.clone(), "server-b", &["batch/v1"], None).await;
     // The two other servers trust each other.

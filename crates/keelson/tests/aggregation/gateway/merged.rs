@@ -217,15 +217,15 @@ async fn a_token_is_bound_to_its_user_list_and_clusters() {
         let foreign = gateway.get_as("ann", all(&format!("?limit=2&continue={unsealed}"))).await;
         assert!([400, 410].contains(&foreign.status), "{}", foreign.text());
     }
-    // After a restart the states of the token are gone.
+    // After a restart the mirrors have later states. The rest is that of the token's states, or is refused.
     let directory = gateway.stop().await;
     one.raw().delete(format!("{MAPS}/m0004")).await.expect(200);
     two.raw().delete(format!("{MAPS}/m0004")).await.expect(200);
     let gateway = Gateway::in_directory(directory, vec![settings("one", &one), settings("two", &two)]).await;
     gateway.loaded().await;
     gateway.get_as("ann", all("")).await.expect(200);
-    let expired = gateway.get_as("ann", all(&format!("?limit=2&continue={token}"))).await;
-    assert_eq!(expired.status, 410, "{}", expired.text());
+    let rest = gateway.get_as("ann", all(&format!("?limit=99&continue={token}"))).await;
+    assert!(rest.status == 410 || rest.text().matches("\"m0004\"").count() == 2, "{}", rest.text());
     gateway.stop().await;
 }
 

@@ -103,7 +103,7 @@ fn objects(list: &Value) -> Vec<String> {
 
 /// The objects that a source gives a user; `None` if it refuses.
 async fn given(server: &TestServer, user: &str, path: &str) -> Option<Vec<String>> {
-    let answer = as_user(server.raw().get(path), user).await;
+    let answer = as_user(server.anonymous().get(path), user).await;
     assert!([200, 403].contains(&answer.status), "{path}: {}", answer.text());
     (answer.status == 200).then(|| objects(&answer.json()))
 }
