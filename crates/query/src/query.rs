@@ -407,7 +407,7 @@ mod tests {
         let check = |pairs: &[(&str, &str)], expect: &str| assert_eq!(parse(pairs).unwrap_err(), expect);
         check(
             &[("keelson.io/sort", "a")],
-            "unknown query parameter \"keelson.io/sort\": there are keelson.io/sortBy, keelson.io/page, keelson.io/count, \
+            "unknown query parameter \"keelson.io/sort\"; known parameters are keelson.io/sortBy, keelson.io/page, keelson.io/count, \
              keelson.io/groupBy, keelson.io/filter, keelson.io/where, keelson.io/search, keelson.io/matches, \
              keelson.io/at, keelson.io/fields, keelson.io/omitManagedFields",
         );
@@ -422,7 +422,7 @@ mod tests {
             "amp;keelson.io/filter",
         ] {
             let error = parse(&[(name, "1")]).unwrap_err();
-            assert!(error.starts_with(&format!("unknown query parameter {name:?}: ")), "{error}");
+            assert!(error.starts_with(&format!("unknown query parameter {name:?}; ")), "{error}");
         }
         check(&[("keelson.io/page", "1"), ("keelson.io/page", "2")], "keelson.io/page is given more than once");
         check(&[("keelson.io/page", "0")], "keelson.io/page: pages are numbered from 1, not \"0\"");

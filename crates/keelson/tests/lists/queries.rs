@@ -426,7 +426,7 @@ async fn a_prefix_in_other_letters_is_refused_on_each_verb() {
             raw.delete(&*many),
         ] {
             let refused = call.await.expect(400).json();
-            let expected = format!("unknown query parameter {told:?}: there are");
+            let expected = format!("unknown query parameter {told:?}; known parameters are");
             assert!(refused["message"].as_str().unwrap().starts_with(&expected), "{refused}");
         }
     }

@@ -41,6 +41,6 @@ async fn groups_and_matches_of_large_texts_are_refused() {
     assert_eq!(refused["message"], message);
     let some = raw.get(format!("{groups}&limit=3")).header("accept", "application/yaml").await.expect(200);
     assert!(some.body.len() > 2_100_000, "{} bytes", some.body.len());
-    let matches = raw.get(format!("{CONFIG_MAPS}?keelson.io/search=found&keelson.io/matches=true")).await.expect(200);
+    let matches = raw.get(format!("{CONFIG_MAPS}?keelson.io/search=map&keelson.io/matches=true")).await.expect(200);
     assert_eq!(matches.json()["items"].as_array().unwrap().len(), 8);
 }
