@@ -261,7 +261,7 @@ async fn servers_with_different_issuers_are_reported() {
         builder.configure(|config| config.service_account_issuer = "https://other.example.org".to_owned())
     };
     let refused = issuer(server(&store, "second", &keys)).try_start().await.err().unwrap();
-    let message = "do not agree on the issuers of service account tokens: give both the same --service-account-issuer, or go on \
+    let message = "do not agree on the issuers of service account tokens: give both the same --service-account-issuer, or start \
                 with --allow-other-keys";
     assert!(refused.contains(message), "{refused}");
 }

@@ -63,7 +63,7 @@ async fn ends_that_clients_make_up_change_nothing_of_what_is_said_to_be_stored()
     for kind in ["Succeeded", "Failed"] {
         let is_hindered = |migration: &Value| {
             let message = condition(migration, "Running")["message"].as_str().unwrap_or_default();
-            !has_ended(migration) && message.contains("could not be written")
+            !has_ended(migration) && message.contains("failed and is retried")
         };
         until("one is under way", || async { migrations(&raw).await.iter().any(is_hindered) }).await;
         let running = migrations(&raw).await.into_iter().find(is_hindered).unwrap();
@@ -137,7 +137,7 @@ async fn a_definition_that_goes_in_the_middle_takes_its_migration_along() {
     is_broken.store(true, Ordering::SeqCst);
     raw.patch(DEFINITION, MERGE, &json!({ "spec": { "versions": versions("v2") } })).await.expect(200);
     let is_hindered = |migration: &Value| {
-        condition(migration, "Running")["message"].as_str().unwrap_or_default().contains("could not be written")
+        condition(migration, "Running")["message"].as_str().unwrap_or_default().contains("failed and is retried")
     };
     until("one is under way", || async { migrations(&raw).await.iter().any(is_hindered) }).await;
     assert_eq!(stored(&store).await.len(), OBJECTS);

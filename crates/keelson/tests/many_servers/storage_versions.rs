@@ -83,7 +83,7 @@ async fn a_server_publishes_its_storage_versions_once() {
     let policies = version(&raw, "admissionregistration.k8s.io.mutatingadmissionpolicies").await;
     let entry = &policies["status"]["storageVersions"][0];
     let newest_first = ["v1", "v1beta1", "v1alpha1"].map(|version| format!("admissionregistration.k8s.io/{version}"));
-    assert_eq!(entry["encodingVersion"], newest_first[1]);
+    assert_eq!(entry["encodingVersion"], newest_first[0]);
     assert_eq!(entry["decodableVersions"], json!(newest_first));
     server.restart().await;
     let again = server.raw().get(VERSIONS).await.expect(200).json();
