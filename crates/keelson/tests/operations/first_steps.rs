@@ -79,7 +79,7 @@ async fn a_token_signs_in_as_its_account() {
     assert_eq!(with(&viewer.out, "/api/v1/pods").await, 200);
     assert_eq!(with(&viewer.out, "/api/v1/secrets").await, 403);
     let none = keelson(&["token", "--kubeconfig", "/nonexistent"]).await;
-    assert!(none.code == Some(1) && none.err.contains("/nonexistent is not there"), "{}", none.err);
+    assert!(none.code == Some(1) && none.err.contains("/nonexistent does not exist"), "{}", none.err);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -146,5 +146,5 @@ async fn a_doctor_finds_what_is_wrong_and_says_what_to_do() {
     assert!(code == Some(1) && failed(&found, "store") && text.contains("restore"), "{text}");
     std::fs::remove_file(&file).unwrap();
     let (code, found, text) = findings(&data, "127.0.0.1:0").await;
-    assert!(code == Some(1) && failed(&found, "store") && text.contains("is gone"), "{text}");
+    assert!(code == Some(1) && failed(&found, "store") && text.contains("is missing"), "{text}");
 }

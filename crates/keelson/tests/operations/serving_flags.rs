@@ -266,7 +266,7 @@ async fn clients_get_the_certificate_of_the_name_that_they_state() {
     let missing = directory.path().join("none.crt").display().to_string();
     assert!(refused(&["--tls-sni-cert-key", &format!("{missing},{missing}")]).await.contains("none.crt"));
     let mixed = format!("{},{}", first.display(), second_key.display());
-    assert!(refused(&["--tls-sni-cert-key", &mixed]).await.contains("no certificate and its key"));
+    assert!(refused(&["--tls-sni-cert-key", &mixed]).await.contains("are not a certificate and its key"));
     assert!(refused(&["--tls-sni-cert-key", "a"]).await.contains("expected comma separated certificate and key"));
 }
 

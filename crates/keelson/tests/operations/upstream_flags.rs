@@ -210,7 +210,9 @@ async fn tokens_need_an_audience_of_the_server() {
 #[tokio::test]
 async fn privileged_containers_are_refused_without_the_permission() {
     let pod = |name: &str, place: &str, is_privileged: bool| {
-        let container = json!({"name": "c", "image": "i", "securityContext": {"privileged": is_privileged}});
+        let name_of_container = if place == "containers" { "c" } else { "first" };
+        let container =
+            json!({"name": name_of_container, "image": "i", "securityContext": {"privileged": is_privileged}});
         let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
         match place {
             "containers" => spec[place][0] = container,
