@@ -128,7 +128,7 @@ async fn a_server_whose_database_refuses_every_write_is_not_ready() {
         raw.post(CONFIG_MAPS, &config_map("refused", 1)).await.expect(refusal);
         until("it says so", || async {
             let why = raw.get("/readyz/store").await;
-            why.status == 500 && why.text().contains("PostgreSQL refuses writes") && why.text().contains("by the test")
+            why.status == 500 && why.text().contains("PostgreSQL takes no writes") && why.text().contains("by the test")
         })
         .await;
         raw.get("/readyz").await.expect(500);
