@@ -58,7 +58,7 @@ impl AdmissionConfiguration {
     pub fn from_file(path: &Path, plugins: &Selection) -> Result<Self, String> {
         let document = read(path)?;
         let wrong = |why: String| format!("{}: {why}", path.display());
-        let stated = document.as_object().ok_or_else(|| wrong(format!("it is not a {KIND}")))?;
+        let stated = document.as_object().ok_or_else(|| wrong(format!("it is not an {KIND}")))?;
         let mut configuration = Self::default();
         if text(stated, "kind").is_empty() && stated.get(NODE_SELECTORS).is_some() {
             configuration.node_selectors = settings::node_selectors(&document).map_err(wrong)?;
@@ -69,7 +69,7 @@ impl AdmissionConfiguration {
             return Ok(configuration);
         }
         if text(stated, "kind") != KIND || !VERSIONS.contains(&text(stated, "apiVersion")) {
-            return Err(format!("{} is not a {KIND} of {}", path.display(), VERSIONS[0]));
+            return Err(format!("{} is not an {KIND} of {}", path.display(), VERSIONS[0]));
         }
         known_fields(stated, "", &["apiVersion", "kind", "plugins"]).map_err(wrong)?;
         let mut seen = BTreeSet::new();
@@ -291,6 +291,8 @@ mod tests {
         for plugin in ["ResourceQuota", "LimitRanger, configuration: {a: b}"] {
             configuration(&format!("{HEAD}plugins: [{{name: {plugin}}}]\n")).unwrap();
         }
-        assert!(configuration("kind: Other\napiVersion: v1\n").unwrap_err().contains("is no AdmissionConfiguration"));
+        assert!(
+            configuration("kind: Other\napiVersion: v1\n").unwrap_err().contains("is not an AdmissionConfiguration")
+        );
     }
 }

@@ -107,7 +107,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let refused = read_if_exists(&path).unwrap_err().to_string();
-        assert!(refused.contains("no regular file"), "{refused}");
+        assert!(refused.contains("not a regular file"), "{refused}");
         assert!(read_if_exists(directory.path()).is_err());
     }
 }

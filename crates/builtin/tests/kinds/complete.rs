@@ -61,7 +61,9 @@ fn every_default_that_a_schema_declares_is_noticed_where_it_lacks() {
         let stored = ParsedObject::from(StoredObject::encode(&object));
         let lacks = defaults.is_some_and(|defaults| defaults.lacks(&stored));
         assert!(!lacks, "{group}/{version} {kind}: {}", stored.object().text());
+        // Objects of a retired version are completed to the version that is served.
+        let is_retired = (version, kind) == ("v1beta1", "PodCertificateRequest");
         let completed = completions.iter().find_map(|known| known.complete(&stored));
-        assert_eq!(completed, None, "{group}/{version} {kind}");
+        assert_eq!(completed.is_some(), is_retired, "{group}/{version} {kind}");
     }
 }

@@ -140,7 +140,9 @@ const FAULTS: [(&str, Fault); 16] = [
     (
         "lists.exact",
         Fault::Request(|passing| {
-            passing.target = passing.target.replace("resourceVersionMatch=Exact", "resourceVersionMatch=NotOlderThan");
+            if passing.target.ends_with("resourceVersionMatch=Exact") {
+                passing.target = passing.target.split("&resourceVersion=").next().unwrap().to_owned();
+            }
         }),
     ),
     ("objects.dry-run", Fault::Request(|passing| passing.target = passing.target.replace("dryRun=All", ""))),

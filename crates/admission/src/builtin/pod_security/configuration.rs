@@ -179,7 +179,7 @@ mod tests {
             let error = PodSecurityConfiguration::read(&stated).unwrap_err();
             assert!(error.contains(expected), "{error}");
         };
-        check(json!({ "kind": "Other" }), "is no PodSecurityConfiguration");
+        check(json!({ "kind": "Other" }), "is not a PodSecurityConfiguration");
         check(json!({ "defaults": { "enforce": "high" } }), "defaults.enforce: Invalid value: \"high\"");
         check(json!({ "defaults": { "warn-version": "1" } }), "defaults.warn-version: Invalid value: \"1\"");
         check(json!({ "default": {} }), "unknown field \"default\"");
