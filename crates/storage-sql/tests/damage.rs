@@ -129,7 +129,7 @@ async fn rows_that_are_gone_from_a_sound_page_are_missed_and_named() {
     let refused = SqliteStore::open(SqliteConfig::directory(directory.path())).err().unwrap();
     assert!(matches!(refused, OpenError::Damaged { .. }) && refused.to_string().contains("storage check"), "{refused}");
     let findings = check(directory.path(), &mut unobserved).unwrap().findings;
-    let named = format!("the row of revision {middle} is gone");
+    let named = format!("the row of revision {middle} is missing");
     assert!(findings.iter().any(|finding| finding.contains(&named)), "{findings:?}");
     assert!(
         backup(directory.path(), &directory.path().join("copy"), &mut unobserved).is_err(),
@@ -266,7 +266,7 @@ async fn losses_of_a_killed_store_need_accept_loss() {
             fs::write(file(directory, "keelson.db"), "").unwrap();
             fs::remove_file(file(directory, "keelson.db-wal")).unwrap();
         }),
-        ("is of another store", &|directory| take(directory, "keelson.db-wal")),
+        ("belongs to another store", &|directory| take(directory, "keelson.db-wal")),
         ("are of different stores", &|directory| {
             for name in ["keelson.db", "keelson.db-wal"] {
                 take(directory, name);
@@ -275,7 +275,7 @@ async fn losses_of_a_killed_store_need_accept_loss() {
             // The mark has no log, so that the foreign log is accepted as this store's.
             fs::write(file(directory, "keelson.db-mark"), without_log(&mark)).unwrap();
         }),
-        ("keelson.db-journal is none", &|directory| {
+        ("keelson.db-journal does not belong to this store", &|directory| {
             fs::write(file(directory, "keelson.db-journal"), [7; 600]).unwrap();
         }),
     ];
