@@ -190,10 +190,14 @@ impl Lab {
     }
 }
 
+/// The items of an array, none if the value is no array.
+pub(crate) fn array(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
 /// The names of a list's objects, in its order.
 pub(crate) fn names(list: &Value) -> Vec<String> {
-    let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    items.iter().filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect()
+    array(&list["items"]).iter().filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect()
 }
 
 /// The resource version of an object or list.

@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use keelson_meta::control_characters::acts;
 use quick_junit::{NonSuccessKind, Report as JunitReport, TestCase, TestCaseStatus, TestSuite};
 
 use crate::args::Verify;
@@ -188,9 +189,9 @@ impl Report {
     }
 }
 
-/// A text whose control characters a terminal does not obey.
+/// A text on one line, whose control characters a terminal does not obey.
 fn visible(text: &str) -> String {
-    text.chars().map(|one| if one.is_control() { one.escape_debug().to_string() } else { one.to_string() }).collect()
+    text.chars().map(|one| if acts(one) { one.escape_debug().to_string() } else { one.to_string() }).collect()
 }
 
 /// A text in HTML.

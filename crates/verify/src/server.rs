@@ -30,6 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SHOWN: usize = 2_000;
 
 pub(crate) const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
 
 /// A server.
 pub(crate) struct Server {
@@ -59,6 +60,11 @@ impl Ask {
 
     pub(crate) fn get(path: impl Into<String>) -> Self {
         Self::new(Method::GET, path)
+    }
+
+    /// A merge patch.
+    pub(crate) fn merge(path: impl Into<String>, change: Value) -> Self {
+        Self::new(Method::PATCH, path).with(change).of_type(MERGE)
     }
 
     pub(crate) fn accepting(mut self, accept: &'static str) -> Self {

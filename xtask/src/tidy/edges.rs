@@ -168,7 +168,7 @@ const ALLOWED: [(&str, &[&str]); 44] = [
     // a client of the API only
     ("kubectl", &["meta", "codec"]),
     // a client of any server, which knows nothing of this one
-    ("verify", &[]),
+    ("verify", &["meta"]),
     // a program without dependencies
     ("etcd-double", &[]),
     // a server in front of an existing cluster

@@ -26,7 +26,7 @@ pub(crate) struct Audit {
 
 #[derive(ClapArgs)]
 struct Log {
-    /// The file to which audit events are written, one a line; - is standard output.
+    /// A file for audit events, one a line. The value - means standard output.
     #[arg(long, env = "KEELSON_AUDIT_LOG_PATH")]
     audit_log_path: Option<PathBuf>,
     /// The age of older files of the audit log in days; 0 for no limit.

@@ -67,11 +67,7 @@ pub(crate) fn comparison_times() -> Vec<HistogramSample> {
         "apiserver_request_timestamp_comparison_time",
         "Duration of the check that a write changes more than times of owners, in seconds, by outcome",
     );
-    let measured = COMPARISONS.all().filter(|(_, times)| times.count() > 0);
-    let sample = |(outcome, times): (&str, &AtomicHistogram)| {
-        Some(HistogramSample::sum(&[times], name, help)?.with(vec![("code_path", outcome.to_owned())]))
-    };
-    measured.filter_map(sample).collect()
+    measured(COMPARISONS.all(), name, help, "code_path")
 }
 
 /// The durations of changes of the node authorizer's graph.
@@ -80,11 +76,20 @@ pub(crate) fn graph_times() -> Vec<HistogramSample> {
         "node_authorizer_graph_actions_duration_seconds",
         "Duration of changes of the graph of objects that nodes may use, in seconds, by change",
     );
-    let measured = GRAPH_CHANGES.all().filter(|(_, times)| times.count() > 0);
-    let sample = |(change, times): (&str, &AtomicHistogram)| {
-        Some(HistogramSample::sum(&[times], name, help)?.with(vec![("operation", change.to_owned())]))
+    measured(GRAPH_CHANGES.all(), name, help, "operation")
+}
+
+/// The histograms that have observations, each with its value of a label.
+fn measured<'h>(
+    all: impl Iterator<Item = (&'static str, &'h AtomicHistogram)>,
+    name: &'static str,
+    help: &'static str,
+    label: &'static str,
+) -> Vec<HistogramSample> {
+    let sample = |(value, times): (&str, &AtomicHistogram)| {
+        Some(HistogramSample::sum(&[times], name, help)?.with(vec![(label, value.to_owned())]))
     };
-    measured.filter_map(sample).collect()
+    all.filter(|(_, times)| times.count() > 0).filter_map(sample).collect()
 }
 
 /// The addresses and node ports of services.

@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Need, Rule};
-use crate::lab::{Checked, Fault, Lab, hold, version_of};
+use crate::lab::{Checked, Fault, Lab, array, hold, version_of};
 use crate::server::{Ask, Exchange};
 
 const APPLY: &str = "application/apply-patch+yaml";
@@ -64,7 +64,7 @@ fn is(exchange: Exchange, status: StatusCode) -> Result<Value, Fault> {
 
 async fn an_apply_creates(lab: &Lab) -> Checked {
     let made = is(apply(lab, "applied", "fieldManager=one", json!({"a": "1"})).await?, StatusCode::CREATED)?;
-    let managers = made["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let managers = array(&made["metadata"]["managedFields"]);
     let is_owner = managers.iter().any(|entry| {
         entry["manager"] == "one" && entry["operation"] == "Apply" && entry["fieldsV1"]["f:data"]["f:a"].is_object()
     });
@@ -75,7 +75,7 @@ async fn owned_fields_conflict(lab: &Lab) -> Checked {
     apply(lab, "fought", "fieldManager=one", json!({"a": "1"})).await?;
     let refused = apply(lab, "fought", "fieldManager=two", json!({"a": "2"})).await?;
     let refused = is(refused, StatusCode::CONFLICT)?;
-    let causes = refused["details"]["causes"].as_array().cloned().unwrap_or_default();
+    let causes = array(&refused["details"]["causes"]);
     let is_named = causes.iter().any(|cause| cause["reason"] == "FieldManagerConflict" && cause["field"] == ".data.a");
     hold(is_named, || format!("the causes of the conflict are {causes:?}"))?;
     let taken = apply(lab, "fought", "fieldManager=two&force=true", json!({"a": "2"})).await?;

@@ -9,7 +9,7 @@ use http::header::ETAG;
 use serde_json::Value;
 
 use super::{CONCEPTS, Need, Rule};
-use crate::lab::{Checked, Fault, Lab, hold};
+use crate::lab::{Checked, Fault, Lab, array, hold};
 use crate::server::{Ask, Exchange};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -155,10 +155,6 @@ fn verbs(resource: &Value) -> BTreeSet<String> {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
-}
-
-fn array(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 #[cfg(test)]

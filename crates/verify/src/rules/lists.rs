@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{CONCEPTS, Need, Rule};
-use crate::lab::{Checked, Fault, Lab, hold, names, version_of};
+use crate::lab::{Checked, Fault, Lab, array, hold, names, version_of};
 use crate::server::{Ask, Exchange};
 
 /// The number of objects of the checks of chunks, and the size of a chunk.
@@ -190,7 +190,7 @@ async fn selected_chunks_are_the_selected(lab: &Lab) -> Checked {
     filled(lab).await?;
     let path = format!("{}?labelSelector=app%3Dchunks,group%3Dthird", lab.maps());
     let whole = lab.get(&path).await?;
-    let items = whole["items"].as_array().cloned().unwrap_or_default();
+    let items = array(&whole["items"]);
     let others = items.iter().filter(|item| item["metadata"]["labels"]["group"] != "third").count();
     hold(others == 0, || format!("{others} objects of the list are not selected"))?;
     let walked = all_names(&walk(lab, &path, async { Ok(()) }).await?);
@@ -269,7 +269,7 @@ async fn forms_hold_the_same(lab: &Lab) -> Checked {
     hold(shown == list, || format!("the list holds {list:?}, and its metadata {shown:?}"))?;
     let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
     let table = lab.expect(StatusCode::OK, Ask::get(&path).accepting(table)).await?.body;
-    let rows = table["rows"].as_array().cloned().unwrap_or_default();
+    let rows = array(&table["rows"]);
     let name_of = |row: &Value| row["object"]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let rows: Vec<String> = rows.iter().map(name_of).collect();
     hold(rows == list, || format!("the list holds {list:?}, and its table {rows:?}"))

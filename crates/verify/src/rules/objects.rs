@@ -9,8 +9,6 @@ use super::{CONCEPTS, CONVENTIONS, Need, Rule};
 use crate::lab::{Checked, Fault, Lab, hold, version_of};
 use crate::server::{Ask, Exchange};
 
-const MERGE: &str = "application/merge-patch+json";
-
 pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "objects.exists",
@@ -86,7 +84,7 @@ fn delete(lab: &Lab, name: &str) -> Ask {
 }
 
 fn patch(lab: &Lab, name: &str, change: serde_json::Value) -> Ask {
-    Ask::new(Method::PATCH, format!("{}/{name}", lab.maps())).with(change).of_type(MERGE)
+    Ask::merge(format!("{}/{name}", lab.maps()), change)
 }
 
 fn has_reason(exchange: &Exchange, reason: &str) -> Checked {
@@ -147,7 +145,7 @@ async fn dry_runs_store_nothing(lab: &Lab) -> Checked {
     lab.create("kept", &json!({})).await?;
     lab.expect(StatusCode::OK, Ask::new(Method::DELETE, format!("{path}/kept?dryRun=All"))).await?;
     let change = json!({"data": {"key": "other"}});
-    let ask = Ask::new(Method::PATCH, format!("{path}/kept?dryRun=All")).with(change).of_type(MERGE);
+    let ask = Ask::merge(format!("{path}/kept?dryRun=All"), change);
     let shown = lab.expect(StatusCode::OK, ask).await?.body;
     hold(shown["data"]["key"] == "other", || "the answer of a dry run does not show the change".to_owned())?;
     let kept = lab.get(format!("{path}/kept")).await?;

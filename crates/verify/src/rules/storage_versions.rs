@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{Need, Rule};
-use crate::lab::{Checked, Fault, Lab, hold};
+use crate::lab::{Checked, Fault, Lab, array, hold};
 use crate::server::Ask;
 
 const SOURCE: &str = "KEP-2339";
@@ -47,13 +47,13 @@ async fn storage_versions(lab: &Lab) -> Result<Vec<Value>, Fault> {
 }
 
 fn servers(of: &Value) -> Vec<&Value> {
-    of["status"]["storageVersions"].as_array().map(|all| all.iter().collect()).unwrap_or_default()
+    array(&of["status"]["storageVersions"]).iter().collect()
 }
 
 async fn what_is_written_can_be_read(lab: &Lab) -> Checked {
     for of in storage_versions(lab).await? {
         for server in servers(&of) {
-            let decodable = server["decodableVersions"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let decodable = array(&server["decodableVersions"]);
             hold(decodable.contains(&server["encodingVersion"]), || {
                 format!(
                     "{}: {} encodes in {} and decodes {decodable:?}",
@@ -82,9 +82,9 @@ async fn common_versions_are_common(lab: &Lab) -> Checked {
 
 async fn stored_resources_have_a_hash(lab: &Lab) -> Checked {
     let document = lab.get("/api/v1").await?;
-    for resource in document["resources"].as_array().map(Vec::as_slice).unwrap_or_default() {
+    for resource in array(&document["resources"]) {
         let name = resource["name"].as_str().unwrap_or_default();
-        let verbs = resource["verbs"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let verbs = array(&resource["verbs"]);
         // Resources that are listed and not stored, such as component statuses, can't be watched.
         let is_stored = !name.contains('/') && verbs.iter().any(|verb| verb == "watch");
         let has_hash = resource["storageVersionHash"].as_str().is_some_and(|hash| !hash.is_empty());

@@ -14,7 +14,6 @@ use crate::server::{Ask, Watch};
 /// The time that an event may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(20);
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-const MERGE: &str = "application/merge-patch+json";
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -107,7 +106,7 @@ async fn written(lab: &Lab, name: &str, app: &str) -> Result<Vec<String>, Fault>
     let path = format!("{}/{name}", lab.maps());
     for number in 0..2 {
         let change = json!({"data": {"number": number.to_string()}});
-        let ask = Ask::new(Method::PATCH, &path).with(change).of_type(MERGE);
+        let ask = Ask::merge(&path, change);
         versions.push(version_of(&lab.expect(StatusCode::OK, ask).await?.body)?);
     }
     lab.expect(StatusCode::OK, Ask::new(Method::DELETE, &path)).await?;
@@ -170,7 +169,7 @@ async fn selected_objects_come_and_go(lab: &Lab) -> Checked {
     let path = format!("{}/goes", lab.maps());
     for app in ["selected", "none"] {
         let change = json!({"metadata": {"labels": {"app": app}}});
-        lab.expect(StatusCode::OK, Ask::new(Method::PATCH, &path).with(change).of_type(MERGE)).await?;
+        lab.expect(StatusCode::OK, Ask::merge(&path, change)).await?;
     }
     lab.expect(StatusCode::OK, Ask::new(Method::DELETE, &path)).await?;
     expect(&mut watch, &["ADDED goes", "DELETED goes"]).await.map(drop)

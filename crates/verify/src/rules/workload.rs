@@ -19,7 +19,6 @@ use crate::server::{Ask, Exchange, Watch};
 /// The clients, and the objects that they share.
 const CLIENTS: u32 = 6;
 const OBJECTS: u32 = 5;
-const MERGE: &str = "application/merge-patch+json";
 /// The object whose creation ends the watch.
 const LAST: &str = "workload-last";
 /// The time that the watch may be silent before the end.
@@ -163,7 +162,7 @@ impl<'l> Client<'l> {
 
     async fn patch(&mut self, name: &str, mark: String) -> Result<Operation, Fault> {
         let change = json!({"metadata": {"annotations": {MARK: &mark}}});
-        let sent = Sent::begin(self.lab, Ask::new(Method::PATCH, self.path(name)).with(change).of_type(MERGE)).await;
+        let sent = Sent::begin(self.lab, Ask::merge(self.path(name), change)).await;
         let state = State::Written(mark);
         Ok(sent.operation(
             |exchange| (exchange.status == StatusCode::OK).then(|| Effect::Made { state: state.clone(), from: None }),

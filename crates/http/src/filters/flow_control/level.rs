@@ -131,7 +131,7 @@ impl Drop for Seats {
     fn drop(&mut self) {
         {
             let mut state = self.level.lock();
-            let now = self.level.now();
+            let now = state.now();
             let Some(Executing { about, slot, seat, .. }) = state.executing[self.place].take() else { return };
             state.free.push(self.place);
             state.queues.finish(now, &seat);
@@ -189,7 +189,7 @@ impl Level {
             let current = state.queues.limits().seats.unwrap_or(seats.nominal);
             let current = if state.seats == seats { current } else { seats.nominal.max(current.min(seats.upper)) };
             let limits = limits(&spec, current.clamp(seats.lower, seats.upper.max(seats.lower)));
-            let now = self.now();
+            let now = state.now();
             state.queues.configure(limits, now);
             (state.spec, state.seats, state.is_quiescing) = (spec, seats, is_quiescing);
             state.flows.iter_mut().for_each(|flow| flow.is_in_use = false);
@@ -205,7 +205,7 @@ impl Level {
             if limits.seats == state.queues.limits().seats {
                 return;
             }
-            let now = self.now();
+            let now = state.now();
             state.queues.configure(limits, now);
         }
         self.dispatch();
@@ -289,7 +289,7 @@ impl Level {
     }
 
     fn arrive(self: &Arc<Self>, state: &mut State, mut asked: Asked, coming: Coming) -> ArrivedRequest {
-        let now = self.now();
+        let now = state.now();
         let most = match (state.spec.kind, coming) {
             (LevelKind::Exempt, _) | (_, Coming::Back) => usize::MAX,
             (LevelKind::Reject | LevelKind::Queue(_), Coming::New) => state.seats.nominal.div_ceil(REQUEST_PART).max(1),
@@ -346,7 +346,7 @@ impl Level {
         let mut grants = SmallVec::<[(oneshot::Sender<Seats>, Seats); 4]>::new();
         {
             let mut state = self.lock();
-            let now = self.now();
+            let now = state.now();
             while let Some(dispatch) = state.queues.next(now) {
                 let Waiting { grant, asked, arrived } = dispatch.item;
                 let numbers = state.numbers(asked.slot);
@@ -372,6 +372,11 @@ enum ArrivedRequest {
 }
 
 impl State {
+    /// The time of the lock, which read the clock.
+    fn now(&self) -> Duration {
+        self.utilization.until()
+    }
+
     /// The numbers of a flow schema.
     fn numbers(&mut self, slot: usize) -> &mut FlowNumbers {
         self.flows[slot].numbers.get_or_insert_with(|| Box::new(FlowNumbers::new()))
@@ -427,7 +432,7 @@ impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         {
             let mut state = self.level.lock();
-            let now = self.level.now();
+            let now = state.now();
             let Some(Waiting { asked, .. }) = state.queues.cancel(now, self.place) else { return };
             let numbers = state.numbers(self.slot);
             numbers.waiting -= 1;

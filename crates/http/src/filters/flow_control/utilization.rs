@@ -63,6 +63,11 @@ impl Utilization {
         }
     }
 
+    /// The time up to which the use is added.
+    pub(super) const fn until(&self) -> Duration {
+        self.until
+    }
+
     /// Adds the time up to `now`, in which nothing has changed. A level without a limit is measured by `nominal` seats.
     pub(super) fn pass(&mut self, now: Duration, totals: Totals, limits: Limits, nominal: usize) {
         let Some(passed) = now.checked_sub(self.until).filter(|passed| !passed.is_zero()) else { return };
