@@ -42,6 +42,13 @@ impl Default for LeadershipTimes {
     }
 }
 
+/// A lease that this process has written.
+struct HeldLease {
+    lease: RevisedObject,
+    /// The start of the write.
+    attempt: Instant,
+}
+
 /// Takes part in the election for one server.
 pub struct Leadership {
     client: Client,
@@ -72,10 +79,14 @@ impl Leadership {
     /// Runs `lead` while this server leads, until the server stops. `lead` must end soon after its token is cancelled.
     pub async fn run<L: Future<Output = ()>>(self, stopping: CancellationToken, lead: impl Fn(CancellationToken) -> L) {
         while !stopping.is_cancelled() {
-            let Some(lease) = stopping.run_until_cancelled(self.acquire()).await else { return };
+            let Some(acquired) = stopping.run_until_cancelled(self.acquire()).await else { return };
+            if acquired.attempt.elapsed() >= self.times.renewal {
+                tracing::warn!(server_id = self.server_id, "the store answered too late to lead; trying again");
+                continue;
+            }
             tracing::info!(server_id = self.server_id, "this server leads: it runs the controllers");
             let leading = stopping.child_token();
-            let (lease, ()) = tokio::join!(self.keep(lease, &leading), lead(leading.clone()));
+            let (lease, ()) = tokio::join!(self.keep(acquired, &leading), lead(leading.clone()));
             if let Some(lease) = lease {
                 self.release(lease).await;
             }
@@ -83,7 +94,7 @@ impl Leadership {
     }
 
     /// Waits until this server holds the lease.
-    async fn acquire(&self) -> RevisedObject {
+    async fn acquire(&self) -> HeldLease {
         let mut observed: Option<(RevisedObject, Instant)> = None;
         loop {
             match self.try_acquire(&mut observed).await {
@@ -100,13 +111,15 @@ impl Leadership {
     async fn try_acquire(
         &self,
         observed: &mut Option<(RevisedObject, Instant)>,
-    ) -> Result<Option<RevisedObject>, ApiError> {
+    ) -> Result<Option<HeldLease>, ApiError> {
         let leases = leases::collection(&self.client)?;
         let now = self.client.now();
         let found = self.client.get(&leases, LEASE).await?;
         let first_seen = self.first_seen.get_or_init(|| found.as_ref().map_or("", stated_holder).to_owned());
         let Some(found) = found else {
-            return self.client.create(&leases, self.lease(now)).await.map(|lease| Some(lease.read()));
+            let attempt = Instant::now();
+            let created = self.client.create(&leases, self.lease(now)).await?;
+            return Ok(Some(HeldLease { lease: created.read(), attempt }));
         };
         let holder = stated_holder(&found);
         if !holder.is_empty() && holder != self.holder && !(holder == first_seen && self.is_namesake(holder)) {
@@ -118,7 +131,9 @@ impl Leadership {
                 return Ok(None);
             }
         }
-        self.client.update(&leases, self.taken_over(found.object, now)).await.map(|lease| Some(lease.read()))
+        let attempt = Instant::now();
+        let taken = self.client.update(&leases, self.taken_over(found.object, now)).await?;
+        Ok(Some(HeldLease { lease: taken.read(), attempt }))
     }
 
     /// Returns true if the holder is a process of this server. Earlier releases wrote only the server's name as the
@@ -129,8 +144,11 @@ impl Leadership {
 
     /// Renews the lease until cancelled, and then returns it if this process still holds it. Cancels `leading` when a
     /// renewal misses its deadline, or another process holds the lease.
-    async fn keep(&self, mut lease: RevisedObject, leading: &CancellationToken) -> Option<RevisedObject> {
-        let mut renewed = Instant::now();
+    ///
+    /// ORDER: the deadline counts from the start of the last successful write, since other servers may have seen the
+    /// lease long before its answer arrived here.
+    async fn keep(&self, acquired: HeldLease, leading: &CancellationToken) -> Option<RevisedObject> {
+        let HeldLease { mut lease, attempt: mut renewed } = acquired;
         loop {
             if leading.run_until_cancelled(tokio::time::sleep(self.times.interval)).await.is_none() {
                 return Some(lease);

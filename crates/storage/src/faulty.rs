@@ -47,6 +47,8 @@ struct Controls {
     tails: watch::Sender<Fault>,
     /// The number of commits below a prefix that succeed but return an error.
     answers_to_lose: Mutex<(String, usize)>,
+    /// The delay of the next commit's answer below a prefix.
+    late_answer: Mutex<Option<(String, Duration)>>,
     /// Keys whose next event the tails omit.
     swallowed: Mutex<HashSet<StoreKey>>,
     /// The number of checks until the engine reports that rows of its history are gone. Absent for a sound engine.
@@ -77,6 +79,7 @@ impl FaultyStore {
             calls: watch::Sender::default(),
             tails: watch::Sender::default(),
             answers_to_lose: Mutex::default(),
+            late_answer: Mutex::default(),
             swallowed: Mutex::default(),
             sound_checks: Mutex::default(),
             panics: Mutex::default(),
@@ -106,6 +109,11 @@ impl FaultyStore {
     /// connection to a store that can't check the outcome.
     pub fn lose_answers(&self, prefix: &str, commits: usize) {
         *self.controls.answers_to_lose.lock() = (prefix.to_owned(), commits);
+    }
+
+    /// Delays the answer to the next commit that writes below a prefix. The commit takes effect at once.
+    pub fn delay_answer(&self, prefix: &str, delay: Duration) {
+        *self.controls.late_answer.lock() = Some((prefix.to_owned(), delay));
     }
 
     /// Omits the next event of this key from the tail that reads it.
@@ -236,6 +244,10 @@ impl Store for FaultyStore {
         self.controls.pass(|place| matches!(place, Panic::Write(prefix) if is_written(prefix)));
         self.controls.wait_if_held(&transaction).await;
         let committed = self.call(self.inner.commit(transaction)).await?;
+        let late = self.controls.late_answer.lock().take_if(|(prefix, _)| is_written(prefix));
+        if let Some((_, delay)) = late {
+            tokio::time::sleep(delay).await;
+        }
         let mut to_lose = self.controls.answers_to_lose.lock();
         if to_lose.1 > 0 && is_written(&to_lose.0) {
             to_lose.1 -= 1;

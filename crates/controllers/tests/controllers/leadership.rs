@@ -12,6 +12,7 @@ use keelson_meta::json::Value;
 use keelson_meta::options::GetOptions;
 use keelson_storage::faulty::{Fault, FaultyStore};
 use keelson_storage::memory::MemoryStore;
+use keelson_storage::{Store as _, StoreKey};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -38,7 +39,10 @@ struct Candidate {
 
 impl Candidate {
     async fn start(store: &MemoryStore, reign: &Arc<Reign>, id: &str, holder: &str, now: SystemTime) -> Self {
-        let way = FaultyStore::new(Arc::new(store.clone()));
+        Self::start_on(FaultyStore::new(Arc::new(store.clone())), reign, (id, holder), now).await
+    }
+
+    async fn start_on(way: FaultyStore, reign: &Arc<Reign>, (id, holder): (&str, &str), now: SystemTime) -> Self {
         let registry = registry_at(Arc::new(way.clone()), RunningClock::set_to(now)).await;
         let leadership = Leadership::new(registry.clone(), id, holder);
         let (stopping, reign, name) = (CancellationToken::new(), reign.clone(), holder.to_owned());
@@ -144,6 +148,27 @@ async fn a_lead_is_given_up_at_once_also_when_the_last_renewal_got_no_answer() {
         let (who, after) = reign.turn(2, stopped).await;
         assert!(who == "two_1" && after <= 3, "{who} after {after} s");
         assert_eq!(second.lease().await["spec"]["leaseTransitions"], 1);
+    }
+}
+
+/// The other server sees the lease long before the leader gets the answer to its write.
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_first_answer_is_late_leads_no_longer_than_its_lease() {
+    for delay in [1, 9, 11, 14, 16, 30] {
+        let (store, reign) = (MemoryStore::new(), Arc::new(Reign::default()));
+        let begun = Instant::now();
+        let way = FaultyStore::new(Arc::new(store.clone()));
+        way.delay_answer(LEASE, Duration::from_secs(delay));
+        let first = Candidate::start_on(way, &reign, ("one", "one_1"), now()).await;
+        while store.get(&StoreKey::new(LEASE)).await.unwrap().is_none() {
+            assert!(begun.elapsed() < HOUR, "the lease is written");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let second = Candidate::start(&store, &reign, "two", "two_1", now()).await;
+        pass(60).await;
+        assert!(!reign.turns.lock().is_empty(), "a server leads in the end");
+        first.stop().await;
+        second.stop().await;
     }
 }
 
