@@ -1,4 +1,5 @@
-//! Runs the checker on a model.
+//! Runs the checker on a model: once for the model with all its rules, and once for each variant that breaks a rule. The
+//! checker visits states breadth first, so a violation comes with one of its shortest paths.
 
 use std::fmt::Debug;
 use std::hash::Hash;

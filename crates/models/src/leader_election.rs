@@ -99,8 +99,8 @@ impl LeaderElection {
         if server == 0 { now } else { now + SKEW }
     }
 
-    /// True if a server may write the lease now: it holds or leads it, nobody holds it, or it has not changed for its
-    /// whole duration.
+    /// True if a server may write the lease now: it holds or leads it, it is free, or it has not changed for its whole
+    /// duration.
     fn may_write(&self, state: &State, place: usize) -> bool {
         let Server { leads, observed, attempt, .. } = state.servers[place];
         let is_free = match self.0 {

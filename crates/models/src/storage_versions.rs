@@ -1,14 +1,12 @@
 //! The barrier of storage versions (KEP-2339), the fence of server identities, and the end of a migration.
 //!
-//! Servers store the objects of one resource, each in the version of its release. A server registers an identity,
-//! publishes its version, and opens the gate for its writes. Every transaction compares the identity. Other servers
-//! delete the identity of a server that they hear nothing of, and then its published version, on the condition that the
-//! identity is still absent. A migration reads the agreement of the published versions, rewrites the objects, and writes
-//! its end on the condition that the agreement is unchanged. Its end removes other versions from the versions that the
-//! definition lists.
+//! A server registers an identity, publishes the version that it writes, and opens the gate for its writes. Every
+//! transaction compares the identity. Others delete the identity of a silent server, and then its published version, on
+//! the condition that the identity is still absent. A migration reads the agreement, rewrites the objects, and writes its
+//! end on the condition that the agreement is unchanged. Its end shortens the versions that the definition lists.
 //!
-//! Code: `crates/storage/src/fence.rs`, `crates/registry/src/encodings.rs`, and `crates/controllers/src`: `identity.rs`,
-//! `storage_versions/publication.rs`, `storage_versions/collection.rs`, `storage_versions/migration.rs`.
+//! Code: `crates/storage/src/fence.rs`, `crates/registry/src/encodings.rs`, and in `crates/controllers/src`
+//! `identity.rs` and `storage_versions`.
 
 use stateright::{Model, Property};
 
