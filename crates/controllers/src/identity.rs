@@ -41,6 +41,8 @@ pub(crate) const PEER_ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-a
 pub(crate) const CLIENT_ADDRESS_ANNOTATION: &str = "keelson.io/advertise-address";
 /// The annotation of a server that publishes no storage versions. Versions that it published before no longer count.
 pub const UNPUBLISHED_ANNOTATION: &str = "keelson.io/storage-versions-unpublished";
+/// The annotation of a server that is about to stop, so that clients are no longer sent to it.
+pub(crate) const LEAVING_ANNOTATION: &str = "keelson.io/leaving";
 /// The prefix of annotations that only the server itself writes.
 const OWN_ANNOTATIONS: &str = "keelson.io/";
 /// The delay before a failed registration or renewal is retried.
@@ -86,6 +88,10 @@ pub struct IdentityLease {
     /// The number of the registration that wrote the held lease.
     registration: u64,
     held: Option<RevisedObject>,
+    /// Cancelled when the server is about to stop.
+    leaving: CancellationToken,
+    /// True once the end of `leaving` was noticed.
+    has_left: bool,
 }
 
 impl IdentityLease {
@@ -104,7 +110,9 @@ impl IdentityLease {
         let client = Client::of_upkeep(registry, SERVER_MANAGER);
         let key = identity_key(&config.server_id);
         let holder = format!("{}{}", leases::holder_prefix(&config.server_id), random.uuid());
-        let mut lease = Self { client, fence, config, holder, key, registration: 0, held: None };
+        let leaving = CancellationToken::new();
+        let mut lease =
+            Self { client, fence, config, holder, key, registration: 0, held: None, leaving, has_left: false };
         let Err(error) = lease.take(NameConflict::Replace).await else { return Ok(lease) };
         let Some(why) = lease.fence.refusal() else {
             lease.withdraw().await;
@@ -117,6 +125,12 @@ impl IdentityLease {
             "the store refuses the identity lease of this server: only reads and deletes are served"
         );
         Ok(lease)
+    }
+
+    /// Announces in the lease that the server is about to stop, once this token is cancelled.
+    #[must_use]
+    pub fn announcing(self, leaving: CancellationToken) -> Self {
+        Self { leaving, ..self }
     }
 
     /// The holder identity that distinguishes this process from others of its name.
@@ -152,6 +166,7 @@ impl IdentityLease {
                 () = tokio::time::sleep(wait) => {}
                 () = self.fence.doubted() => {}
                 Ok(()) = self.config.annotations.changed() => {}
+                () = self.leaving.cancelled(), if !self.has_left => self.has_left = true,
             }
             if let Err(error) = self.step().await {
                 warn_repeated!(&self.config.server_id; server_id = self.config.server_id, %error, "renewing the identity lease failed; retrying");
@@ -286,6 +301,9 @@ impl IdentityLease {
         annotations.insert(PEER_ADDRESS_ANNOTATION.to_owned(), peer_address.to_string());
         if address != peer_address {
             annotations.insert(CLIENT_ADDRESS_ANNOTATION.to_owned(), address.to_string());
+        }
+        if self.leaving.is_cancelled() {
+            annotations.insert(LEAVING_ANNOTATION.to_owned(), "true".to_owned());
         }
         annotations
     }

@@ -61,7 +61,8 @@ impl KubernetesService {
         Self { publishes, ..self }
     }
 
-    /// Runs until the server stops, then removes its address.
+    /// Runs until the server stops. Removes its address when it is about to stop, so that clients go elsewhere while it
+    /// still answers, as kube-apiserver does.
     pub fn run(self: Arc<Self>, stopping: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.run_until(stopping))
     }
@@ -71,9 +72,15 @@ impl KubernetesService {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // The bootstrap has already written the objects once.
         ticks.tick().await;
+        let mut has_left = false;
         loop {
             tokio::select! {
                 () = stopping.cancelled() => break,
+                () = self.servers.leaving().cancelled(), if !has_left => {
+                    has_left = true;
+                    clean_up(self.leave(), "removing the address of this server failed; retrying").await;
+                    continue;
+                }
                 _ = ticks.tick() => {}
             }
             for done in [self.ensure_range().await, self.ensure_service().await] {

@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, RevisedObject, SERVER_MANAGER};
 use crate::identity::{
-    AGGREGATED_IDENTITY, CLIENT_ADDRESS_ANNOTATION, IDENTITY_LABEL, IDENTITY_VALUE, PEER_ADDRESS_ANNOTATION,
+    AGGREGATED_IDENTITY, CLIENT_ADDRESS_ANNOTATION, IDENTITY_LABEL, IDENTITY_VALUE, LEAVING_ANNOTATION,
+    PEER_ADDRESS_ANNOTATION,
 };
 use crate::leases;
 use crate::observed::{LeaseObservations, Observations};
@@ -36,8 +37,10 @@ const COLLECTION_INTERVAL: Duration = Duration::from_secs(10);
 /// The registered servers.
 pub struct RegisteredServers {
     client: Client,
-    /// This server's own address, if other hosts can reach it. It always counts as live.
+    /// This server's own address, if other hosts can reach it. It counts as live until the server leaves.
     own: Option<SocketAddr>,
+    /// Cancelled when this server is about to stop.
+    leaving: CancellationToken,
     /// The renewal interval of each server.
     interval: Duration,
     seen: Mutex<Observations>,
@@ -107,7 +110,17 @@ impl RegisteredServers {
     pub fn new(registry: Arc<Registry>, own: Option<SocketAddr>, interval: Duration) -> Self {
         let seen = Mutex::new(Observations::new(LONGEST_PAUSE));
         let client = Client::of_server(registry, SERVER_MANAGER);
-        Self { client, own, interval, seen }
+        Self { client, own, leaving: CancellationToken::new(), interval, seen }
+    }
+
+    /// Sends no further clients to this server, which is about to stop.
+    pub fn leave(&self) {
+        self.leaving.cancel();
+    }
+
+    /// Cancelled by [`leave`](Self::leave).
+    pub const fn leaving(&self) -> &CancellationToken {
+        &self.leaving
     }
 
     /// Returns all servers with a lease.
@@ -126,8 +139,12 @@ impl RegisteredServers {
     }
 
     pub(crate) async fn addresses(&self) -> Result<Addresses, ApiError> {
-        let mut found = Addresses { live: self.own.into_iter().collect(), doubtful: Vec::new() };
+        let own = self.own.filter(|_| !self.leaving.is_cancelled());
+        let mut found = Addresses { live: own.into_iter().collect(), doubtful: Vec::new() };
         for server in self.all().await? {
+            if server.annotations.contains_key(LEAVING_ANNOTATION) {
+                continue;
+            }
             // Other hosts can't use a loopback address.
             let Some(address) = server.address.filter(|address| !address.ip().is_loopback()) else { continue };
             match server.life {

@@ -267,6 +267,11 @@ impl PreparedServer {
         let shutdown = Shutdown::new(stopping.clone(), config.shutdown);
         let background = TaskGroup::new(&supervisor, &stopping);
         supervisor.watch_threads(&stopping);
+        let (announced, servers) = (shutdown.announced().clone(), place.servers.clone());
+        background.spawn_finite("departure", async move {
+            announced.cancelled().await;
+            servers.leave();
+        });
         let noting = Arc::downgrade(&self.fenced);
         let refusal = move || noting.upgrade().and_then(|store| store.refusal());
         let (probe, probing) = StoreProbe::start(self.fenced);
@@ -430,7 +435,8 @@ async fn register(prepared: &PreparedServer, mut peers: Peers) -> anyhow::Result
     let PreparedServer { config, registry, fence, addr, keys, .. } = prepared;
     let identity = identity_config(config, *addr, keys.published());
     let lease = IdentityLease::register(registry.clone(), fence.clone(), &*config.random, identity).await;
-    let lease = peers.join(lease.context("registering this server's identity")?).await?;
+    let lease = lease.context("registering this server's identity")?.announcing(peers.servers().leaving().clone());
+    let lease = peers.join(lease).await?;
     let place = Membership { addr: *addr, holder: lease.holder().to_owned(), servers: peers.servers() };
     Ok((lease, place))
 }

@@ -63,6 +63,7 @@ impl Server {
         let fence = Arc::new(Fence::new(identity_key(id), clock));
         let lease = IdentityLease::register(registry.clone(), fence.clone(), &SystemRandom, config).await.unwrap();
         let servers = Arc::new(RegisteredServers::new(registry.clone(), Some(own), IdentityConfig::INTERVAL));
+        let lease = lease.announcing(servers.leaving().clone());
         let ranges = ServiceRanges::default();
         let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), own.port()));
         let collection = IdentityCollection::new(registry.clone(), servers.clone(), duration);
@@ -227,6 +228,29 @@ async fn a_removed_late_server_is_not_restored() {
     assert_eq!(here.lives().await[1], ("late".to_owned(), ServerState::Dead));
     here.check(&[(6443, &["192.0.2.1"])]).await;
     assert_eq!(here.endpoints().await.1, written, "no server has written them since");
+}
+
+/// It still answers for the time of `--shutdown-delay-duration`, in which clients go elsewhere.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_about_to_stop_is_no_endpoint() {
+    let store = MemoryStore::new();
+    let first = Server::start(&store, "a", "192.0.2.1:6443", now()).await;
+    let second = Server::start(&store, "b", "192.0.2.2:6443", now() + HOUR).await;
+    pass(SECOND * 25).await;
+    first.check(&[(6443, &["192.0.2.1", "192.0.2.2"])]).await;
+    second.servers.leave();
+    pass(SECOND).await;
+    first.check(&[(6443, &["192.0.2.1"])]).await;
+    let written = first.endpoints().await.1;
+    pass(SECOND * 120).await;
+    assert_eq!(first.endpoints().await, ([(6443, vec!["192.0.2.1".to_owned()])].into(), written), "it is not put back");
+    assert_eq!(first.lives().await, [("a".to_owned(), ServerState::Live), ("b".to_owned(), ServerState::Live)]);
+    second.stop().await;
+    // A server with the same name and address that starts afterwards is an endpoint again.
+    let second = Server::start(&store, "b", "192.0.2.2:6443", now()).await;
+    pass(SECOND * 25).await;
+    first.check(&[(6443, &["192.0.2.1", "192.0.2.2"])]).await;
+    second.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
