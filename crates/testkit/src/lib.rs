@@ -19,6 +19,7 @@ mod raw;
 mod record;
 mod server;
 mod upstream;
+mod verified;
 
 pub use breaking::{BreakPoint, BreakingServer};
 pub use browser::Browser;
@@ -40,3 +41,4 @@ pub use raw::{BINARY_FRAME, CLOSE_FRAME, HANDSHAKE, PING_FRAME, PONG_FRAME, TEXT
 pub use record::{RecordedServer, check_record, check_record_beside, check_records, differences_shown};
 pub use server::{CONTROLLERS, RECORDED_RELEASE, TestServer, TestServerBuilder};
 pub use upstream::{ServerName, UpstreamBody, UpstreamRequest, UpstreamServer, upstream_answer, upstream_echo};
+pub use verified::{check_verified, verify};

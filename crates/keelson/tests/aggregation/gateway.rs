@@ -10,3 +10,4 @@ mod permitted;
 mod property;
 mod reads;
 mod rights;
+mod verified;

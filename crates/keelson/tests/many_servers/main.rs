@@ -30,6 +30,7 @@ mod sizes;
 mod storage_states;
 mod storage_versions;
 mod verbs;
+mod verified;
 mod walks;
 mod watches;
 

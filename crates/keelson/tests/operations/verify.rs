@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -15,10 +14,9 @@ use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
-use keelson_testkit::TestServer;
+use keelson_testkit::{TestServer, check_verified};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::process::Command;
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 
@@ -26,11 +24,13 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Runs the command. Returns its exit code and its output.
 async fn verify(args: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(KEELSON);
-    command.env_remove("KUBECONFIG").kill_on_drop(true).arg("verify").args(args);
-    let output = command.stdin(Stdio::null()).output().await.unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout) + &text(output.stderr))
+    keelson_testkit::verify(KEELSON, args).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_on_sqlite_keeps_every_rule() {
+    let server = TestServer::builder().sqlite().start().await;
+    check_verified(KEELSON, server.kubeconfig()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
