@@ -1,4 +1,6 @@
 //! `keelson verify` against a gateway, which answers reads from its mirrors and passes writes on.
+//!
+//! A write must be visible to the next read through the gateway, although the mirror learns of it by a watch.
 
 use keelson_testkit::check_verified;
 
