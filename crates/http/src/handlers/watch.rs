@@ -31,11 +31,11 @@ pub(super) async fn handle(
     let kind = renderer.media().kind;
     let options = request.query.list_options()?;
     let (watch, mask) = match request.query.extended()? {
-        None => (registry.watch(target, &request.caller, options).await?, None),
+        None => (registry.watch(target, &request.caller, options).await?, query::mask(None, &renderer)?),
         Some(query) => {
             query.check_watch().map_err(|error| ApiError::BadRequest(error.to_string()))?;
             target.check_query(query, &request.caller)?;
-            let mask = query::mask(query, &renderer)?;
+            let mask = query::mask(Some(query), &renderer)?;
             if query.is_live_page() {
                 let encoder = EventEncoder::new(renderer).masked(mask);
                 return Box::pin(live_page::handle(registry, target, request, encoder)).await;
