@@ -15,6 +15,7 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::status::{StatusCause, StatusDetails};
 use keelson_meta::{ApiError, Object, Status};
 use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Target};
+use keelson_supervision::warn_repeated;
 use tracing::{Instrument as _, debug_span};
 
 use super::judgement::{PolicyResult, Refusal, judge};
@@ -31,6 +32,9 @@ use crate::told::told_name;
 const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
 
 /// The admission plugin.
+/// The maximum number of refusals in the annotation. 50 of them have about 10 KiB.
+const MAX_FAILURES: usize = 50;
+
 pub(crate) struct ValidatingPolicies {
     policies: Follower<Policies>,
     decoded: Decoded,
@@ -91,7 +95,7 @@ struct PolicyRequest<'a> {
     seen: Option<(Endpoint, AdmissionObjects, PolicyInput<'a>)>,
     /// The first refusal, with its text.
     denied: Option<Refusal>,
-    /// The refusals, for the audit annotation.
+    /// The refusals for the audit annotation, at most [`MAX_FAILURES`].
     noted: Vec<Value>,
 }
 
@@ -204,7 +208,10 @@ impl PolicyRequest<'_> {
                     "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
                 ));
             }
-            if binding.audits {
+            if binding.audits && self.noted.len() == MAX_FAILURES {
+                let resource = self.attributes.target.group_resource();
+                warn_repeated!(&resource; %resource, limit = MAX_FAILURES, "the audit annotation of policies leaves out refusals");
+            } else if binding.audits {
                 self.noted.push(json!({
                     "message": refusal.message, "policy": policy.name, "binding": binding.name,
                     "expressionIndex": place, "validationActions": binding.actions,
