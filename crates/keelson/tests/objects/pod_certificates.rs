@@ -222,7 +222,18 @@ async fn a_node_requests_certificates_only_for_its_own_pods() {
     let mut signer = of_pod("r", "own", &own);
     signer["spec"]["signerName"] = json!("example.org/admins");
     let unmounted = "does not mount a podCertificate projected volume for signer \"example.org/admins\"";
-    refusal(signer, 403, unmounted).await;
+    refusal(signer.clone(), 403, unmounted).await;
+    // A right on the signer, for the service account of the pod, replaces the volume.
+    let rule = json!({"apiGroups": ["certificates.k8s.io"], "resources": ["example.org:admins"], "resourceNames": ["app"],
+        "verbs": ["request-serviceaccounts-podcertificate-signer"]});
+    let role = json!({"metadata": {"name": "signer-of-nodes"}, "rules": [rule]});
+    raw.post(format!("{ROLES}/clusterroles"), &role).await.expect(201);
+    let binding = json!({"metadata": {"name": "signer-of-nodes"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "signer-of-nodes"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}]});
+    raw.post(format!("{ROLES}/clusterrolebindings"), &binding).await.expect(201);
+    signer["metadata"]["name"] = json!("admins");
+    as_node(raw.post(REQUESTS, &signer)).await.expect(201);
 
     as_node(raw.post(REQUESTS, &of_pod("r", "own", &own))).await.expect(201);
     let path = format!("{REQUESTS}/r");
