@@ -23,7 +23,8 @@ use super::parameters::{self, Decoded};
 use super::policy::{Binding, Policy};
 use super::seen::PolicyInput;
 use super::stats::{PolicyError, PolicyKey, PolicyStats};
-use super::{Bound, Policies, follow, interest, is_about};
+use super::{Bound, Policies, PolicyLists, follow, interest, is_about, policy_lists};
+use crate::manifests::Manifests;
 use crate::matching::Endpoint;
 use crate::shown::AdmissionObjects;
 use crate::told::told_name;
@@ -31,12 +32,14 @@ use crate::told::told_name;
 /// The audit annotation with the refusals.
 const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
 
-/// The admission plugin.
 /// The maximum number of refusals in the annotation. 50 of them have about 10 KiB.
 const MAX_FAILURES: usize = 50;
 
+/// The admission plugin.
 pub(crate) struct ValidatingPolicies {
     policies: Follower<Policies>,
+    /// The policies of manifests, if there is a directory.
+    manifests: Option<Arc<Manifests>>,
     decoded: Decoded,
     stats: Arc<PolicyStats>,
 }
@@ -48,13 +51,17 @@ impl fmt::Debug for ValidatingPolicies {
 }
 
 impl ValidatingPolicies {
-    pub(crate) fn new(cache: &Arc<Cache>, stats: Arc<PolicyStats>) -> Result<Self, ApiError> {
+    pub(crate) fn new(
+        cache: &Arc<Cache>,
+        stats: Arc<PolicyStats>,
+        manifests: Option<Arc<Manifests>>,
+    ) -> Result<Self, ApiError> {
         let policies = follow(cache, "validatingadmissionpolicies", "validatingadmissionpolicybindings")?;
-        Ok(Self { policies, decoded: Decoded::default(), stats })
+        Ok(Self { policies, manifests, decoded: Decoded::default(), stats })
     }
 
-    fn bound(&self) -> Arc<[Bound]> {
-        self.policies.current(|policies| policies.bound.clone())
+    fn bound(&self) -> PolicyLists {
+        policy_lists(self.manifests.as_ref(), &self.policies)
     }
 }
 
@@ -76,7 +83,7 @@ impl Admission for ValidatingPolicies {
             let (decoded, stats) = (&self.decoded, &*self.stats);
             let (seen, denied, noted) = (None, None, Vec::new());
             let mut judging = PolicyRequest { attributes, object, decoded, stats, seen, denied, noted };
-            for bound in self.bound().iter() {
+            for bound in self.bound().iter().flat_map(|list| list.iter()) {
                 let policy = bound.policy.name.as_str();
                 judging.policy(bound).instrument(debug_span!("policy", policy, stage = "validate")).await;
             }
