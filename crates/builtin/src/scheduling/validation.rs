@@ -1,4 +1,4 @@
-//! Validation of priority classes. Those of workloads and groups of pods are in `groups.rs`.
+//! Validation of priority classes. `groups.rs` validates workloads and groups of pods.
 //!
 //! Admission checks that there is only one default class, since that depends on other objects.
 

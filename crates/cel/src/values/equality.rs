@@ -119,8 +119,8 @@ fn same_maps(left: &Map<'_>, right: &Map<'_>) -> bool {
     })
 }
 
-/// Concatenates two lists. If the left one is a set or map list of the object, new elements are appended, elements with
-/// equal keys are replaced, and the result is such a list too.
+/// Concatenates two lists. The result of a set or map list on the left is such a list too: new elements are appended,
+/// and elements with equal keys are replaced.
 pub fn joined<'a>(left: &List<'a>, right: &List<'a>) -> List<'a> {
     match list_kind(left) {
         Some(kind @ ListKind::Set) => {

@@ -1,4 +1,6 @@
 //! Tests of webhooks and policies from manifests in directories.
+//!
+//! They are read at the start and about every ten seconds.
 
 use std::fs;
 use std::path::Path;
