@@ -31,7 +31,7 @@ pub struct ReloadCounts {
 
 impl Reloads {
     /// Counts a reload.
-    pub(crate) fn note(&self, succeeded: bool, now: SystemTime) {
+    pub fn note(&self, succeeded: bool, now: SystemTime) {
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let Counters { succeeded: good, failed, last_success, last_failure } = &*self.0;
         let (count, last) = if succeeded { (good, last_success) } else { (failed, last_failure) };

@@ -6,17 +6,19 @@
 
 mod settings;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use keelson_access_config::HostCredentials;
 use keelson_codec::yaml;
+use keelson_meta::FeatureGates;
 use keelson_meta::json::{Map, Value};
 use keelson_registry::LimitedResource;
 
 use crate::builtin::{EventLimit, ImagePolicy, NodeSelectors, PodSecurityConfiguration, TolerationSettings};
+use crate::manifests::{ManifestError, ManifestPlugin, ManifestSet, load_all};
 use crate::plugins::{Selection, is_known};
 use settings::{known_fields, text};
 
@@ -48,6 +50,8 @@ pub struct AdmissionConfiguration {
     pub mutating_credentials: Option<Arc<HostCredentials>>,
     /// Credentials for validating webhooks.
     pub validating_credentials: Option<Arc<HostCredentials>>,
+    /// The directories with manifests of webhooks and policies.
+    pub manifest_directories: BTreeMap<ManifestPlugin, PathBuf>,
 }
 
 impl AdmissionConfiguration {
@@ -92,6 +96,14 @@ impl AdmissionConfiguration {
         [&self.mutating_credentials, &self.validating_credentials].into_iter().flatten()
     }
 
+    /// Reads the manifests of webhooks and policies.
+    ///
+    /// # Errors
+    /// The feature gate is off, or a manifest is invalid.
+    pub fn manifests(&self, gates: &FeatureGates) -> Result<ManifestSet, ManifestError> {
+        load_all(&self.manifest_directories, gates)
+    }
+
     /// Applies the settings of one plugin.
     fn take(&mut self, path: &Path, name: &str, plugin: &Map, plugins: &Selection) -> Result<(), String> {
         let wrong = |why: String| format!("{}: {name}: {why}", path.display());
@@ -118,17 +130,32 @@ impl AdmissionConfiguration {
             "ImagePolicyWebhook" => self.image_policy = Some(settings::image_policy(&stated).map_err(wrong)?),
             "PodTolerationRestriction" => self.tolerations = settings::tolerations(&stated).map_err(wrong)?,
             "PodNodeSelector" => self.node_selectors = settings::node_selectors(&stated).map_err(wrong)?,
-            "MutatingAdmissionWebhook" => self.mutating_credentials = Some(credentials(&stated).map_err(wrong)?),
-            _ => self.validating_credentials = Some(credentials(&stated).map_err(wrong)?),
+            "MutatingAdmissionWebhook" => {
+                self.mutating_credentials = self.webhooks(ManifestPlugin::MutatingWebhook, &stated).map_err(wrong)?;
+            }
+            "MutatingAdmissionPolicy" => self.policies(ManifestPlugin::MutatingPolicy, &stated).map_err(wrong)?,
+            "ValidatingAdmissionPolicy" => self.policies(ManifestPlugin::ValidatingPolicy, &stated).map_err(wrong)?,
+            _ => {
+                self.validating_credentials =
+                    self.webhooks(ManifestPlugin::ValidatingWebhook, &stated).map_err(wrong)?;
+            }
         }
         Ok(())
     }
-}
 
-/// The credentials in the kubeconfig that the webhook settings name.
-fn credentials(stated: &Value) -> Result<Arc<HostCredentials>, String> {
-    let file = settings::webhook_kubeconfig(stated)?;
-    HostCredentials::of_file(&file).map(Arc::new).map_err(|error| error.to_string())
+    /// Applies the settings of webhooks, and returns their credentials.
+    fn webhooks(&mut self, plugin: ManifestPlugin, stated: &Value) -> Result<Option<Arc<HostCredentials>>, String> {
+        let (kubeconfig, directory) = settings::webhooks(stated)?;
+        self.manifest_directories.extend(directory.map(|directory| (plugin, directory)));
+        let credentials = kubeconfig.map(|file| HostCredentials::of_file(&file).map(Arc::new)).transpose();
+        credentials.map_err(|error| error.to_string())
+    }
+
+    fn policies(&mut self, plugin: ManifestPlugin, stated: &Value) -> Result<(), String> {
+        let directory = settings::policies(stated, &format!("{}Configuration", plugin.name()))?;
+        self.manifest_directories.extend(directory.map(|directory| (plugin, directory)));
+        Ok(())
+    }
 }
 
 fn warn_of_unused(plugin: &str) {
@@ -198,6 +225,33 @@ mod tests {
     }
 
     #[test]
+    fn webhooks_and_policies_may_have_directories_of_manifests() {
+        let of = |plugin: &str, kind: &str, rest: &str| {
+            let own = format!("{{apiVersion: apiserver.config.k8s.io/v1, kind: {kind}{rest}}}");
+            configuration(&format!("{HEAD}plugins: [{{name: {plugin}, configuration: {own}}}]\n")).unwrap()
+        };
+        let directory = ", staticManifestsDir: /manifests";
+        for (plugin, name, kind) in [
+            (ManifestPlugin::MutatingPolicy, "MutatingAdmissionPolicy", "MutatingAdmissionPolicyConfiguration"),
+            (ManifestPlugin::MutatingWebhook, "MutatingAdmissionWebhook", "WebhookAdmissionConfiguration"),
+            (ManifestPlugin::ValidatingPolicy, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyConfiguration"),
+            (ManifestPlugin::ValidatingWebhook, "ValidatingAdmissionWebhook", "WebhookAdmissionConfiguration"),
+        ] {
+            let read = of(name, kind, directory);
+            assert_eq!(read.manifest_directories, BTreeMap::from([(plugin, PathBuf::from("/manifests"))]));
+            assert!(read.mutating_credentials.is_none() && read.validating_credentials.is_none());
+        }
+        let both = of(
+            "MutatingAdmissionWebhook",
+            "WebhookAdmissionConfiguration",
+            &format!("{directory}, kubeConfigFile: HOOKS"),
+        );
+        assert!(both.mutating_credentials.is_some() && both.manifest_directories.len() == 1);
+        let neither = of("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyConfiguration", "");
+        assert!(neither.manifest_directories.is_empty());
+    }
+
+    #[test]
     fn image_policies_and_tolerations_have_their_settings() {
         let images =
             |of: &str| format!("{HEAD}plugins: [{{name: ImagePolicyWebhook, configuration: {{imagePolicy: {of}}}}}]\n");
@@ -253,7 +307,20 @@ mod tests {
         check(&hook(""), absolute);
         check(&hook(", kubeConfigFile: hooks.kubeconfig"), "must be an absolute file path");
         check(&hook(", kubeConfigFile: /none/there"), "/none/there");
-        check(&hook(", staticManifestsDir: /x"), "unknown field \"staticManifestsDir\"");
+        let manifests = "staticManifestsDir: Invalid value: \"x\": must be an absolute file path";
+        check(&hook(", staticManifestsDir: x"), manifests);
+        check(
+            &hook(", staticManifestsDir: /x")
+                .replace("k8s.io/v1, kind: WebhookAdmissionConfiguration", "k8s.io/v1alpha1, kind: WebhookAdmission"),
+            "unknown field \"staticManifestsDir\"",
+        );
+        let policies = |rest: &str| {
+            let kind = "apiVersion: apiserver.config.k8s.io/v1, kind: MutatingAdmissionPolicyConfiguration";
+            format!("{{name: MutatingAdmissionPolicy, configuration: {{{kind}{rest}}}}}")
+        };
+        check(&policies(", staticManifestsDir: x"), manifests);
+        check(&policies(", kubeConfigFile: /x"), "unknown field \"kubeConfigFile\"");
+        check(&policies("").replace("Mutating", "Validating").replacen("Validating", "Mutating", 1), "no kind");
         check(
             &hook("").replace("config.k8s.io/v1", "config.k8s.io/v1alpha1"),
             "no kind \"WebhookAdmissionConfiguration\"",

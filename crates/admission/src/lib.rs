@@ -7,6 +7,7 @@
 mod builtin;
 mod conditions;
 mod configuration;
+mod manifests;
 mod matching;
 mod plugins;
 mod policies;
@@ -23,6 +24,7 @@ pub use builtin::{
     PodSecurityStats, TolerationSettings,
 };
 pub use configuration::AdmissionConfiguration;
+pub use manifests::{ManifestError, ManifestPlugin, ManifestSet, Manifests};
 pub use plugins::{Parts, Selection, chain};
 pub use policies::{ConditionCounts, ConditionKey, PolicyError, PolicyKey, PolicyStats, PolicyStatus};
 pub use webhooks::{Rejection, WebhookKey, WebhookKind, WebhookStats, WebhookTimes};

@@ -22,12 +22,19 @@ pub(crate) enum MatchedPlugin {
     /// A policy, which never gets policies and their bindings. It never gets reviews either. Otherwise a policy that
     /// refuses all requests would keep clients from reading their own user and rights.
     Policy,
+    /// A webhook of a manifest, which gets all objects: an operator can change it without the API.
+    ManifestWebhook,
+    /// A policy of a manifest, which only gets no reviews.
+    ManifestPolicy,
 }
 
 impl MatchedPlugin {
     fn sees(self, target: &Target) -> bool {
-        if self == Self::Policy && target.resource.is_review() {
-            return false;
+        match self {
+            Self::ManifestWebhook => return true,
+            Self::ManifestPolicy | Self::Policy if target.resource.is_review() => return false,
+            Self::ManifestPolicy => return true,
+            Self::Webhook | Self::Policy => {}
         }
         if &*target.resource.group != OWN_GROUP || !target.resource.is_builtin() {
             return true;

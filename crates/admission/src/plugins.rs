@@ -20,6 +20,7 @@ use crate::builtin::{
     PodTolerationRestriction, PodTopologyLabels, RuntimeClasses, ServiceAccounts, TaintNodesByCondition,
 };
 use crate::configuration::AdmissionConfiguration;
+use crate::manifests::{ManifestPlugin, ManifestSet};
 use crate::policies::{MutatingPolicies, PolicyStats, ValidatingPolicies};
 use crate::webhooks::{WebhookKind, WebhookStats, Webhooks};
 use Built::{Apart, By, Idle, InPart, Inherent, Missing};
@@ -51,6 +52,8 @@ pub struct Parts {
     pub random: Arc<dyn Random>,
     /// The settings of the plugins.
     pub configuration: AdmissionConfiguration,
+    /// The manifests of webhooks and policies.
+    pub manifests: ManifestSet,
 }
 
 impl fmt::Debug for Parts {
@@ -153,12 +156,18 @@ const PLUGINS: &[Plugin] = &[
     on("PodResizeValidator", By(|_| Ok(Arc::new(PodResizeValidator)))),
     on(
         "MutatingAdmissionPolicy",
-        By(|parts| Ok(Arc::new(MutatingPolicies::new(&parts.cache, parts.policy_stats.clone())?))),
+        By(|parts| {
+            let manifests = parts.manifests.get(&ManifestPlugin::MutatingPolicy).cloned();
+            Ok(Arc::new(MutatingPolicies::new(&parts.cache, parts.policy_stats.clone(), manifests)?))
+        }),
     ),
     on("MutatingAdmissionWebhook", By(|parts| webhooks(WebhookKind::Mutating, parts))),
     on(
         "ValidatingAdmissionPolicy",
-        By(|parts| Ok(Arc::new(ValidatingPolicies::new(&parts.cache, parts.policy_stats.clone())?))),
+        By(|parts| {
+            let manifests = parts.manifests.get(&ManifestPlugin::ValidatingPolicy).cloned();
+            Ok(Arc::new(ValidatingPolicies::new(&parts.cache, parts.policy_stats.clone(), manifests)?))
+        }),
     ),
     on("ValidatingAdmissionWebhook", By(|parts| webhooks(WebhookKind::Validating, parts))),
     on(QUOTAS, Apart),
@@ -166,12 +175,12 @@ const PLUGINS: &[Plugin] = &[
 ];
 
 fn webhooks(kind: WebhookKind, parts: &Parts) -> Result<Arc<dyn Admission>, ApiError> {
-    let credentials = match kind {
-        WebhookKind::Mutating => &parts.configuration.mutating_credentials,
-        WebhookKind::Validating => &parts.configuration.validating_credentials,
+    let (credentials, plugin) = match kind {
+        WebhookKind::Mutating => (&parts.configuration.mutating_credentials, ManifestPlugin::MutatingWebhook),
+        WebhookKind::Validating => (&parts.configuration.validating_credentials, ManifestPlugin::ValidatingWebhook),
     };
-    let stats = (&parts.webhook_stats, &parts.policy_stats);
-    Ok(Arc::new(Webhooks::new(kind, &parts.cache, &parts.outbound, credentials.clone(), stats)?))
+    let (stats, manifests) = ((&parts.webhook_stats, &parts.policy_stats), parts.manifests.get(&plugin).cloned());
+    Ok(Arc::new(Webhooks::new(kind, (&parts.cache, manifests), &parts.outbound, credentials.clone(), stats)?))
 }
 
 fn image_policy(parts: &Parts) -> Result<Arc<dyn Admission>, ApiError> {

@@ -26,12 +26,14 @@ use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{AdmissionAttributes, AttributesNeeded};
 
+use crate::manifests::Manifests;
+use crate::matching::MatchedPlugin;
+
 pub(crate) use mutating::MutatingPolicies;
+pub(crate) use policy::{Binding, Policy};
 pub use stats::{ConditionCounts, ConditionKey, PolicyError, PolicyKey, PolicyStats};
 pub use status::PolicyStatus;
 pub(crate) use validating::ValidatingPolicies;
-
-use policy::{Binding, Policy};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -44,9 +46,9 @@ enum Followed {
 
 /// A policy with its bindings.
 #[derive(Debug)]
-struct Bound {
-    policy: Arc<Policy>,
-    bindings: Vec<Arc<Binding>>,
+pub(crate) struct Bound {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) bindings: Vec<Arc<Binding>>,
 }
 
 /// All policies and bindings of one kind.
@@ -84,10 +86,10 @@ impl Index for Policies {
         let (name, spec) = (object.name(), object.0.get("spec").unwrap_or(&Value::Null));
         match kind {
             Followed::Policies => {
-                self.policies.insert(name.to_owned(), Arc::new(Policy::new(name, spec)));
+                self.policies.insert(name.to_owned(), Arc::new(Policy::new(MatchedPlugin::Policy, name, spec)));
             }
             Followed::Bindings => {
-                self.bindings.insert(name.to_owned(), Arc::new(Binding::new(name, spec)));
+                self.bindings.insert(name.to_owned(), Arc::new(Binding::new(MatchedPlugin::Policy, name, spec)));
             }
         }
         self.arrange();
@@ -112,9 +114,17 @@ fn follow(cache: &Arc<Cache>, policies: &str, bindings: &str) -> Result<Follower
     Follower::new(cache.clone(), followed).map_err(|error| ApiError::Internal(error.to_string()))
 }
 
+/// The policies of manifests, and then those of the API.
+type PolicyLists = [Arc<[Bound]>; 2];
+
+fn policy_lists(manifests: Option<&Arc<Manifests>>, policies: &Follower<Policies>) -> PolicyLists {
+    let of_manifests = manifests.map(|manifests| manifests.policies()).unwrap_or_default();
+    [of_manifests, policies.current(|policies| policies.bound.clone())]
+}
+
 /// The parts of a request that the policies read.
-fn interest(bound: &[Bound], attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
-    let asked = bound.iter().filter(|bound| bound.policy.matching.concerns(attributes));
+fn interest(bound: &PolicyLists, attributes: &AdmissionAttributes<'_>) -> AttributesNeeded {
+    let asked = bound.iter().flat_map(|list| list.iter()).filter(|bound| bound.policy.matching.concerns(attributes));
     let wanted =
         asked.map(|bound| if bound.policy.sees_owners { AttributesNeeded::Whole } else { AttributesNeeded::Object });
     wanted.max().unwrap_or(AttributesNeeded::None)

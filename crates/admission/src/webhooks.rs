@@ -20,7 +20,7 @@ use std::time::Instant;
 use call::{CallFault, Invocation};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use hook::Hook;
+pub(crate) use hook::Hook;
 use keelson_access::follow::{Follower, Index, decoded};
 use keelson_access_config::HostCredentials;
 use keelson_builtin::key_prefix;
@@ -34,7 +34,8 @@ use keelson_supervision::RepeatLog;
 use patch::Patched;
 
 use crate::conditions::ConditionsResult;
-use crate::matching::Endpoint;
+use crate::manifests::Manifests;
+use crate::matching::{Endpoint, MatchedPlugin};
 use crate::policies::{ConditionKey, PolicyStats};
 use crate::request;
 use crate::scene::{PolicyVariables, Rights};
@@ -102,7 +103,8 @@ impl Index for Hooks {
     fn put(&mut self, (): (), entry: &Entry) {
         let configuration = decoded(entry);
         let webhooks = configuration.0.get("webhooks").unwrap_or(&Value::Null);
-        let hooks = Hook::all_of(configuration.name(), webhooks).into_iter().map(Arc::new).collect();
+        let hooks =
+            Hook::all_of(MatchedPlugin::Webhook, configuration.name(), webhooks).into_iter().map(Arc::new).collect();
         self.by_configuration.insert(entry.key.to_string(), hooks);
         self.arrange();
     }
@@ -117,6 +119,8 @@ impl Index for Hooks {
 pub(crate) struct Webhooks {
     kind: WebhookKind,
     hooks: Follower<Hooks>,
+    /// The webhooks of manifests, if there is a directory.
+    manifests: Option<Arc<Manifests>>,
     outbound: Arc<Outbound>,
     /// The credentials for webhooks, by host.
     credentials: Option<Arc<HostCredentials>>,
@@ -135,7 +139,7 @@ impl fmt::Debug for Webhooks {
 impl Webhooks {
     pub(crate) fn new(
         kind: WebhookKind,
-        cache: &Arc<Cache>,
+        (cache, manifests): (&Arc<Cache>, Option<Arc<Manifests>>),
         outbound: &Arc<Outbound>,
         credentials: Option<Arc<HostCredentials>>,
         (stats, conditions): (&Arc<WebhookStats>, &Arc<PolicyStats>),
@@ -144,11 +148,14 @@ impl Webhooks {
         let hooks = Follower::new(cache.clone(), [((), prefix.as_str())]);
         let hooks = hooks.map_err(|error| ApiError::Internal(error.to_string()))?;
         let (outbound, stats, conditions) = (outbound.clone(), stats.clone(), conditions.clone());
-        Ok(Self { kind, hooks, outbound, credentials, stats, conditions, failures: RepeatLog::new() })
+        Ok(Self { kind, hooks, manifests, outbound, credentials, stats, conditions, failures: RepeatLog::new() })
     }
 
-    fn hooks(&self) -> Arc<[Arc<Hook>]> {
-        self.hooks.current(|hooks| hooks.all.clone())
+    /// The webhooks of manifests, and then those of the API.
+    fn hooks(&self) -> Vec<Arc<Hook>> {
+        let of_manifests = self.manifests.as_ref().map(|manifests| manifests.hooks()).unwrap_or_default();
+        let of_api = self.hooks.current(|hooks| hooks.all.clone());
+        of_manifests.iter().chain(of_api.iter()).cloned().collect()
     }
 
     /// The call of a webhook for a request; `None` if the webhook does not match.

@@ -18,6 +18,8 @@ pub(crate) static GROUP: BuiltinGroup = BuiltinGroup::new(declaration::DECLARATI
     .deprecations(declaration::DEPRECATIONS)
     .defaults(|_, kind| defaults::defaults(kind))
     .validation(validation::KINDS)
+    .gated_validation(validation::GATED)
+    .warnings(validation::warnings)
     .versions(conversion::FAMILIES)
     .retired(conversion::RETIRED)
     .columns(columns::printer)

@@ -5,12 +5,12 @@
 use crate::group::BuiltinGroup;
 use crate::{
     admissionregistration, apiextensions, apiregistration, apps, authentication, authorization, autoscaling, batch,
-    certificates, coordination, core, discovery, events, flowcontrol, internal_apiserver, networking, node, policy,
-    rbac, resource, scheduling, storage, storagemigration,
+    certificates, coordination, core, discovery, events, flowcontrol, internal_apiserver, lifecycle, networking, node,
+    policy, rbac, resource, scheduling, storage, storagemigration,
 };
 
 /// The core group, then the others in the order of discovery: by priority and then by name.
-pub(crate) static GROUPS: [&BuiltinGroup; 23] = [
+pub(crate) static GROUPS: [&BuiltinGroup; 24] = [
     &core::GROUP,
     &apiregistration::GROUP,
     &apps::GROUP,
@@ -34,6 +34,7 @@ pub(crate) static GROUPS: [&BuiltinGroup; 23] = [
     &flowcontrol::GROUP,
     &internal_apiserver::GROUP,
     &storagemigration::GROUP,
+    &lifecycle::GROUP,
 ];
 
 /// The built-in group with this name; `None` if there is none.

@@ -29,6 +29,7 @@ mod flowcontrol;
 mod group;
 mod groups;
 mod internal_apiserver;
+mod lifecycle;
 mod networking;
 mod node;
 mod policy;

@@ -1,6 +1,6 @@
-//! The group `scheduling.k8s.io`: priority classes.
+//! The group `scheduling.k8s.io`: priority classes, workloads and groups of pods.
 //!
-//! Pods get the priority of their class when they are created.
+//! Pods and groups get the priority of their class when they are created. The scheduler is another program.
 
 pub(crate) mod column_docs;
 pub(crate) mod columns;
@@ -16,6 +16,8 @@ use crate::group::BuiltinGroup;
 pub(crate) static GROUP: BuiltinGroup = BuiltinGroup::new(declaration::DECLARATION)
     .defaults(|_, kind| defaults::defaults(kind))
     .validation(validation::KINDS)
+    .versions(conversion::FAMILIES)
     .retired(conversion::RETIRED)
     .columns(columns::printer)
-    .strategies(strategy::strategies);
+    .strategies(strategy::strategies)
+    .closed_fields(strategy::closed_fields);

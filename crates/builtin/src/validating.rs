@@ -22,6 +22,7 @@ pub(crate) mod selectors;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod type_rules;
+pub(crate) mod unions;
 
 use std::sync::OnceLock;
 

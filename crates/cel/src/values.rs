@@ -13,7 +13,7 @@ pub use elements::Elements;
 pub use equality::{compare, equals, joined};
 pub use tree::{TreeMap, from_map, from_tree};
 
-use crate::decl::Decl;
+use crate::decl::{Decl, ListKind};
 use crate::library::authorizer::Authorization;
 use crate::library::formats::NamedFormat;
 use crate::library::semver::Version;
@@ -80,6 +80,8 @@ pub enum List<'a> {
     Tree(&'a [tree_json::Value], Option<&'a Decl>),
     /// An allocated list.
     Made(Rc<Vec<Value<'a>>>),
+    /// The concatenation of a set or map list with another list. It is a list of the same kind.
+    Joined(Rc<Vec<Value<'a>>>, &'a ListKind),
 }
 
 /// A map.
@@ -269,7 +271,7 @@ impl<'a> List<'a> {
     pub fn len(&self) -> usize {
         match self {
             Self::Tree(elements, _) => elements.len(),
-            Self::Made(elements) => elements.len(),
+            Self::Made(elements) | Self::Joined(elements, _) => elements.len(),
         }
     }
 
@@ -282,7 +284,7 @@ impl<'a> List<'a> {
     pub fn get(&self, at: usize) -> Option<Value<'a>> {
         match self {
             Self::Tree(elements, decl) => Some(from_tree(elements.get(at)?, decl.and_then(element_of))),
-            Self::Made(elements) => elements.get(at).cloned(),
+            Self::Made(elements) | Self::Joined(elements, _) => elements.get(at).cloned(),
         }
     }
 

@@ -43,6 +43,23 @@ fn declared_sizes_bound_the_estimate() {
 }
 
 #[test]
+fn the_name_of_an_object_has_a_limited_length() {
+    let estimated = |name: &str, schema: &Json| {
+        let decl = decl::from_schema(schema, "self", true).expect("a schema that is seen");
+        let environment = Environment::kubernetes().with_declared("self", &decl);
+        let program = Program::compile(&format!("self.metadata.{name}.contains('x')"), &environment);
+        program.expect("the expression is valid").cost().max
+    };
+    let bare = json!({"type": "object"});
+    let shorter = |most: u64| json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": most}}}}});
+    // One for each read, and a tenth of 253 characters of up to four bytes.
+    assert_eq!(estimated("name", &bare), 3 + 102);
+    assert_eq!(estimated("generateName", &bare), 3 + 101);
+    assert_eq!(estimated("name", &shorter(25)), 3 + 10);
+    assert_eq!(estimated("name", &shorter(1000)), 3 + 102);
+}
+
+#[test]
 fn reading_a_text_is_estimated_by_its_length() {
     let schema =
         object(&json!({"s": {"type": "string", "maxLength": 25}, "l": {"type": "array", "items": {"type": "string"}}}));

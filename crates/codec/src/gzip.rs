@@ -46,6 +46,12 @@ impl DeflateBlock {
     }
 }
 
+/// An empty stored block. Decoders that buffer their output, such as Go's, flush it at such a block.
+const FLUSH_BLOCK: [u8; 5] = [0x00, 0x00, 0x00, 0xff, 0xff];
+
+/// The maximum length of a stored block in bytes: its length has 16 bits.
+const MAX_STORED_BYTES: usize = 0xffff;
+
 /// The state of one gzip member: its header, then the bytes of every pushed block in order, then the result of
 /// [`finish`](Self::finish).
 #[derive(Clone, Debug, Default)]
@@ -69,6 +75,21 @@ impl MemberWriter {
     pub fn push(&mut self, block: &DeflateBlock) {
         self.crc.combine(&Hasher::new_with_initial_len(block.crc32, block.len));
         self.len += block.len;
+    }
+
+    /// Appends `text` to `out` without compression, as stored blocks (RFC 1951, section 3.2.4) and a flush. It needs no
+    /// working memory, and ten bytes of output for each 64 KiB.
+    pub fn store(&mut self, text: &[u8], out: &mut Vec<u8>) {
+        self.crc.update(text);
+        self.len += text.len() as u64;
+        for block in text.chunks(MAX_STORED_BYTES) {
+            let len = u16::try_from(block.len()).expect("a stored block has at most 65,535 bytes");
+            out.push(0);
+            out.extend_from_slice(&len.to_le_bytes());
+            out.extend_from_slice(&(!len).to_le_bytes());
+            out.extend_from_slice(block);
+        }
+        out.extend_from_slice(&FLUSH_BLOCK);
     }
 
     /// The last bytes of the member: the final block, the checksum and the length modulo 2^32.

@@ -8,14 +8,14 @@
 //! guards (counting, seats, stalled bodies) are added in reverse order. Each filter is a plain function. Only
 //! [`Pipeline::answer`] knows their order.
 
-// SIZE: the order of all filters is the subject of the file.
-
 mod across;
 mod audit;
 mod authentication;
 mod authorization;
 mod bearer;
 pub(crate) mod browsers;
+mod building;
+mod clients;
 mod flow_control;
 mod held;
 mod impersonation;
@@ -28,25 +28,22 @@ mod slow_bodies;
 mod spans;
 mod time_limit;
 
-use std::any::Any;
 use std::fmt;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderValue, STRICT_TRANSPORT_SECURITY};
 use http::request::Parts;
-use http::{HeaderMap, Method, Response, Uri, Version};
+use http::{HeaderMap, Method, Response, Uri};
 use hyper::body::Body as _;
 use keelson_access::audit::{AuditRecord, Auditor};
 use keelson_access::user::UNAUTHENTICATED;
-use keelson_access::{Authorizer, ClientCertificates, ClientIdentity, PrivilegedGroup, PublishedAuthorities, User};
+use keelson_access::{Authorizer, ClientCertificates, User};
 use keelson_meta::{ApiError, Clock, Random};
-use keelson_outbound::NODE_CONNECTIONS;
 use keelson_registry::{Caller, Target};
 use keelson_resources::Verb;
-use keelson_supervision::{TaskGroup, TurnsByOwner};
+use keelson_supervision::TurnsByOwner;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Level, Span, debug, debug_span, enabled};
@@ -54,6 +51,7 @@ use tracing::{Instrument as _, Level, Span, debug, debug_span, enabled};
 pub use self::across::{Across, PartOfRequest};
 use self::audit::Trail;
 pub use self::authentication::TokenAuthenticator;
+pub use self::clients::{ClientConnection, WithoutCertificate};
 use self::flow_control::{Cost, Flow};
 pub use self::flow_control::{FlowControl, FlowLimits};
 pub(crate) use self::flow_control::{InitialSeats, LentSeats, has_long_query, is_copied};
@@ -66,22 +64,18 @@ use crate::body::{RequestBody, ResponseBody, empty};
 use crate::health;
 use crate::metrics::{Authentication, Filter, Metrics, Observation, ResourceNames, marked};
 use crate::negotiation::{self, MediaType};
-use crate::proxy::{Forwarded, HeldValue, PassThrough, Proxy, Remote, RemoteServers};
+use crate::proxy::{Forwarded, HeldValue, PassThrough, Proxy, Remote};
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
 use crate::respond;
 use crate::router::Router;
 use crate::service::ApiRequest;
 use crate::shares::{Holder, Shares};
-use crate::shutdown::{Entered, Shutdown, ShutdownTimes};
+use crate::shutdown::{Entered, Shutdown};
 
 /// A complete response of at most this many bytes holds no seat while it is sent.
 const SMALL_BYTES: u64 = 64 * 1024;
 
-/// The maximum number of concurrent watches and sessions of aggregated servers.
-const WATCHES_ELSEWHERE: usize = 10_000;
-/// One user's watches with queries may use at most one in this many processors.
-const QUERY_WATCH_PART: usize = 2;
 /// The `Retry-After` of a client whose user has used its share of connections, in seconds.
 const RETRY_CONNECTION: u32 = 5;
 
@@ -100,43 +94,6 @@ struct SeatRefused;
 /// Response extension: the time that the request waited for webhooks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WebhookTime(pub(crate) Duration);
-
-/// The client that a request comes from.
-pub trait ClientConnection: Send + Sync {
-    /// The identity that the client's certificate proves.
-    fn identity(&self) -> Option<Arc<ClientIdentity>>;
-
-    /// Counts the connection for the user of a request on it, unless it already counts for a user. Returns false if the
-    /// user has used its share of connections. The connection then counts for no user.
-    fn is_of(&self, user: &User) -> bool;
-
-    /// The client's IP address.
-    fn address(&self) -> Option<IpAddr>;
-
-    /// The guard of the connection's slot. A task that takes over an upgraded connection keeps it alive.
-    fn held(&self) -> Arc<dyn Any + Send + Sync>;
-}
-
-/// A client whose certificate does not count.
-pub struct WithoutCertificate<'c>(pub &'c dyn ClientConnection);
-
-impl ClientConnection for WithoutCertificate<'_> {
-    fn identity(&self) -> Option<Arc<ClientIdentity>> {
-        None
-    }
-
-    fn is_of(&self, user: &User) -> bool {
-        self.0.is_of(user)
-    }
-
-    fn address(&self) -> Option<IpAddr> {
-        self.0.address()
-    }
-
-    fn held(&self) -> Arc<dyn Any + Send + Sync> {
-        self.0.held()
-    }
-}
 
 /// The span and the way of a request, and facts about its user that are added to the response.
 struct Known {
@@ -210,198 +167,6 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Creates the filters in front of `router`. Cancelling `stopping` begins the shutdown of the server.
-    pub fn new(
-        router: Router,
-        metrics: Arc<Metrics>,
-        clock: Arc<dyn Clock>,
-        random: Arc<dyn Random>,
-        stopping: CancellationToken,
-        limits: FlowLimits,
-    ) -> Self {
-        let flow_control = FlowControl::new(limits);
-        let measured = flow_control.clone();
-        metrics.add_source(move || flow_control::samples(&measured));
-        let measured = flow_control.clone();
-        metrics.add_histograms(move || flow_control::histograms(&measured));
-        let impersonation = Impersonation::default();
-        let measured = impersonation.metrics().clone();
-        metrics.add_source(move || measured.samples());
-        let measured = impersonation.metrics().clone();
-        metrics.add_histograms(move || measured.histograms());
-        let long_work = LongWork::new();
-        metrics.add_source(long_work.source());
-        let watches = Shares::new("watches", limits.watches);
-        let watches_elsewhere = Shares::new("aggregated watches", WATCHES_ELSEWHERE);
-        let node_sessions = Shares::new("requests to nodes", NODE_CONNECTIONS);
-        let slow_bodies = Shares::new("slow request bodies", slow_bodies::MOST);
-        let kept = kept::shares();
-        let shares = [&watches, &watches_elsewhere, &node_sessions, &slow_bodies, &kept].map(Arc::clone);
-        metrics.add_source(move || shares.iter().flat_map(|shares| shares.samples()).collect());
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            router,
-            sites: None,
-            across: Vec::new(),
-            pass_through: None,
-            proxy: None,
-            certificates: Arc::new(PublishedAuthorities::default()),
-            tokens: None,
-            anonymous: Arc::new(|_| true),
-            console: None,
-            impersonation,
-            authorizer: Arc::new(PrivilegedGroup),
-            auditor: None,
-            flow_control,
-            long_work,
-            watches,
-            watches_elsewhere,
-            node_sessions,
-            slow_bodies,
-            transport_security: None,
-            origins: None,
-            request_timeout: time_limit::REQUEST_TIMEOUT,
-            goaway_chance: 0.0,
-            query_watches: TurnsByOwner::new(processors / QUERY_WATCH_PART),
-            metrics,
-            clock,
-            random,
-            shutdown: Shutdown::new(stopping, ShutdownTimes::default()),
-        }
-    }
-
-    /// Replaces the authorizer.
-    #[must_use]
-    pub fn with_authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
-        self.authorizer = authorizer;
-        self
-    }
-
-    /// Accepts the client certificates that `certificates` verifies.
-    #[must_use]
-    pub fn with_certificates(mut self, certificates: Arc<dyn ClientCertificates>) -> Self {
-        self.certificates = certificates;
-        self
-    }
-
-    /// The verifier of client certificates.
-    pub fn certificates(&self) -> &Arc<dyn ClientCertificates> {
-        &self.certificates
-    }
-
-    /// Accepts the bearer tokens that `tokens` authenticates.
-    #[must_use]
-    pub fn with_tokens(mut self, tokens: Arc<dyn TokenAuthenticator>) -> Self {
-        self.tokens = Some(tokens);
-        self
-    }
-
-    /// Accepts requests without credentials for the paths for which `takes` returns true.
-    #[must_use]
-    pub fn with_anonymous(mut self, takes: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        self.anonymous = Arc::new(takes);
-        self
-    }
-
-    /// Serves the console's files to every client, or none if absent.
-    #[must_use]
-    pub fn with_console(mut self, console: Option<OpenPages>) -> Self {
-        self.console = console;
-        self
-    }
-
-    /// Sends this header `Strict-Transport-Security` with each response.
-    #[must_use]
-    pub fn with_transport_security(mut self, directives: Option<HeaderValue>) -> Self {
-        self.transport_security = directives;
-        self
-    }
-
-    /// Follows the phases of this shutdown, whose end is the token that the pipeline was created with.
-    #[must_use]
-    pub fn with_shutdown(mut self, shutdown: Shutdown) -> Self {
-        self.shutdown = shutdown;
-        self
-    }
-
-    /// Lets pages of these origins read responses.
-    #[must_use]
-    pub fn with_origins(mut self, origins: Option<AllowedOrigins>) -> Self {
-        self.origins = origins;
-        self
-    }
-
-    /// Limits the time until the headers of a response.
-    #[must_use]
-    pub fn with_request_timeout(mut self, longest: Duration) -> Self {
-        self.request_timeout = longest;
-        self
-    }
-
-    /// Closes the connections of this share of HTTP/2 requests with GOAWAY, so that clients spread over servers.
-    #[must_use]
-    pub fn with_goaway_chance(mut self, chance: f64) -> Self {
-        self.goaway_chance = chance;
-        self
-    }
-
-    /// Writes audit events by the auditor's policy.
-    #[must_use]
-    pub fn with_auditor(mut self, auditor: Option<Arc<Auditor>>) -> Self {
-        self.auditor = auditor;
-        self
-    }
-
-    /// Forwards requests to these aggregated servers and peers.
-    #[must_use]
-    pub fn with_remote_servers(mut self, servers: impl RemoteServers + 'static, tasks: TaskGroup) -> Self {
-        self.proxy = Some(Proxy::new(Box::new(servers), tasks));
-        self
-    }
-
-    /// Lets other pipelines answer for parts of the paths. They have their own authentication and limits. Clients are
-    /// known there by tokens only, since this pipeline verifies the certificate of a connection.
-    #[must_use]
-    pub fn with_sites(mut self, sites: Sites) -> Self {
-        self.sites = Some(sites);
-        self
-    }
-
-    /// Lets another server answer the requests that this server does not answer itself.
-    #[must_use]
-    pub fn with_pass_through(mut self, pass_through: PassThrough) -> Self {
-        self.pass_through = Some(pass_through);
-        self
-    }
-
-    /// Cancelled when the server stops.
-    pub fn stopping(&self) -> &CancellationToken {
-        self.shutdown.stopping()
-    }
-
-    /// Cancelled when the server accepts no more connections.
-    pub(crate) fn closing(&self) -> &CancellationToken {
-        self.shutdown.closing()
-    }
-
-    /// Returns true if the connection of this request gets GOAWAY, by chance.
-    pub(crate) fn sends_goaway(&self, version: Version) -> bool {
-        // The upper 53 bits are an even number in 0..1.
-        #[allow(clippy::cast_precision_loss, reason = "53 bits are exact")]
-        let drawn = || (self.random.u64() >> 11) as f64 / (1_u64 << 53) as f64;
-        self.goaway_chance > 0.0 && version == Version::HTTP_2 && drawn() < self.goaway_chance
-    }
-
-    /// The flow control, which gets its flow schemas and priority levels from a controller.
-    pub fn flow_control(&self) -> &FlowControl {
-        &self.flow_control
-    }
-
-    /// The metrics of all requests.
-    pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
-    }
-
     /// Answers one request.
     pub async fn answer(
         self: &Arc<Self>,

@@ -111,6 +111,8 @@ pub struct Representation {
     pub object_form: ObjectForm,
     /// The encoding.
     pub media: MediaType,
+    /// True if objects are sent without `metadata.managedFields` (KEP-5958).
+    pub drops_managed_fields: bool,
 }
 
 /// The subject of a response. It determines the supported forms.
@@ -280,7 +282,9 @@ pub fn negotiate_representation(
             (ObjectForm::Table(_), _) if origin == Origin::Unstored => return None,
             (ObjectForm::Whole | ObjectForm::Table(_) | ObjectForm::Metadata(_), _) => {}
         }
-        Some((Representation { object_form, media: clause.media(kind, parts) }, metadata))
+        // As in the proposal, protobuf always has all fields.
+        let drops_managed_fields = kind != MediaKind::Protobuf && clause.drops("metadata.managedFields");
+        Some((Representation { object_form, media: clause.media(kind, parts), drops_managed_fields }, metadata))
     })?;
     if let Some(of) = metadata {
         subject.has_metadata(of, go_type)?;
@@ -405,6 +409,11 @@ impl<'a> Clause<'a> {
     /// Returns true if the clause requests objects of another kind, such as tables.
     fn converts(&self) -> bool {
         ["as", "g", "v"].iter().any(|name| self.parameter(name).is_some())
+    }
+
+    /// Returns true if the clause requests objects without this field. Other fields that it names have no effect.
+    fn drops(&self, field: &str) -> bool {
+        self.parameter("drop").is_some_and(|fields| fields.split('+').any(|name| name.trim() == field))
     }
 
     fn pretty(&self) -> bool {

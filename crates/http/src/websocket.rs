@@ -47,15 +47,19 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     is_websocket && list(headers, &CONNECTION).any(|item| item.eq_ignore_ascii_case("upgrade"))
 }
 
+/// Returns true for a request that is answered over a websocket: its connection can be upgraded.
+pub(crate) fn is_opened(parts: &Parts) -> bool {
+    parts.version == Version::HTTP_11 && is_wanted(&parts.headers) && parts.extensions.get::<OnUpgrade>().is_some()
+}
+
 /// Answers a watch with these events: chunked, or over the websocket that the client requests.
 pub(crate) fn answer_watch(
     parts: &mut Parts,
     kind: MediaKind,
     frames: impl Stream<Item = Bytes> + Send + 'static,
 ) -> Response<ResponseBody> {
-    let upgrade = parts.extensions.remove::<OnUpgrade>();
-    let upgrade = upgrade.filter(|_| parts.version == Version::HTTP_11 && is_wanted(&parts.headers));
-    let Some(upgrade) = upgrade else {
+    let is_opened = is_opened(parts);
+    let Some(upgrade) = parts.extensions.remove::<OnUpgrade>().filter(|_| is_opened) else {
         return respond::stream(StatusCode::OK, kind.watch_content_type(), streamed(frames));
     };
     match accept(&parts.headers) {
@@ -68,7 +72,8 @@ pub(crate) fn answer_watch(
     }
 }
 
-fn streamed(frames: impl Stream<Item = Bytes> + Send + 'static) -> ResponseBody {
+/// A body of these frames.
+pub(crate) fn streamed(frames: impl Stream<Item = Bytes> + Send + 'static) -> ResponseBody {
     body::stream(StreamBody::new(frames.map(|bytes| Ok::<_, BodyError>(Frame::data(bytes)))))
 }
 

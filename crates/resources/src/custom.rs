@@ -47,6 +47,7 @@ impl Resource {
             unconditional_update: false,
             lifetime: None,
             holds_others: false,
+            gate: None,
             create_handler: None,
         }
     }

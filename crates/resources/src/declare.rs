@@ -53,6 +53,7 @@ pub struct Declaration {
     lifetime: Option<Duration>,
     holds_others: bool,
     create_handler: Option<CreateHandler>,
+    gate: Option<&'static str>,
 }
 
 /// A version in which a resource is served.
@@ -230,6 +231,7 @@ pub const fn cluster(
         lifetime: None,
         holds_others: false,
         create_handler: None,
+        gate: None,
     }
 }
 
@@ -356,6 +358,12 @@ impl Declaration {
         self
     }
 
+    /// Serves it only while a feature gate is on.
+    pub const fn behind(mut self, gate: &'static str) -> Self {
+        self.gate = Some(gate);
+        self
+    }
+
     /// Refuses updates without a resourceVersion.
     pub const fn updated_only_from_a_revision(mut self) -> Self {
         self.unconditional_update = false;
@@ -446,6 +454,7 @@ impl Declaration {
             unconditional_update: self.unconditional_update,
             lifetime: self.lifetime,
             holds_others: self.holds_others,
+            gate: self.gate.map(Text::Borrowed),
             create_handler: self.create_handler,
         })
     }

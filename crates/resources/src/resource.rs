@@ -62,6 +62,8 @@ pub struct Resource {
     pub holds_others: bool,
     /// The handler of creates, if nothing is stored.
     pub create_handler: Option<CreateHandler>,
+    /// The feature gate without which it is not served, if there is one.
+    pub gate: Option<Text>,
 }
 
 /// The scope of objects.

@@ -26,7 +26,7 @@ use keelson_storage_sql::PostgresStats;
 use keelson_supervision::Supervisor;
 
 pub(crate) use access::{access_samples, issuer_times, read_samples, review_times, token_cache_times};
-pub(crate) use admission::{admission_times, pod_security_samples, webhook_samples, webhook_times};
+pub(crate) use admission::{admission_times, manifest_samples, pod_security_samples, webhook_samples, webhook_times};
 pub(crate) use clients::{client_histograms, client_samples, egress_samples, egress_times};
 pub(crate) use collections::{collection_samples, collection_times};
 pub(crate) use encryption::{encryption_samples, encryption_times};

@@ -29,9 +29,9 @@ use crate::metrics::{
     StoreRequests, access_samples, admission_times, aggregation_samples, allocation_samples, client_histograms,
     client_samples, collection_samples, collection_times, comparison_times, conversion_samples, conversion_times,
     egress_samples, egress_times, encryption_samples, encryption_times, feature_gates, graph_times,
-    issued_certificate_samples, issuer_times, peer_samples, pod_security_samples, policy_samples, policy_times,
-    program_samples, queue_samples, queue_times, read_samples, regeneration_samples, registry_samples, review_times,
-    server_info, token_cache_times, token_use_samples, watchdog_samples, webhook_samples, webhook_times,
+    issued_certificate_samples, issuer_times, manifest_samples, peer_samples, pod_security_samples, policy_samples,
+    policy_times, program_samples, queue_samples, queue_times, read_samples, regeneration_samples, registry_samples,
+    review_times, server_info, token_cache_times, token_use_samples, watchdog_samples, webhook_samples, webhook_times,
 };
 use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
@@ -84,7 +84,7 @@ impl PipelineParts {
         measure_settings(&metrics, config, encryption);
         measure_calls(&metrics, &outbound);
         measure_process(&metrics);
-        measure_admission(&metrics, &registry, admission_counts);
+        measure_admission(&metrics, &registry, admission_counts, &config.server_id);
         let defined = extensions.clone();
         metrics.add_source(move || program_samples(defined.program_stats()));
         let defined = extensions.clone();
@@ -228,10 +228,12 @@ fn measure_calls(metrics: &Metrics, outbound: &Arc<Outbound>) {
 }
 
 /// Adds the metrics of admission.
-fn measure_admission(metrics: &Metrics, registry: &Arc<Registry>, counts: AdmissionCounts) {
+fn measure_admission(metrics: &Metrics, registry: &Arc<Registry>, counts: AdmissionCounts, server_id: &str) {
     let admitting = registry.clone();
     metrics.add_histograms(move || admission_times(admitting.admission()));
-    let AdmissionCounts { webhooks, policies, pod_security } = counts;
+    let AdmissionCounts { webhooks, policies, pod_security, manifests } = counts;
+    let id = server_id.to_owned();
+    metrics.add_source(move || manifest_samples(&manifests, &id));
     let checked = policies.clone();
     metrics.add_source(move || policy_samples(&checked));
     metrics.add_histograms(move || policy_times(&policies));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use keelson_access::Pki;
 use keelson_access_config::ReviewClient;
-use keelson_admission::{AdmissionConfiguration, Parts, PodSecurityStats, PolicyStats, WebhookStats};
+use keelson_admission::{AdmissionConfiguration, ManifestSet, Parts, PodSecurityStats, PolicyStats, WebhookStats};
 use keelson_cache::Cache;
 use keelson_outbound::{ClusterServices, Outbound, Proxies};
 use keelson_registry::{Registry, RegistryConfig};
@@ -40,6 +40,8 @@ pub(crate) struct AdmissionCounts {
     pub(crate) webhooks: Arc<WebhookStats>,
     pub(crate) policies: Arc<PolicyStats>,
     pub(crate) pod_security: Arc<PodSecurityStats>,
+    /// The manifests of webhooks and policies, with the counts of their reloads.
+    pub(crate) manifests: ManifestSet,
 }
 
 /// The parts of admission that a running server follows.
@@ -61,6 +63,12 @@ impl AdmissionParts {
             let (credentials, stopping) = (credentials.clone(), stopping.clone());
             background.spawn("webhook-credentials", async move {
                 let _: Option<()> = stopping.run_until_cancelled_owned(async move { credentials.follow().await }).await;
+            });
+        }
+        for manifests in self.counts.manifests.values() {
+            let (manifests, stopping) = (manifests.clone(), stopping.clone());
+            background.spawn("admission-manifests", async move {
+                let _: Option<()> = stopping.run_until_cancelled_owned(manifests.follow()).await;
             });
         }
         if let Some(client) = self.image_reviews.clone() {
@@ -91,7 +99,9 @@ pub(crate) fn registry_of(
         token_seal: rights.token_seal(),
         ..config.registry.clone()
     };
-    let counts = AdmissionCounts::default();
+    let manifests = config.admission_configuration.manifests(&config.registry.gates);
+    let manifests = manifests.context("reading the manifests of admission")?;
+    let counts = AdmissionCounts { manifests, ..AdmissionCounts::default() };
     let parts = Parts {
         cache: cache.clone(),
         outbound: outbound.clone(),
@@ -102,6 +112,7 @@ pub(crate) fn registry_of(
         image_reviews: image_reviews.clone(),
         random: config.random.clone(),
         configuration: config.admission_configuration.clone(),
+        manifests: counts.manifests.clone(),
     };
     let admission = keelson_admission::chain(&config.admission, &parts).context("preparing admission")?;
     let registry = keelson_builtin::registry(store, cache, config.clock.clone(), config.random.clone(), settings);

@@ -2,7 +2,7 @@
 //!
 //! This file does not read files. Unknown fields are errors, so that settings of a newer version are never ignored.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keelson_meta::field_error::FieldError;
@@ -16,18 +16,22 @@ use crate::builtin::{
 };
 
 /// The plugins that have settings.
-pub(super) const HAVE_SETTINGS: [&str; 8] = [
+pub(super) const HAVE_SETTINGS: [&str; 10] = [
     "EventRateLimit",
     "ImagePolicyWebhook",
+    "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
     "PodNodeSelector",
     "PodSecurity",
     "PodTolerationRestriction",
     "ResourceQuota",
+    "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
 ];
 
 const CONFIG_V1: &str = "apiserver.config.k8s.io/v1";
+/// The field with the directory of manifests.
+const MANIFESTS: &str = "staticManifestsDir";
 
 /// The text of a field; empty if the field is absent or not a text.
 pub(super) fn text<'m>(map: &'m Map, field: &str) -> &'m str {
@@ -56,16 +60,36 @@ fn of_kind<'v>(stated: &'v Value, kinds: &[(&str, &str)], known: &[&str]) -> Res
     Ok(map)
 }
 
-/// The kubeconfig with the credentials for webhooks.
-pub(super) fn webhook_kubeconfig(stated: &Value) -> Result<PathBuf, String> {
-    let kinds =
-        [(CONFIG_V1, "WebhookAdmissionConfiguration"), ("apiserver.config.k8s.io/v1alpha1", "WebhookAdmission")];
-    let file = text(of_kind(stated, &kinds, &["kubeConfigFile"])?, "kubeConfigFile");
-    let path = PathBuf::from(file);
-    if path.is_absolute() {
-        return Ok(path);
+/// The kubeconfig with the credentials for webhooks, and the directory of their manifests.
+pub(super) fn webhooks(stated: &Value) -> Result<(Option<PathBuf>, Option<PathBuf>), String> {
+    const V1: (&str, &str) = (CONFIG_V1, "WebhookAdmissionConfiguration");
+    const ALPHA: (&str, &str) = ("apiserver.config.k8s.io/v1alpha1", "WebhookAdmission");
+    let of_v1 = of_kind(stated, &[V1], &["kubeConfigFile", "staticManifestsDir"]);
+    let map = of_v1.or_else(|error| match stated.get("kind").and_then(Value::as_str) {
+        Some("WebhookAdmission") => of_kind(stated, &[ALPHA], &["kubeConfigFile"]),
+        _ => Err(error),
+    })?;
+    let path = |field: &str| {
+        let file = text(map, field);
+        match PathBuf::from(file) {
+            path if path.is_absolute() => Ok(Some(path)),
+            _ => Err(FieldError::invalid(field, file, "must be an absolute file path").to_string()),
+        }
+    };
+    let directory = if text(map, MANIFESTS).is_empty() { None } else { path(MANIFESTS)? };
+    // Without manifests the file is all that there is to set.
+    let has_file = directory.is_none() || !text(map, "kubeConfigFile").is_empty();
+    Ok((if has_file { path("kubeConfigFile")? } else { None }, directory))
+}
+
+/// The directory with the manifests of policies.
+pub(super) fn policies(stated: &Value, kind: &str) -> Result<Option<PathBuf>, String> {
+    let map = of_kind(stated, &[(CONFIG_V1, kind)], &[MANIFESTS])?;
+    match text(map, MANIFESTS) {
+        "" => Ok(None),
+        directory if Path::new(directory).is_absolute() => Ok(Some(PathBuf::from(directory))),
+        other => Err(FieldError::invalid(MANIFESTS, other, "must be an absolute file path").to_string()),
     }
-    Err(FieldError::invalid("kubeConfigFile", file, "must be an absolute file path").to_string())
 }
 
 /// The resources that can only be used under a quota.

@@ -24,7 +24,8 @@ use super::parameters::{self, Decoded};
 use super::policy::{Binding, Mutation, Policy};
 use super::seen::PolicyInput;
 use super::stats::{PolicyError, PolicyKey, PolicyStats};
-use super::{Bound, Policies, follow, interest, is_about};
+use super::{Bound, Policies, PolicyLists, follow, interest, is_about, policy_lists};
+use crate::manifests::Manifests;
 use crate::matching::Endpoint;
 use crate::shown::AdmissionObjects;
 use crate::told::{told_name, told_of_patch};
@@ -37,6 +38,8 @@ const PLUGIN: &str = "MutatingAdmissionPolicy";
 /// The admission plugin.
 pub(crate) struct MutatingPolicies {
     policies: Follower<Policies>,
+    /// The policies of manifests, if there is a directory.
+    manifests: Option<Arc<Manifests>>,
     decoded: Decoded,
     stats: Arc<PolicyStats>,
 }
@@ -48,13 +51,17 @@ impl fmt::Debug for MutatingPolicies {
 }
 
 impl MutatingPolicies {
-    pub(crate) fn new(cache: &Arc<Cache>, stats: Arc<PolicyStats>) -> Result<Self, ApiError> {
+    pub(crate) fn new(
+        cache: &Arc<Cache>,
+        stats: Arc<PolicyStats>,
+        manifests: Option<Arc<Manifests>>,
+    ) -> Result<Self, ApiError> {
         let policies = follow(cache, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")?;
-        Ok(Self { policies, decoded: Decoded::default(), stats })
+        Ok(Self { policies, manifests, decoded: Decoded::default(), stats })
     }
 
-    fn bound(&self) -> Arc<[Bound]> {
-        self.policies.current(|policies| policies.bound.clone())
+    fn bound(&self) -> PolicyLists {
+        policy_lists(self.manifests.as_ref(), &self.policies)
     }
 }
 
@@ -81,7 +88,7 @@ impl Admission for MutatingPolicies {
             passages.compare(PLUGIN, Some(object));
             let (decoded, stats) = (&self.decoded, &*self.stats);
             let mut mutating = Mutating { attributes, decoded, stats, is_changed: false, failures: Vec::new() };
-            for bound in self.bound().iter() {
+            for bound in self.bound().iter().flat_map(|list| list.iter()) {
                 mutating.policy(bound, object).await?;
             }
             passages.leave(PLUGIN, Some(object));

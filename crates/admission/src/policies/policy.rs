@@ -72,14 +72,14 @@ pub(crate) struct Mutation {
 }
 
 impl Policy {
-    pub(crate) fn new(name: &str, spec: &Value) -> Self {
+    pub(crate) fn new(matched: MatchedPlugin, name: &str, spec: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let kind = &spec["paramKind"];
         let params = kind.is_object().then(|| (text(&kind["apiVersion"]), text(&kind["kind"])));
         let of = ConditionsOf::Policy { has_params: params.is_some() };
         Self {
             name: name.to_owned(),
-            matching: Matching::new(MatchedPlugin::Policy, &spec["matchConstraints"], "resourceRules"),
+            matching: Matching::new(matched, &spec["matchConstraints"], "resourceRules"),
             conditions: Conditions::new(of, &spec["matchConditions"]),
             fails_open: spec["failurePolicy"] == "Ignore",
             params,
@@ -210,7 +210,7 @@ pub(crate) struct ParamRef {
 }
 
 impl Binding {
-    pub(crate) fn new(name: &str, spec: &Value) -> Self {
+    pub(crate) fn new(matched: MatchedPlugin, name: &str, spec: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let actions = spec["validationActions"].as_array().map_or(&[][..], Vec::as_slice);
         let acts = |action: &str| actions.iter().any(|stated| stated == action);
@@ -219,7 +219,7 @@ impl Binding {
         Self {
             name: name.to_owned(),
             policy: text(&spec["policyName"]),
-            matching: matching.is_object().then(|| Matching::new(MatchedPlugin::Policy, matching, "resourceRules")),
+            matching: matching.is_object().then(|| Matching::new(matched, matching, "resourceRules")),
             params: params.is_object().then(|| ParamRef {
                 name: text(&params["name"]),
                 namespace: text(&params["namespace"]),

@@ -15,6 +15,7 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::status::{StatusCause, StatusDetails};
 use keelson_meta::{ApiError, Object, Status};
 use keelson_registry::{Admission, AdmissionAttributes, AttributesNeeded, Target};
+use keelson_supervision::warn_repeated;
 use tracing::{Instrument as _, debug_span};
 
 use super::judgement::{PolicyResult, Refusal, judge};
@@ -22,7 +23,8 @@ use super::parameters::{self, Decoded};
 use super::policy::{Binding, Policy};
 use super::seen::PolicyInput;
 use super::stats::{PolicyError, PolicyKey, PolicyStats};
-use super::{Bound, Policies, follow, interest, is_about};
+use super::{Bound, Policies, PolicyLists, follow, interest, is_about, policy_lists};
+use crate::manifests::Manifests;
 use crate::matching::Endpoint;
 use crate::shown::AdmissionObjects;
 use crate::told::told_name;
@@ -30,9 +32,14 @@ use crate::told::told_name;
 /// The audit annotation with the refusals.
 const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
 
+/// The maximum number of refusals in the annotation. 50 of them have about 10 KiB.
+const MAX_FAILURES: usize = 50;
+
 /// The admission plugin.
 pub(crate) struct ValidatingPolicies {
     policies: Follower<Policies>,
+    /// The policies of manifests, if there is a directory.
+    manifests: Option<Arc<Manifests>>,
     decoded: Decoded,
     stats: Arc<PolicyStats>,
 }
@@ -44,13 +51,17 @@ impl fmt::Debug for ValidatingPolicies {
 }
 
 impl ValidatingPolicies {
-    pub(crate) fn new(cache: &Arc<Cache>, stats: Arc<PolicyStats>) -> Result<Self, ApiError> {
+    pub(crate) fn new(
+        cache: &Arc<Cache>,
+        stats: Arc<PolicyStats>,
+        manifests: Option<Arc<Manifests>>,
+    ) -> Result<Self, ApiError> {
         let policies = follow(cache, "validatingadmissionpolicies", "validatingadmissionpolicybindings")?;
-        Ok(Self { policies, decoded: Decoded::default(), stats })
+        Ok(Self { policies, manifests, decoded: Decoded::default(), stats })
     }
 
-    fn bound(&self) -> Arc<[Bound]> {
-        self.policies.current(|policies| policies.bound.clone())
+    fn bound(&self) -> PolicyLists {
+        policy_lists(self.manifests.as_ref(), &self.policies)
     }
 }
 
@@ -72,7 +83,7 @@ impl Admission for ValidatingPolicies {
             let (decoded, stats) = (&self.decoded, &*self.stats);
             let (seen, denied, noted) = (None, None, Vec::new());
             let mut judging = PolicyRequest { attributes, object, decoded, stats, seen, denied, noted };
-            for bound in self.bound().iter() {
+            for bound in self.bound().iter().flat_map(|list| list.iter()) {
                 let policy = bound.policy.name.as_str();
                 judging.policy(bound).instrument(debug_span!("policy", policy, stage = "validate")).await;
             }
@@ -91,7 +102,7 @@ struct PolicyRequest<'a> {
     seen: Option<(Endpoint, AdmissionObjects, PolicyInput<'a>)>,
     /// The first refusal, with its text.
     denied: Option<Refusal>,
-    /// The refusals, for the audit annotation.
+    /// The refusals for the audit annotation, at most [`MAX_FAILURES`].
     noted: Vec<Value>,
 }
 
@@ -204,7 +215,10 @@ impl PolicyRequest<'_> {
                     "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
                 ));
             }
-            if binding.audits {
+            if binding.audits && self.noted.len() == MAX_FAILURES {
+                let resource = self.attributes.target.group_resource();
+                warn_repeated!(&resource; %resource, limit = MAX_FAILURES, "the audit annotation of policies leaves out refusals");
+            } else if binding.audits {
                 self.noted.push(json!({
                     "message": refusal.message, "policy": policy.name, "binding": binding.name,
                     "expressionIndex": place, "validationActions": binding.actions,

@@ -80,12 +80,12 @@ struct HookClient {
 
 impl Hook {
     /// Parses the webhooks of a configuration, in their order.
-    pub(crate) fn all_of(configuration: &str, webhooks: &Value) -> Vec<Self> {
+    pub(crate) fn all_of(matched: MatchedPlugin, configuration: &str, webhooks: &Value) -> Vec<Self> {
         let webhooks = webhooks.as_array().into_iter().flatten().enumerate();
-        webhooks.map(|(place, webhook)| Self::new(configuration, place, webhook)).collect()
+        webhooks.map(|(place, webhook)| Self::new(matched, configuration, place, webhook)).collect()
     }
 
-    fn new(configuration: &str, place: usize, webhook: &Value) -> Self {
+    fn new(matched: MatchedPlugin, configuration: &str, place: usize, webhook: &Value) -> Self {
         let name = webhook["name"].as_str().unwrap_or_default().to_owned();
         let versions = webhook["admissionReviewVersions"].as_array().into_iter().flatten();
         let version = versions.filter_map(Value::as_str).find_map(|version| match version {
@@ -97,7 +97,7 @@ impl Hook {
             configuration: configuration.to_owned(),
             id: format!("{configuration}/{name}/{place}"),
             name,
-            matching: Matching::new(MatchedPlugin::Webhook, webhook, "rules"),
+            matching: Matching::new(matched, webhook, "rules"),
             conditions: Conditions::new(ConditionsOf::Webhook, &webhook["matchConditions"]),
             fails_open: webhook["failurePolicy"] == "Ignore",
             side_effects: SideEffects::from_value(&webhook["sideEffects"]),
@@ -173,7 +173,7 @@ mod tests {
             ("Some", [Once, Once]),
             ("Unknown", [Once, Once]),
         ] {
-            let hook = Hook::new("c", 0, &json!({ "name": "a", "sideEffects": stated }));
+            let hook = Hook::new(MatchedPlugin::Webhook, "c", 0, &json!({ "name": "a", "sideEffects": stated }));
             assert_eq!([hook.effect(false), hook.effect(true)], effects, "{stated}");
             assert_eq!(hook.takes_dry_run(), effects[1] == Idempotent, "{stated}");
         }

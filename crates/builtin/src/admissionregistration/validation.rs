@@ -11,6 +11,7 @@ use std::collections::HashSet;
 
 use keelson_meta::json::Value;
 
+use crate::validating::ValidatedObject;
 use crate::validating::at::At;
 use crate::validating::expressions::of_condition;
 use crate::validating::formats::{DNS_1035_LABEL, PATH_SEGMENT, QUALIFIED_NAME};
@@ -26,6 +27,25 @@ pub(crate) const KINDS: &[Kind] = &[
     kind("ValidatingAdmissionPolicyBinding").object(&policies::VALIDATING_BINDING),
     kind("ValidatingWebhookConfiguration").object(&webhooks::VALIDATING),
 ];
+
+/// The rules of kinds while webhooks and policies may come from manifests.
+pub(crate) const GATED: &[(&str, Kind)] = &[
+    (MANIFESTS, kind("MutatingAdmissionPolicy").object(&MUTATING_POLICY)),
+    (MANIFESTS, kind("MutatingAdmissionPolicyBinding").object(&MUTATING_BINDING)),
+    (MANIFESTS, kind("MutatingWebhookConfiguration").object(&MUTATING_WEBHOOKS)),
+    (MANIFESTS, kind("ValidatingAdmissionPolicy").object(&VALIDATING_POLICY).below(&[("status", &policies::STATUS)])),
+    (MANIFESTS, kind("ValidatingAdmissionPolicyBinding").object(&VALIDATING_BINDING)),
+    (MANIFESTS, kind("ValidatingWebhookConfiguration").object(&VALIDATING_WEBHOOKS)),
+];
+const API_NAME: Rule = Check("a new object: a name without the suffix of manifests", reserved_name);
+const MUTATING_POLICY: TypeRules = TypeRules::of(&[("", Always(&policies::MUTATING)), ("metadata", API_NAME)]);
+const MUTATING_BINDING: TypeRules = TypeRules::of(&[("", Always(&policies::MUTATING_BINDING)), ("metadata", API_NAME)]);
+const MUTATING_WEBHOOKS: TypeRules = TypeRules::of(&[("", Always(&webhooks::MUTATING)), ("metadata", API_NAME)]);
+const VALIDATING_POLICY: TypeRules = TypeRules::of(&[("", Always(&policies::VALIDATING)), ("metadata", API_NAME)]);
+const VALIDATING_BINDING: TypeRules =
+    TypeRules::of(&[("", Always(&policies::VALIDATING_BINDING)), ("metadata", API_NAME)]);
+const VALIDATING_WEBHOOKS: TypeRules = TypeRules::of(&[("", Always(&webhooks::VALIDATING)), ("metadata", API_NAME)]);
+const MANIFESTS: &str = "ManifestBasedAdmissionControlConfig";
 
 pub(crate) const FAILURE_POLICY: Rule = OneOf(&["Fail", "Ignore"]);
 pub(crate) const MATCH_POLICY: Rule = OneOf(&["Equivalent", "Exact"]);
@@ -48,6 +68,27 @@ pub(crate) const RULE: TypeRules = TypeRules::shared(
         ("scope", OneOf(&["*", "Cluster", "Namespaced"])),
     ],
 );
+
+/// The suffix of the names of webhooks and policies from manifests.
+const MANIFEST_SUFFIX: &str = ".static.k8s.io";
+
+/// The refusal of a name that only manifests may have.
+fn reserved_name(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let name = at.field("name");
+    if run.before.is_none() && name.text().ends_with(MANIFEST_SUFFIX) {
+        name.invalid(run, name.text(), RESERVED);
+    }
+}
+
+const RESERVED: &str = "names ending with \".static.k8s.io\" are reserved for static manifest-based configurations and \
+                        cannot be managed via the API";
+
+/// The warning about a name that only manifests may have.
+pub(super) fn warnings(_: &str, written: ValidatedObject<'_>, warnings: &mut Vec<String>) {
+    if written.object.name().ends_with(MANIFEST_SUFFIX) {
+        warnings.push(format!("metadata.name: {RESERVED}"));
+    }
+}
 
 const SOME_TEXT: Rule = Check("not empty", |at, run| {
     if at.is_empty() {

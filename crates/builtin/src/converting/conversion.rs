@@ -241,12 +241,14 @@ mod tests {
             "MutatingAdmissionPolicyBinding v1 v1alpha1",
             "MutatingAdmissionPolicyBinding v1 v1beta1",
             "MutatingAdmissionPolicyBinding v1alpha1 v1beta1",
+            "PodGroup v1alpha3 v1beta1",
             "ResourceClaim v1 v1beta2",
             "ResourceClaimTemplate v1 v1beta2",
             "ResourceSlice v1 v1beta2",
             "ServiceCIDR v1 v1beta1",
             "StorageVersionMigration v1 v1beta1",
             "VolumeAttributesClass v1 v1beta1",
+            "Workload v1alpha3 v1beta1",
         ];
         assert_eq!(names(renames), expected.map(str::to_owned).into());
         let expected = [

@@ -1,20 +1,16 @@
-//! Defaults of priority classes and pod groups.
+//! Defaults of priority classes.
 //!
-//! Admission sets the priority of a pod; that is not a default.
+//! Admission sets the priority of a pod; that is not a default. The schema has the defaults of groups.
 
-use crate::defaulting::type_defaults::Rule::{In, Text, TextIfAbsent};
+use crate::defaulting::type_defaults::Rule::TextIfAbsent;
 use crate::defaulting::type_defaults::TypeDefaults;
 
 /// The defaults of a kind of `scheduling.k8s.io`.
 pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "PriorityClass" => Some(&PRIORITY_CLASS),
-        "PodGroup" => Some(&POD_GROUP),
         _ => None,
     }
 }
 
 const PRIORITY_CLASS: TypeDefaults = TypeDefaults::of(&[("preemptionPolicy", TextIfAbsent("PreemptLowerPriority"))]);
-
-const POD_GROUP: TypeDefaults =
-    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("disruptionMode", Text("Pod"))]) }))]);

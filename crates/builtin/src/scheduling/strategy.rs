@@ -1,12 +1,14 @@
-//! Strategy of priority classes. A new pod gets the priority of the class that it names, or of the default class. There
-//! is only one default class.
+//! Strategy of priority classes. A new pod or group of pods gets the priority of the class that it names, or of the
+//! default class. There is only one default class.
 //!
 //! Classes are read from the cache. Before a pod is refused, the cache catches up with the store, so that a class that
 //! another server has just created is found. A new default class of another server may be missing for a moment.
 
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::strategy::{CreateStrategy, DeleteStrategy, Strategies, UpdateStrategy};
+use keelson_registry::strategy::{
+    ClosedFields, CreateStrategy, DeleteStrategy, EACH, FieldPath, Strategies, UpdateStrategy, metadata_of_status,
+};
 use keelson_registry::{BuiltinStagePlugin, Registry, Target};
 
 /// The strategies of a resource of the group.
@@ -15,7 +17,59 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
         "priorityclasses" => {
             &const { Strategies::ORDINARY.create(&PriorityClasses).update(&PriorityClasses).delete(&PriorityClasses) }
         }
+        "podgroups" | "compositepodgroups" => &const { Strategies::ORDINARY.create(&PodGroups).update(&PodGroups) },
         _ => &Strategies::ORDINARY,
+    }
+}
+
+/// Paths of a field in the templates of a workload, at every permitted depth.
+macro_rules! in_templates {
+    ($($field:literal),+) => {
+        &[
+            $(
+                &["podGroupTemplates", EACH, $field],
+                &["compositePodGroupTemplates", EACH, $field],
+                &["compositePodGroupTemplates", EACH, "podGroupTemplates", EACH, $field],
+                &["compositePodGroupTemplates", EACH, "compositePodGroupTemplates", EACH, $field],
+                &[
+                    "compositePodGroupTemplates", EACH, "compositePodGroupTemplates", EACH, "podGroupTemplates", EACH,
+                    $field,
+                ],
+                &[
+                    "compositePodGroupTemplates", EACH, "compositePodGroupTemplates", EACH,
+                    "compositePodGroupTemplates", EACH, $field,
+                ],
+                &[
+                    "compositePodGroupTemplates", EACH, "compositePodGroupTemplates", EACH,
+                    "compositePodGroupTemplates", EACH, "podGroupTemplates", EACH, $field,
+                ],
+            )+
+        ]
+    };
+}
+
+/// The fields of a resource that feature gates guard.
+pub(crate) fn closed_fields(plural: &str) -> Vec<ClosedFields> {
+    const SPEC: FieldPath = &["spec"];
+    const CONSTRAINTS: &str = "TopologyAwareWorkloadScheduling";
+    const CLAIMS: &str = "DRAWorkloadResourceClaims";
+    const PREEMPTION: &str = "PodGroupPreemptionPolicy";
+    match plural {
+        "workloads" => vec![
+            ClosedFields::new("CompositePodGroup", SPEC, &[&["compositePodGroupTemplates"]]),
+            ClosedFields::new(CONSTRAINTS, SPEC, in_templates!("schedulingConstraints")),
+            ClosedFields::new(CLAIMS, SPEC, in_templates!("resourceClaims")),
+            ClosedFields::new(PREEMPTION, SPEC, in_templates!("preemptionPolicy")),
+        ],
+        "podgroups" => vec![
+            ClosedFields::new("CompositePodGroup", SPEC, &[&["parentCompositePodGroupName"]]),
+            ClosedFields::new(CONSTRAINTS, SPEC, &[&["schedulingConstraints"]]),
+            ClosedFields::new(CLAIMS, SPEC, &[&["resourceClaims"]]),
+            ClosedFields::new(CLAIMS, &["status"], &[&["resourceClaimStatuses"]]),
+            ClosedFields::new(PREEMPTION, SPEC, &[&["preemptionPolicy"]]),
+        ],
+        "compositepodgroups" => vec![ClosedFields::new(PREEMPTION, SPEC, &[&["preemptionPolicy"]])],
+        _ => Vec::new(),
     }
 }
 
@@ -69,6 +123,43 @@ pub(crate) fn pod_priority(registry: &Registry, target: &Target, pod: &mut Objec
     spec.insert("priority", json!(priority));
     spec.insert("preemptionPolicy", json!(policy));
     Ok(spec.len() > stated)
+}
+
+/// Sets the priority of a group of pods to that of its class, of the default class, or 0. Returns true if the group did
+/// not have it.
+///
+/// # Errors
+/// 403 if the class does not exist, or if the group has another priority than its class.
+fn group_priority(registry: &Registry, target: &Target, group: &mut Object) -> Result<bool, ApiError> {
+    let named = group.get(&["spec", "priorityClassName"]).and_then(Value::as_str).unwrap_or_default();
+    let (name, priority) = match named {
+        "" => match default_priority(registry)? {
+            Some(class) => (Some(class.name().to_owned()), value(&class)),
+            None => (None, 0),
+        },
+        named => match find(registry, "scheduling.k8s.io", "priorityclasses", named)? {
+            Some(class) => (None, value(&class)),
+            None => match SYSTEM.into_iter().find(|(known, _)| *known == named) {
+                Some((_, priority)) => (None, priority),
+                None => return Err(refused(target, group, format!("no PriorityClass with name {named} was found"))),
+            },
+        },
+    };
+    let stated = group.get(&["spec", "priority"]).and_then(Value::as_i64);
+    if let Some(stated) = stated.filter(|stated| *stated != priority) {
+        let kind = group.kind().unwrap_or_default();
+        let message = format!(
+            "the integer value of priority ({stated}) must not be provided in {kind} spec; priority admission controller \
+             computed {priority} from the given PriorityClass name"
+        );
+        return Err(refused(target, group, message));
+    }
+    let Some(Value::Object(spec)) = group.0.get_mut("spec") else { return Ok(false) };
+    if let Some(name) = name {
+        spec.insert("priorityClassName", json!(name));
+    }
+    spec.insert("priority", json!(priority));
+    Ok(stated.is_none())
 }
 
 /// Copies the priority fields that an update omits. Returns true if there were any.
@@ -136,6 +227,34 @@ fn refused(target: &Target, object: &Object, message: String) -> ApiError {
 fn find(registry: &Registry, group: &str, plural: &str, name: &str) -> Result<Option<Object>, ApiError> {
     let found = registry.target(group, plural)?.collection()?.get(name);
     Ok(found.map(|entry| entry.object.decode(entry.revision)))
+}
+
+/// The strategy of groups of pods and of groups of groups.
+struct PodGroups;
+
+impl CreateStrategy for PodGroups {
+    fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
+        if !registry.does(BuiltinStagePlugin::Priority) {
+            return Ok(false);
+        }
+        group_priority(registry, target, object)
+    }
+}
+
+impl UpdateStrategy for PodGroups {
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+
+    fn admit_update(
+        &self,
+        registry: &Registry,
+        _: &Target,
+        current: &Object,
+        next: &mut Object,
+    ) -> Result<bool, ApiError> {
+        Ok(registry.does(BuiltinStagePlugin::Priority) && keep_priority(current, next))
+    }
 }
 
 /// The strategy of priority classes.

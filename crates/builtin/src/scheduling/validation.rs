@@ -1,15 +1,23 @@
-//! Validation of priority classes.
+//! Validation of priority classes. `groups.rs` validates workloads and groups of pods.
 //!
 //! Admission checks that there is only one default class, since that depends on other objects.
 
+mod groups;
 #[cfg(test)]
 mod tests;
+
+use self::groups::{COMPOSITE, COMPOSITE_STATUS, POD_GROUP, POD_GROUP_STATUS, WORKLOAD};
 
 use crate::validating::at::At;
 use crate::validating::type_rules::Rule::{Check, Immutable};
 use crate::validating::type_rules::{Kind, Run, TypeRules, kind};
 
-pub(crate) const KINDS: &[Kind] = &[kind("PriorityClass").object(&CLASS).then(&UPDATE)];
+pub(crate) const KINDS: &[Kind] = &[
+    kind("PriorityClass").object(&CLASS).then(&UPDATE),
+    kind("Workload").object(&WORKLOAD),
+    kind("PodGroup").object(&POD_GROUP).below(&[("status", &POD_GROUP_STATUS)]),
+    kind("CompositePodGroup").object(&COMPOSITE).below(&[("status", &COMPOSITE_STATUS)]),
+];
 
 const CLASS: TypeRules = TypeRules::of(&[(
     "",

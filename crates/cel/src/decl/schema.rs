@@ -18,6 +18,9 @@ const MIN_DURATION: u64 = 3;
 const MAX_DATE_TIME: u64 = 32;
 const MIN_DATE_TIME: u64 = 21;
 const DATE: u64 = 12;
+/// The maximum lengths of `metadata.name` and `metadata.generateName` in characters. A generated name is longer than its
+/// prefix.
+const MAX_NAMES: [(&str, u64); 2] = [("name", 253), ("generateName", 252)];
 /// The maximum depth of schemas.
 const MAX_DEPTH: u32 = 200;
 
@@ -76,7 +79,8 @@ fn list_kind(schema: &Value) -> ListKind {
         Some("set") => ListKind::Set,
         Some("map") => {
             let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
-            ListKind::Map(keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())
+            let names = keys.into_iter().flatten().filter_map(Value::as_str);
+            ListKind::Map(names.map(|key| super::escape(key).unwrap_or_else(|| key.to_owned())).collect())
         }
         _ => ListKind::Atomic,
     }
@@ -100,7 +104,11 @@ fn object(schema: &Value, name: &str, is_root: bool, below: impl Fn(&Value, &str
     }
     if is_root {
         let text = || Decl::string(MAX_REQUEST - BRACKETS);
-        let metadata = ["name", "generateName"].map(|name| (name.to_owned(), text()));
+        let declared = |name| schema.get("properties")?.get("metadata")?.get("properties")?.get(name);
+        let metadata = MAX_NAMES.map(|(name, most)| {
+            let own = declared(name).and_then(|of| limit(of, "maxLength"));
+            (name.to_owned(), Decl::string(own.map_or(most, |own| own.min(most)).saturating_mul(4)))
+        });
         fields.push(("metadata".to_owned(), Decl::object(&format!("{name}.metadata"), metadata)));
         fields.extend(["apiVersion", "kind"].map(|name| (name.to_owned(), text())));
     }

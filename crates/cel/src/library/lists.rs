@@ -155,7 +155,7 @@ fn slice<'a>(args: &[Value<'a>]) -> Outcome<'a> {
     }
     Ok(match list {
         List::Tree(elements, decl) => Value::List(List::Tree(&elements[from..to], *decl)),
-        List::Made(elements) => Value::list(elements[from..to].to_vec()),
+        List::Made(elements) | List::Joined(elements, _) => Value::list(elements[from..to].to_vec()),
     })
 }
 

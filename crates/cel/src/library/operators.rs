@@ -80,7 +80,7 @@ fn add<'a>(args: &[Value<'a>]) -> Outcome<'a> {
             }
             Value::Bytes([&**a, &**b].concat().into())
         }
-        [Value::List(a), Value::List(b)] => Value::list(joined(a, b)),
+        [Value::List(a), Value::List(b)] => Value::List(joined(a, b)),
         _ => return Err(EvalError::no_overload()),
     })
 }

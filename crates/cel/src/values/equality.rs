@@ -1,7 +1,8 @@
 //! Equality and order of values.
 //!
 //! Numbers are compared by value, even if their types differ. Other values of different types are unequal, which is not
-//! an error. Lists of the object that are declared as sets or maps are equal in any order.
+//! an error. Lists of the object that are declared as sets or maps are equal in any order, and so are their
+//! concatenations.
 
 use super::{Elements, List, Map, Value};
 use crate::decl::{Decl, DeclKind, ListKind};
@@ -79,6 +80,7 @@ fn double_and_whole(double: f64, whole: i128) -> Option<Ordering> {
 fn list_kind<'a>(list: &List<'a>) -> Option<&'a ListKind> {
     match list {
         List::Tree(_, Some(Decl { kind: DeclKind::List(_, kind), .. })) => Some(kind),
+        List::Joined(_, kind) => Some(kind),
         _ => None,
     }
 }
@@ -95,8 +97,10 @@ fn same_lists(left: &List<'_>, right: &List<'_>) -> bool {
             if same == left.len() {
                 return true;
             }
-            let others: Elements<'_> = right.iter().collect();
+            // An element may occur twice, so each list must contain the other one.
+            let (own, others): (Elements<'_>, Elements<'_>) = (left.iter().collect(), right.iter().collect());
             left.iter().skip(same).all(|element| others.contains(&element))
+                && right.iter().skip(same).all(|element| own.contains(&element))
         }
         _ => left.iter().zip(right.iter()).all(|(a, b)| equals(&a, &b)),
     }
@@ -115,42 +119,40 @@ fn same_maps(left: &Map<'_>, right: &Map<'_>) -> bool {
     })
 }
 
-/// Concatenates two lists. If the left one is a set or map list of the object, new elements are appended, and elements
-/// with equal keys replaced.
-pub fn joined<'a>(left: &List<'a>, right: &List<'a>) -> Vec<Value<'a>> {
+/// Concatenates two lists. The result of a set or map list on the left is such a list too: new elements are appended,
+/// and elements with equal keys are replaced.
+pub fn joined<'a>(left: &List<'a>, right: &List<'a>) -> List<'a> {
     match list_kind(left) {
-        Some(ListKind::Set) => {
+        Some(kind @ ListKind::Set) => {
             let mut out: Elements<'a> = left.iter().collect();
             for element in right.iter() {
                 if !out.contains(&element) {
                     out.push(element);
                 }
             }
-            out.into_values()
+            List::Joined(Rc::new(out.into_values()), kind)
         }
-        Some(ListKind::Map(keys)) => {
-            let mut out: Vec<Value<'a>> = left.iter().collect();
-            // An element that is not an object has no keys, so it equals no other.
-            let mut known: Elements<'a> =
-                out.iter().map(|element| keys_of(element, keys).unwrap_or(Value::Null)).collect();
-            for element in right.iter() {
-                let found = keys_of(&element, keys).map(|of| (known.place_of(&of), of));
-                match found {
-                    Some((Some(place), _)) => out[place] = element,
-                    Some((None, of)) => {
-                        known.push(of);
-                        out.push(element);
-                    }
-                    None => {
-                        known.push(Value::Null);
-                        out.push(element);
-                    }
-                }
-            }
-            out
-        }
-        _ => left.iter().chain(right.iter()).collect(),
+        Some(kind @ ListKind::Map(keys)) => List::Joined(Rc::new(merged(left, right, keys)), kind),
+        _ => List::Made(Rc::new(left.iter().chain(right.iter()).collect())),
     }
+}
+
+/// The elements of the left list, replaced by those of the right list with the same keys, and then the other ones.
+fn merged<'a>(left: &List<'a>, right: &List<'a>, keys: &[String]) -> Vec<Value<'a>> {
+    let mut out: Vec<Value<'a>> = left.iter().collect();
+    // An element that is not an object has no keys, so it equals no other.
+    let mut known: Elements<'a> = out.iter().map(|element| keys_of(element, keys).unwrap_or(Value::Null)).collect();
+    for element in right.iter() {
+        let of = keys_of(&element, keys);
+        match of.as_ref().and_then(|of| known.place_of(of)) {
+            Some(place) => out[place] = element,
+            None => {
+                known.push(of.unwrap_or(Value::Null));
+                out.push(element);
+            }
+        }
+    }
+    out
 }
 
 /// The values of the key fields of an item in a map list.

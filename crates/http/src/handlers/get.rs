@@ -29,7 +29,7 @@ pub(super) async fn handle(
     };
     query.check_get().map_err(|error| ApiError::BadRequest(error.to_string()))?;
     target.check_query(query, &request.caller)?;
-    let mask = query::mask(query, &renderer)?;
+    let mask = query::mask(Some(query), &renderer)?;
     let entry = registry.get_at(target, name, &request.caller, &options, query).await?;
     let Some(mask) = mask else {
         return renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision)).await;

@@ -37,7 +37,8 @@ pub(super) async fn handle(
     }
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
     let page = registry.list(target, &request.caller, request.query.list_options()?).await?;
-    let showing = ItemChanges { order: renderer.row_order(), ..ItemChanges::default() };
+    let (order, mask) = (renderer.row_order(), query::mask(None, &renderer)?);
+    let showing = ItemChanges { order, mask, position: None };
     answer(target, renderer, page, showing, accepts_gzip(&request.parts.headers)).await
 }
 

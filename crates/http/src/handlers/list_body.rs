@@ -45,8 +45,8 @@ const FRAME_SLACK_BYTES: usize = 16 * 1024;
 const CHOSEN_BLOCK: usize = 32;
 /// The number of newly compressed bytes after which a frame is sent, so that no frame takes long.
 const FRESH_BYTES: usize = 256 * 1024;
-/// The gzip level of lists: the lowest, as upstream.
-const GZIP_LEVEL: u32 = 1;
+/// The gzip level of lists and watches: the lowest, as upstream.
+pub(super) const GZIP_LEVEL: u32 = 1;
 
 /// The source of the items.
 pub(super) enum Source {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 use keelson_cache::Entry;
 use keelson_meta::{ApiError, Revision};
-use keelson_query::Query;
 use keelson_registry::{FailedEvaluations, Groups, ListItems, ListPage, Target};
 
 use super::ResourceHandlers;
@@ -62,7 +61,7 @@ impl ResourceHandlers {
     ) -> Result<Response<ResponseBody>, ApiError> {
         let share = pages.0.take(Holder::of(request.caller.user()), 1)?;
         let renderer = Renderer::negotiate(&self.registry, target, &request, Subject::List)?;
-        let mask = request.query.extended()?.map(|query: &Query| query::mask(query, &renderer)).transpose()?.flatten();
+        let mask = query::mask(request.query.extended()?, &renderer)?;
         let MergedPage { position, continue_token, remaining, items, total, failures } = page;
         let showing = ItemChanges { order: None, mask, position: Some(position) };
         let items = ListItems::Chosen(items);

@@ -53,7 +53,7 @@ pub(super) async fn handle(
         return Ok(response);
     }
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
-    let mask = mask(query, &renderer)?;
+    let mask = mask(Some(query), &renderer)?;
     let page = registry.query(target, &request.caller, options, query).await?;
     let (total, looked_at, failures) = (page.total, page.looked_at, page.failures);
     // The tables of a few kinds have an order of their own if the query has none.
@@ -93,17 +93,21 @@ pub(super) fn tell_failures(headers: &mut HeaderMap, caller: &Caller, failures: 
     caller.warnings().add(format!("keelson.io/where has no value for {objects} not in the answer{why}"));
 }
 
-/// The mask that selects the fields of each object.
+/// The mask that selects the fields of each object, by the query and by `Accept`. `None` if the whole object is shown.
 ///
 /// # Errors
 /// 400 for forms that are built from whole objects.
-pub(super) fn mask(query: &Query, renderer: &Renderer) -> Result<Option<Arc<Mask>>, ApiError> {
-    if query.mask.selects() && !renderer.shows_whole_objects() {
+pub(super) fn mask(query: Option<&Query>, renderer: &Renderer) -> Result<Option<Arc<Mask>>, ApiError> {
+    let mut mask = query.map(|query| query.mask.clone()).unwrap_or_default();
+    if mask.selects() && !renderer.shows_whole_objects() {
         return Err(ApiError::BadRequest(
             "keelson.io/fields is for whole objects, not for tables and metadata".to_owned(),
         ));
     }
-    Ok((!query.mask.shows_all()).then(|| Arc::new(query.mask.clone())))
+    if renderer.drops_managed_fields() {
+        mask = mask.without_managed_fields();
+    }
+    Ok((!mask.shows_all()).then(|| Arc::new(mask)))
 }
 
 pub(super) fn tell(headers: &mut HeaderMap, name: HeaderName, count: usize) {

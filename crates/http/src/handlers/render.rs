@@ -119,6 +119,11 @@ impl Renderer {
         self.representation.media
     }
 
+    /// Returns true if objects are sent without `metadata.managedFields`.
+    pub(super) fn drops_managed_fields(&self) -> bool {
+        self.representation.drops_managed_fields
+    }
+
     /// Returns true if whole objects are sent, in any encoding, and not rows or metadata.
     pub(super) fn shows_whole_objects(&self) -> bool {
         matches!(self.representation.object_form, ObjectForm::Whole)

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::LOCATION;
+use http::header::{CONTENT_ENCODING, LOCATION};
 use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use keelson_outbound::{ForwardPermit, ForwardedBody, reading_fault};
@@ -76,6 +76,7 @@ fn passed(
         stopping,
         last_line: None,
         is_at_line_end: true,
+        is_encoded: head.headers.contains_key(CONTENT_ENCODING),
         failed: None,
         is_peer,
         _permit: permit,
@@ -95,6 +96,8 @@ struct ForwardedResponse {
     last_line: Option<Pin<Box<Sleep>>>,
     /// True if the last byte ended a line, or there is none yet.
     is_at_line_end: bool,
+    /// True for a compressed body, which has no lines.
+    is_encoded: bool,
     /// The error that follows the bytes already sent.
     failed: Option<BodyError>,
     /// True for the response of a peer.
@@ -116,7 +119,7 @@ impl Body for ForwardedResponse {
             (this.stopping, this.last_line) = (None, Some(Box::pin(tokio::time::sleep(LAST_LINE_TIME))));
         }
         if let Some(last_line) = &mut this.last_line {
-            if this.is_at_line_end {
+            if this.is_at_line_end || this.is_encoded {
                 return Poll::Ready(None);
             }
             if last_line.as_mut().poll(context).is_ready() {

@@ -10,7 +10,8 @@ use clap::Args as ClapArgs;
 
 use super::kinds::some_duration;
 use super::startup::Output;
-use super::{Administrator, listen_address, name};
+use super::users::name;
+use super::{Administrator, listen_address};
 
 /// The most pods of a demo, so that a typing error does not fill a disk.
 const MOST_PODS: i64 = 1_000_000;

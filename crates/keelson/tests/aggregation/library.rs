@@ -52,6 +52,25 @@ fn words(table: &str) -> Vec<Vec<&str>> {
     table.lines().map(|line| line.split_whitespace().collect()).collect()
 }
 
+/// The server of the program compresses, and the main server passes the bytes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compressed_watch_passes_through_the_main_server() {
+    let main = TestServer::start().await;
+    let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
+    main.kubectl(["create", "-f", "-"]).stdin(manifest("one", "red", 3)).await.ok();
+    let path = format!(
+        "{FLUNDERS}?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    );
+    let watch = main.raw().get(&path).header("accept-encoding", "gzip").stream().await;
+    assert_eq!([&watch.headers["content-encoding"], &watch.headers["vary"]], ["gzip", "Accept-Encoding"]);
+    let mut watch = watch.gunzip();
+    let mut next = async || watch.next_json().await.unwrap();
+    assert_eq!(next().await["object"]["metadata"]["name"], "one");
+    assert_eq!(next().await["type"], "BOOKMARK");
+    main.kubectl(["create", "-f", "-"]).stdin(manifest("two", "red", 3)).await.ok();
+    assert_eq!(next().await["object"]["metadata"]["name"], "two");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_written_with_the_library_is_used_with_kubectl() {
     let main = TestServer::start().await;

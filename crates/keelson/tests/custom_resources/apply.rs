@@ -28,6 +28,11 @@ async fn start() -> TestServer {
         "speed": { "type": "integer", "default": 7 },
         "engine": { "type": "object", "default": { "fuel": "oil" }, "properties": { "fuel": text, "power": { "type": "number", "default": 1.5 } } },
         "port": { "type": "string", "nullable": true, "default": "home" },
+        "crew": { "type": "array", "nullable": true, "items": text },
+        "cargo": { "type": "array", "nullable": true, "items": part, "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"] },
+        "marks": { "type": "array", "nullable": true, "items": text, "x-kubernetes-list-type": "set" },
+        "rig": { "type": "object", "nullable": true, "properties": { "mast": text } },
     } });
     let server = TestServer::start().await;
     let version = definition_version("v1", true, json!({ "type": "object", "properties": { "spec": spec } }));
@@ -108,6 +113,23 @@ async fn null_empties_an_object_or_stands_where_it_may_be() {
         refused["message"],
         "Ship.apply.example.com \"x\" is invalid: spec.a: Invalid value: \"null\": spec.a in body must be of type string: \"null\""
     );
+}
+
+/// A release candidate of structured-merge-diff refused these with 422.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn null_is_accepted_for_objects_maps_and_lists_that_may_be_null() {
+    let server = start().await;
+    let raw = server.raw();
+    let one = Apply { raw: &raw, manager: "one", name: "x" };
+    let nulls = json!({ "crew": null, "cargo": null, "marks": null, "rig": null, "hold": null });
+    let made = one.spec(nulls.clone(), 201).await;
+    for field in ["crew", "cargo", "marks", "rig", "hold"] {
+        assert_eq!(made["spec"].get(field), Some(&Value::Null), "{field}: {made}");
+    }
+    one.twice(nulls.clone(), nulls.clone()).await;
+    let full = json!({ "crew": ["a"], "cargo": [{ "name": "c" }], "marks": ["m"], "rig": { "mast": "1" }, "hold": { "h": "1" } });
+    one.spec(full, 200).await;
+    one.twice(nulls.clone(), nulls).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -249,3 +249,62 @@ async fn deleting_all_priority_classes_keeps_those_of_the_system() {
     raw.get(format!("{CLASSES}/system-node-critical")).await.expect(200);
     raw.get(format!("{CLASSES}/low")).await.expect(404);
 }
+
+#[tokio::test]
+async fn managed_fields_are_dropped_on_demand() {
+    const DROP: &str = "application/json;drop=metadata.managedFields";
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    create_map(&raw, "a").await;
+    let check = async |accept: &str, is_dropped: bool| {
+        let owned = |object: &Value| object["metadata"]["managedFields"].is_array();
+        let found = |what: &str, object: &Value| {
+            assert_eq!(
+                object["metadata"]["name"].as_str().map(str::is_empty),
+                Some(false),
+                "{what} {accept}: {object}"
+            );
+            assert_eq!(owned(object), !is_dropped, "{what} {accept}");
+        };
+        let path = format!("{MAPS}/a");
+        found("get", &raw.get(&path).header("accept", accept).await.expect(200).json());
+        let list =
+            raw.get(format!("{MAPS}?labelSelector=of%3Dforms")).header("accept", accept).await.expect(200).json();
+        found("list", &list["items"][0]);
+        let watch = format!("{MAPS}?watch=true&resourceVersion=0&labelSelector=of%3Dforms");
+        let mut watch = raw.get(watch).header("accept", accept).stream().await;
+        found("initial event", &watch.next_json().await.unwrap()["object"]);
+        let change = json!({"metadata": {"annotations": {"accept": accept, "dropped": is_dropped.to_string()}}});
+        let patch = raw.patch(&path, "application/merge-patch+json", &change);
+        found("patch", &patch.header("accept", accept).await.expect(200).json());
+        found("event", &watch.next_json().await.unwrap()["object"]);
+        let dry = format!("{MAPS}?dryRun=All");
+        let made = raw
+            .post(dry, &json!({"metadata": {"name": "dry"}, "data": {"k": "v"}}))
+            .header("accept", accept)
+            .await
+            .expect(201)
+            .json();
+        found("dry run", &made);
+    };
+    check(DROP, true).await;
+    check("application/json; drop=metadata.annotations+metadata.managedFields, */*", true).await;
+    check("application/json;drop=metadata.labels", false).await;
+    check("application/json", false).await;
+    let metadata = raw.get(format!("{MAPS}/a")).header("accept", format!("{METADATA};drop=metadata.managedFields"));
+    let metadata = metadata.await.expect(200).json();
+    assert!(
+        metadata["metadata"]["managedFields"].is_null() && metadata["kind"] == "PartialObjectMetadata",
+        "{metadata}"
+    );
+    // A client that writes an object back without them leaves the owners as they are.
+    let mut read = raw.get(format!("{MAPS}/a")).header("accept", DROP).await.expect(200).json();
+    read["data"] = json!({"k": "v"});
+    raw.put(format!("{MAPS}/a"), &read).await.expect(200);
+    let owners = raw.get(format!("{MAPS}/a")).await.expect(200).json()["metadata"]["managedFields"].clone();
+    assert!(owners.as_array().is_some_and(|owners| !owners.is_empty()), "{owners}");
+    let protobuf = "application/vnd.kubernetes.protobuf;drop=metadata.managedFields";
+    let body = raw.get(format!("{MAPS}/a")).header("accept", protobuf).await.expect(200).body;
+    let object = serde_json::to_value(keelson_protobuf::decode(&body).unwrap().object).unwrap();
+    assert!(object["metadata"]["managedFields"].is_array(), "{object}");
+}

@@ -8,6 +8,7 @@
 mod answers;
 mod chunking;
 mod client;
+mod compressed_watches;
 mod large_lists;
 mod looks;
 mod partial_rights;

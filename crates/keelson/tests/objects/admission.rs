@@ -9,6 +9,7 @@ mod constraints;
 mod credentials;
 mod custom_kinds;
 mod excess;
+mod manifests;
 mod order;
 mod parameters;
 mod policies;

@@ -38,6 +38,8 @@ mod many_entries;
 mod many_limits;
 mod many_quotas;
 mod namespaces;
+mod newer_fields;
+mod newer_kinds;
 mod nodes;
 mod odd_quotas;
 mod old_data;

@@ -169,6 +169,18 @@ async fn only_who_may_sign_for_a_signer_issues_its_certificates() {
     sign().await.expect(200);
 }
 
+/// Lets nodes request certificates of another signer for pods with the service account.
+async fn let_nodes_request_for_app(raw: &Raw) {
+    let rule = json!({"apiGroups": ["certificates.k8s.io"], "resources": ["example.org:admins"], "resourceNames": ["app"],
+        "verbs": ["request-serviceaccounts-podcertificate-signer"]});
+    let role = json!({"metadata": {"name": "signer-of-nodes"}, "rules": [rule]});
+    raw.post(format!("{ROLES}/clusterroles"), &role).await.expect(201);
+    let binding = json!({"metadata": {"name": "signer-of-nodes"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "signer-of-nodes"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}]});
+    raw.post(format!("{ROLES}/clusterrolebindings"), &binding).await.expect(201);
+}
+
 #[tokio::test]
 async fn a_node_requests_certificates_only_for_its_own_pods() {
     let server = TestServer::start().await;
@@ -222,7 +234,11 @@ async fn a_node_requests_certificates_only_for_its_own_pods() {
     let mut signer = of_pod("r", "own", &own);
     signer["spec"]["signerName"] = json!("example.org/admins");
     let unmounted = "does not mount a podCertificate projected volume for signer \"example.org/admins\"";
-    refusal(signer, 403, unmounted).await;
+    refusal(signer.clone(), 403, unmounted).await;
+    // A right on the signer, for the service account of the pod, replaces the volume.
+    let_nodes_request_for_app(&raw).await;
+    signer["metadata"]["name"] = json!("admins");
+    as_node(raw.post(REQUESTS, &signer)).await.expect(201);
 
     as_node(raw.post(REQUESTS, &of_pod("r", "own", &own))).await.expect(201);
     let path = format!("{REQUESTS}/r");

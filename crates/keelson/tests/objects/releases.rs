@@ -239,3 +239,53 @@ async fn webhooks_get_no_reviews_since_1_37() {
     check(TestServer::start().await, 201).await;
     check(with_gates(&[("ExcludeAdmissionWebhookVirtualResources", false)]).await, 500).await;
 }
+
+#[tokio::test]
+async fn an_update_that_creates_sets_the_metadata_as_a_create_does() {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    const APPLY: &str = "application/apply-patch+yaml";
+    for server in [of_1_36().await, TestServer::start().await] {
+        let raw = server.raw();
+        let old = "2001-01-01T00:00:00Z";
+        let metadata = |name: &str| {
+            json!({"name": name, "creationTimestamp": old, "deletionTimestamp": old, "deletionGracePeriodSeconds": 5,
+                "generation": 7, "selfLink": "/x"})
+        };
+        let lease = |name: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata(name), "spec": {}});
+        let updated = raw.put(format!("{LEASES}/a"), &lease("a")).await.expect(201).json();
+        let applied = raw.patch(format!("{LEASES}/b?fieldManager=m"), APPLY, &lease("b")).await.expect(201).json();
+        for made in [updated, applied] {
+            let metadata = &made["metadata"];
+            assert_ne!(metadata["creationTimestamp"], old, "{made}");
+            assert!(metadata["uid"].as_str().is_some_and(|uid| uid.len() == 36), "{made}");
+            for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+                assert!(metadata[field].is_null(), "{field} of {made}");
+            }
+        }
+        let mut with_uid = lease("c");
+        with_uid["metadata"]["uid"] = json!("0f8fad5b-d9cb-469f-a165-70867728950e");
+        raw.put(format!("{LEASES}/c"), &with_uid).await.expect(409);
+    }
+}
+
+#[tokio::test]
+async fn mutating_policies_are_stored_in_v1_since_1_37() {
+    const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies";
+    const EXPRESSION: &str = "[JSONPatch{op: 'add', path: '/data', value: {'a': 'b'}}]";
+    let policy = json!({"metadata": {"name": "p"}, "spec": {
+        "matchConstraints": {"resourceRules": [{
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
+        }]},
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": EXPRESSION}}],
+    }});
+    let check = async |server: TestServer, expected: &str| {
+        server.raw().post(POLICIES, &policy).await.expect(201);
+        let states = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions/admissionregistration.k8s.io.mutatingadmissionpolicies";
+        let state = server.raw().get(states).await.expect(200).json();
+        let stored = &state["status"]["storageVersions"][0]["encodingVersion"];
+        assert_eq!(stored, &format!("admissionregistration.k8s.io/{expected}"), "{state}");
+    };
+    check(of_1_36().await, "v1beta1").await;
+    check(TestServer::start().await, "v1").await;
+}

@@ -468,12 +468,39 @@ async fn audit_annotations_of_policies_are_recorded() {
         json!([{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"] }]);
     let policy = json!({ "metadata": { "name": "vap" }, "spec": {
         "matchConstraints": { "resourceRules": rules },
-        "validations": [{ "expression": "size(object.data) < 2", "message": "too much" }],
+        "validations": [
+            { "expression": "size(object.data) < 2", "message": "too much" },
+            { "expression": "!has(object.data.a)", "message": "no a" },
+        ],
         "auditAnnotations": [{ "key": "size", "valueExpression": "'size ' + string(size(object.data))" }],
     } });
     audited.admin.post(POLICIES, &policy).await.expect(201);
     let binding = json!({ "metadata": { "name": "vap-b" }, "spec": { "policyName": "vap", "validationActions": ["Audit", "Warn"] } });
     audited.admin.post(POLICIES.replace("policies", "policybindings"), &binding).await.expect(201);
+    let many: Vec<Value> =
+        (0..60).map(|number| json!({ "expression": "!has(object.data.c)", "message": format!("{number}") })).collect();
+    let policy = json!({ "metadata": { "name": "many" },
+        "spec": { "matchConstraints": { "resourceRules": rules }, "validations": many } });
+    audited.admin.post(POLICIES, &policy).await.expect(201);
+    let binding =
+        json!({ "metadata": { "name": "many-b" }, "spec": { "policyName": "many", "validationActions": ["Audit"] } });
+    audited.admin.post(POLICIES.replace("policies", "policybindings"), &binding).await.expect(201);
+    let failures_of = |events: &[Value]| {
+        let failures = events[1]["annotations"]["validation.policy.admission.k8s.io/validation_failure"].as_str();
+        failures.map(|failures| serde_json::from_str::<Vec<Value>>(failures).unwrap()).unwrap_or_default()
+    };
+    let begun = Instant::now();
+    loop {
+        let with_c = json!({ "metadata": { "generateName": "c-" }, "data": { "c": "1" } });
+        let (_, events) = audited.events("admin", |raw| raw.post("/api/v1/namespaces/meta/configmaps", &with_c)).await;
+        let failures = failures_of(&events);
+        if !failures.is_empty() {
+            assert_eq!(failures.len(), 50, "the annotation has a limit");
+            assert!(failures.iter().enumerate().all(|(at, failure)| failure["message"] == at.to_string()));
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{events:?}");
+    }
     let begun = Instant::now();
     let annotations = loop {
         let two = json!({ "metadata": { "generateName": "two-" }, "data": { "a": "1", "b": "2" } });
@@ -488,8 +515,11 @@ async fn audit_annotations_of_policies_are_recorded() {
     };
     assert_eq!(annotations["vap/size"], "size 2");
     let failures = annotations["validation.policy.admission.k8s.io/validation_failure"].as_str().unwrap();
-    let expect = json!([{ "message": "too much", "policy": "vap", "binding": "vap-b", "expressionIndex": 0,
-        "validationActions": ["Audit", "Warn"] }]);
+    let failure = |message: &str, place: u32| {
+        json!({ "message": message, "policy": "vap", "binding": "vap-b", "expressionIndex": place,
+            "validationActions": ["Audit", "Warn"] })
+    };
+    let expect = json!([failure("too much", 0), failure("no a", 1)]);
     assert_eq!(serde_json::from_str::<Value>(failures).unwrap(), expect);
 }
 

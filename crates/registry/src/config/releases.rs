@@ -27,10 +27,13 @@ const CAME: &[(&str, &str, Versions)] = &[
     ("resource.k8s.io", "resourceclaims", DEVICES),
     ("resource.k8s.io", "resourceclaimtemplates", DEVICES),
     ("resource.k8s.io", "resourceslices", DEVICES),
+    ("scheduling.k8s.io", "podgroups", GROUPS),
+    ("scheduling.k8s.io", "workloads", GROUPS),
     ("storage.k8s.io", "volumeattributesclasses", &[("v1", 34), ("v1beta1", 31)]),
     ("storagemigration.k8s.io", "storageversionmigrations", &[("v1", 37), ("v1beta1", 35)]),
 ];
 const MUTATING: Versions = &[("v1", 36), ("v1beta1", 34), ("v1alpha1", 32)];
+const GROUPS: Versions = &[("v1beta1", 37), ("v1alpha3", 37)];
 const NETWORKING: Versions = &[("v1", 33), ("v1beta1", 31)];
 const DEVICES: Versions = &[("v1", 34), ("v1beta2", 33), ("v1beta1", 32)];
 

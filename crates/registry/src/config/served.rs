@@ -26,7 +26,8 @@ const MATURITIES: [(&str, Covers); 4] = [
     ("api/alpha", |version| maturity(version) == Some(Maturity::Alpha)),
 ];
 
-/// Versions that kube-apiserver knows and that have no resources here. Settings that name them have no effect.
+/// Versions that kube-apiserver knows and that have no resources here, or none in an older release. Settings that name
+/// them have no effect then.
 const NAMED_ALONE: &[(&str, &[&str])] = &[
     ("admission.k8s.io", &["v1", "v1beta1"]),
     ("apiextensions.k8s.io", &["v1beta1"]),
@@ -105,8 +106,11 @@ impl RegistryConfig {
         Ok(ignored)
     }
 
-    /// Returns true if a resource is not served in a version.
+    /// Returns true if a resource is not served in a version, by the settings or because its feature gate is off.
     pub fn hides(&self, resource: &Resource, version: &ServedVersion) -> bool {
+        if resource.gate.as_ref().is_some_and(|gate| !self.gates.is_on(gate)) {
+            return true;
+        }
         let name = (resource.group.to_string(), version.name.to_string());
         let of_version = self.unserved.contains(&name) || version.hidden && !self.demanded.contains(&name);
         let (group, version) = name;
@@ -233,9 +237,9 @@ mod tests {
     fn unsupported_upstream_versions_are_named_and_ignored() {
         let mut config = RegistryConfig::default();
         let settings =
-            ["extensions/v1beta1=true", "scheduling.k8s.io/v1beta1", "apps/v1=true", "batch/v1beta1/cronjobs"];
+            ["extensions/v1beta1=true", "scheduling.k8s.io/v1alpha2", "apps/v1=true", "batch/v1beta1/cronjobs"];
         let ignored = config.serve(keelson_builtin::catalogue(), &settings).unwrap();
-        assert_eq!(ignored, ["batch/v1beta1/cronjobs", "extensions/v1beta1", "scheduling.k8s.io/v1beta1"]);
+        assert_eq!(ignored, ["batch/v1beta1/cronjobs", "extensions/v1beta1", "scheduling.k8s.io/v1alpha2"]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Value, json};
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::options::ListOptions;
+use keelson_meta::status::StatusCause;
 use keelson_meta::{ApiError, GroupResource, Object, conditions};
 
 use super::reading::Reading;
@@ -136,27 +137,62 @@ fn has_place(budget: &Object, pod: &Object) -> bool {
 
 fn check(budget: &Object) -> Result<(), ApiError> {
     let name = budget.name();
-    let disorder = |message: &str| {
+    let disorder = |message: &str, cause: &str| {
         let resource = GroupResource { group: "policy".to_owned(), resource: "poddisruptionbudget".to_owned() };
-        Err(ApiError::Refused { resource, name: name.to_owned(), message: message.to_owned(), causes: Vec::new() })
+        let message = message.to_owned();
+        let cause = StatusCause {
+            reason: "DisruptionBudget".to_owned(),
+            message: format!("The disruption budget {name} does not allow evicting pods currently: {cause}"),
+            ..StatusCause::default()
+        };
+        Err(ApiError::Refused { resource, name: name.to_owned(), message, causes: vec![cause] })
     };
     if count(budget, "observedGeneration") < budget.generation().unwrap_or_default() {
         return Err(unsettled(name));
     }
     let allowed = count(budget, "disruptionsAllowed");
     if allowed < 0 {
-        return disorder("pdb disruptions allowed is negative");
+        let message = "pdb disruptions allowed is negative";
+        return disorder(message, message);
     }
     let disrupted = budget.get(&["status", "disruptedPods"]).and_then(Value::as_object);
     if disrupted.is_some_and(|pods| pods.len() > MAX_DISRUPTED_PODS) {
-        return disorder("DisruptedPods map too big - too many evictions not confirmed by PDB controller");
+        let message = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        return disorder(message, "too many pending evictions not confirmed by PDB controller");
     }
     if allowed == 0 {
-        let (desired, healthy) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
-        let cause = format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
-        return Err(ApiError::EvictionRefused { cause, retry_after_seconds: 0 });
+        return Err(ApiError::EvictionRefused { cause: exhausted(budget), retry_after_seconds: 0 });
     }
     Ok(())
+}
+
+/// The reason why a budget permits no disruption: a failure of its controller, the number of healthy pods, or the reason
+/// in its condition.
+fn exhausted(budget: &Object) -> String {
+    let name = budget.name();
+    let conditions = budget.get(&["status", "conditions"]).and_then(Value::as_array);
+    let text =
+        |condition: &Value, field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let condition = conditions.into_iter().flatten().find(|condition| text(condition, "type") == "DisruptionAllowed");
+    let stated = condition.filter(|condition| text(condition, "status") == "False");
+    let stated = stated.map(|condition| (text(condition, "reason"), text(condition, "message")));
+    let stated = stated.filter(|(_, message)| !message.is_empty());
+    let (desired, healthy) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
+    match stated {
+        // The counts are unreliable after a failure.
+        Some((reason, message)) if reason == "SyncFailed" => {
+            format!(
+                "The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
+            )
+        }
+        _ if healthy <= desired => {
+            format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently")
+        }
+        Some((reason, message)) => {
+            format!("The disruption budget {name} does not allow evicting pods currently ({reason}): {message}")
+        }
+        None => format!("The disruption budget {name} does not allow evicting pods currently"),
+    }
 }
 
 fn decremented(current: &Object, pod: &str, now: SystemTime) -> Object {

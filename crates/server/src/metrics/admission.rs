@@ -2,7 +2,8 @@
 //!
 //! The registry measures the durations of plugins. A disabled plugin has no series.
 
-use keelson_admission::{PodSecurityStats, WebhookKey, WebhookStats};
+use keelson_admission::{ManifestSet, Manifests, PodSecurityStats, WebhookKey, WebhookStats};
+use keelson_encryption::sha256_of;
 use keelson_http::metrics::{HistogramSample, Sample};
 use keelson_registry::{ADMISSION_BUCKETS, AdmissionChain};
 
@@ -109,6 +110,32 @@ pub(crate) fn pod_security_samples(stats: &PodSecurityStats) -> Vec<Sample> {
         Sample { labels, ..counter("pod_security_exemptions_total", help, count) }
     });
     decisions.chain(exemptions).collect()
+}
+
+/// The reloads of manifests of webhooks and policies.
+pub(crate) fn manifest_samples(manifests: &ManifestSet, server_id: &str) -> Vec<Sample> {
+    let server = sha256_of(server_id.as_bytes());
+    let labels = |of: &Manifests, more: (&'static str, String)| {
+        vec![("plugin", of.plugin().name().to_owned()), ("apiserver_id_hash", server.clone()), more]
+    };
+    let (mut totals, mut times, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
+    for of in manifests.values() {
+        for reloads in of.reloads().counts().into_iter().filter(|reloads| reloads.count > 0) {
+            let labels = labels(of, ("status", reloads.status.to_owned()));
+            let name = "apiserver_manifest_admission_config_controller_automatic_reloads_total";
+            let help = "Readings of manifests of admission that changed something or failed, by plugin and result";
+            totals.push(Sample { labels: labels.clone(), ..counter(name, help, reloads.count) });
+            let name = "apiserver_manifest_admission_config_controller_automatic_reload_last_timestamp_seconds";
+            let help = "When manifests of admission were read last, in seconds since 1970, by plugin and result";
+            times.push(Sample { labels, ..gauge(name, help, reloads.last) });
+        }
+        let name = "apiserver_manifest_admission_config_controller_last_config_info";
+        let help = "1 for the hash of the manifests of admission in force";
+        hashes.push(Sample { labels: labels(of, ("hash", of.hash())), ..gauge(name, help, 1) });
+    }
+    totals.extend(times);
+    totals.extend(hashes);
+    totals
 }
 
 fn labels(key: WebhookKey) -> Vec<(&'static str, String)> {

@@ -2,7 +2,10 @@
 //!
 //! Code, headers and bytes are unchanged, and `expect` prints all of them when the code differs.
 
+use std::io::Write as _;
+
 use bytes::{Bytes, BytesMut};
+use flate2::write::GzDecoder;
 use http::{HeaderMap, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -65,6 +68,8 @@ pub struct Stream {
     pub headers: HeaderMap,
     body: Incoming,
     pending: BytesMut,
+    /// Decompresses the body, if the test requests that.
+    gunzip: Option<GzDecoder<Vec<u8>>>,
     /// Dropping the sender would end an HTTP/1.1 connection before the end of its body.
     _connection: Connection,
 }
@@ -73,7 +78,21 @@ impl Stream {
     pub(super) fn new(what: String, connection: Connection, response: Response<Incoming>) -> Self {
         let (head, body) = response.into_parts();
         let status = head.status.as_u16();
-        Self { what, status, headers: head.headers, body, pending: BytesMut::new(), _connection: connection }
+        Self {
+            what,
+            status,
+            headers: head.headers,
+            body,
+            pending: BytesMut::new(),
+            gunzip: None,
+            _connection: connection,
+        }
+    }
+
+    /// The stream with the decompressed text of its body, which must be one gzip member.
+    #[must_use]
+    pub fn gunzip(self) -> Self {
+        Self { gunzip: Some(GzDecoder::new(Vec::new())), ..self }
     }
 
     /// The next bytes; `None` at a clean end.
@@ -113,11 +132,21 @@ impl Stream {
         loop {
             let next = tokio::time::timeout(PATIENCE, self.body.frame());
             match next.await.unwrap_or_else(|_| panic!("{}: nothing came for {PATIENCE:?}", self.what)) {
-                None => return Ok(None),
+                None => {
+                    if let Some(Err(error)) = self.gunzip.take().map(GzDecoder::finish) {
+                        panic!("{}: the gzip member is incomplete: {error}", self.what);
+                    }
+                    return Ok(None);
+                }
                 Some(Err(error)) => return Err(error),
                 Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Ok(Some(data));
+                    let Ok(data) = frame.into_data() else { continue };
+                    let Some(gunzip) = &mut self.gunzip else { return Ok(Some(data)) };
+                    let read = gunzip.write_all(&data).and_then(|()| gunzip.flush());
+                    read.unwrap_or_else(|error| panic!("{}: not one gzip member: {error}", self.what));
+                    let text = std::mem::take(gunzip.get_mut());
+                    if !text.is_empty() {
+                        return Ok(Some(text.into()));
                     }
                 }
             }

@@ -8,11 +8,13 @@ use http::{Response, StatusCode};
 use keelson_codec::{StoredObject, json};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, ListMeta, Revision};
+use keelson_query::Mask;
 use keelson_tables::wire::{self, TableHead};
 use tracing::debug_span;
 
 use super::{Renderer, write_metadata};
 use crate::body::ResponseBody;
+use crate::handlers::list_body::masked_object;
 use crate::negotiation::ObjectForm;
 use crate::respond;
 
@@ -42,7 +44,14 @@ impl Renderer {
         revision: Option<Revision>,
         sent: &str,
     ) -> Result<Response<ResponseBody>, ApiError> {
-        let object = &*self.view.show(object).await?;
+        let shown = self.view.show(object).await?;
+        let cut;
+        let object = if self.drops_managed_fields() {
+            cut = masked_object("", &shown, &Mask::default().without_managed_fields())?;
+            &cut
+        } else {
+            &*shown
+        };
         let _encoding =
             debug_span!("encoding", media = self.media().kind.content_type(), revision = revision.map(Revision::get))
                 .entered();

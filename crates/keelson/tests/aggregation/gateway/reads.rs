@@ -66,6 +66,37 @@ async fn lists_and_tables_are_those_of_the_source() {
     gateway.stop().await;
 }
 
+/// Mirrored resources are compressed here, and others by the source.
+#[tokio::test(flavor = "multi_thread")]
+async fn compressed_watches_pass_with_each_event() {
+    let source = source().start().await;
+    let direct = source.raw();
+    create_maps(&source, "data", 40).await;
+    let gateway = Gateway::before(&source).await;
+    for resource in ["configmaps", "secrets"] {
+        let objects = format!("/api/v1/namespaces/data/{resource}");
+        let create = async |name: &str| {
+            let object = json!({"metadata": {"name": name, "labels": {"of": "watched"}}});
+            direct.post(&objects, &object).await.expect(201);
+        };
+        create("a").await;
+        let path = format!(
+            "{objects}?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
+             &labelSelector=of%3Dwatched"
+        );
+        let watch = gateway.get(&path).header("accept-encoding", "gzip").stream().await;
+        assert_eq!([&watch.headers["content-encoding"], &watch.headers["vary"]], ["gzip", "Accept-Encoding"]);
+        let mut watch = watch.gunzip();
+        let mut next = async || watch.next_json().await.unwrap();
+        assert_eq!(next().await["object"]["metadata"]["name"], "a", "{resource}");
+        assert_eq!(next().await["type"], "BOOKMARK");
+        create("b").await;
+        assert_eq!(next().await["object"]["metadata"]["name"], "b", "{resource}");
+        assert!(!gateway.get(&path).stream().await.headers.contains_key("content-encoding"));
+    }
+    gateway.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_sort_search_count_and_page() {
     let source = source().start().await;

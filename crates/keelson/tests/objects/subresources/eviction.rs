@@ -67,7 +67,7 @@ async fn a_budget_lets_go_as_many_as_it_has_room_for() {
     assert_eq!((&condition["type"], &condition["reason"]), (&json!("DisruptionAllowed"), &json!("InsufficientPods")));
     let refused = lab.evict("b", json!(null)).await;
     check(&refused, 429, "TooManyRequests", VIOLATED);
-    let cause = "The disruption budget guard needs 1 healthy pods and has 2 currently";
+    let cause = "The disruption budget guard does not allow evicting pods currently";
     assert_eq!(refused.json()["details"], json!({"causes": [{"reason": "DisruptionBudget", "message": cause}]}));
     assert!(refused.header("retry-after").is_empty());
     assert!(!lab.is_leaving("b").await);
@@ -85,6 +85,44 @@ async fn an_uncounted_budget_refuses_evictions() {
     let cause = "The disruption budget guard is still being processed by the server.";
     let details = json!({"causes": [{"reason": "DisruptionBudget", "message": cause}], "retryAfterSeconds": 10});
     assert_eq!(refused.json()["details"], details);
+}
+
+#[tokio::test]
+async fn a_refusal_states_its_cause() {
+    let lab = Lab::start().await;
+    lab.running("a", true).await;
+    lab.budget("guard", json!({"minAvailable": 1}), counted(0)).await;
+    let status = async |status: Value| {
+        lab.raw.patch(format!("{BUDGETS}/guard/status"), MERGE, &json!({"status": status})).await.expect(200);
+    };
+    let causes = async |code: u16, cause: &str| {
+        let refused = lab.evict("a", json!(null)).await.expect(code).json();
+        let message = format!("The disruption budget guard {cause}");
+        assert_eq!(refused["details"]["causes"], json!([{"reason": "DisruptionBudget", "message": message}]));
+        refused["message"].as_str().unwrap().to_owned()
+    };
+    let condition = |reason: &str, message: &str| {
+        json!({"conditions": [{"type": "DisruptionAllowed", "status": "False", "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
+    };
+    let blocked = "does not allow evicting pods currently";
+    causes(429, blocked).await;
+    status(condition("SyncFailed", "")).await;
+    causes(429, blocked).await;
+    status(condition("InsufficientPods", "wait")).await;
+    causes(429, &format!("{blocked} (InsufficientPods): wait")).await;
+    status(json!({"currentHealthy": 1})).await;
+    causes(429, "needs 1 healthy pods and has 1 currently").await;
+    status(condition("SyncFailed", "found no controllers")).await;
+    causes(429, &format!("{blocked} because it failed sync: found no controllers")).await;
+    let forbidden = "poddisruptionbudget.policy \"guard\" is forbidden: ";
+    let disrupted: serde_json::Map<_, _> =
+        (0..2001).map(|number| (format!("p{number}"), json!("2026-01-01T00:00:00Z"))).collect();
+    status(json!({"disruptionsAllowed": 1, "disruptedPods": disrupted})).await;
+    let pending = "too many pending evictions not confirmed by PDB controller";
+    let message = causes(403, &format!("{blocked}: {pending}")).await;
+    let full = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+    assert_eq!(message, format!("{forbidden}{full}"));
 }
 
 #[tokio::test]
