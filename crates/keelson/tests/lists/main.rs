@@ -10,6 +10,7 @@ mod chunking;
 mod client;
 mod large_lists;
 mod looks;
+mod packed;
 mod partial_rights;
 mod past;
 mod queries;
