@@ -1,7 +1,7 @@
 //! Compression of single objects against a dictionary that is trained from objects of their collection.
 //!
-//! Zstandard with a dictionary of 32 KiB keeps a pod of 4.9 KB in 220 to 320 bytes, encodes it in 6 µs and decodes it in
-//! about 1 µs. LZ4 decodes in half of that time, into twice the size.
+//! Zstandard with a dictionary of 32 KiB keeps a pod of 4.9 KB in 220 to 320 bytes. It encodes the pod in 6 µs and decodes
+//! it in about 1 µs. LZ4 decodes in half of that time, and keeps the pod in twice the size.
 //!
 //! Contexts of the library are a few hundred KiB each, so threads share a few of them.
 
@@ -14,6 +14,8 @@ use zstd::zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound};
 
 /// The size of a dictionary in bytes. Larger ones save less than a hundredth.
 const DICTIONARY_BYTES: usize = 32 << 10;
+/// The number of samples from which training pays.
+const LEAST_SAMPLES: usize = 50;
 /// The compression level. Level 6 takes three times as long and saves a twentieth.
 const LEVEL: i32 = 3;
 /// The number of idle contexts of each kind that are kept.
@@ -65,10 +67,16 @@ pub(crate) struct Form {
 }
 
 impl Encoder {
-    /// Trains a dictionary from the texts of objects. Samples from which none can be trained become the dictionary
-    /// themselves.
+    /// Trains a dictionary from the texts of objects. A few samples, or those from which none can be trained, become the
+    /// dictionary themselves.
+    ///
+    /// Cost: about 25 ms for a few hundred samples.
     pub(crate) fn train(samples: &[Bytes]) -> Self {
-        let trained = zstd::dict::from_samples(samples, DICTIONARY_BYTES).unwrap_or_else(|_| {
+        let trained = match samples.len() < LEAST_SAMPLES {
+            true => None,
+            false => zstd::dict::from_samples(samples, DICTIONARY_BYTES).ok(),
+        };
+        let trained = trained.unwrap_or_else(|| {
             let mut joined = samples.concat();
             joined.truncate(DICTIONARY_BYTES);
             joined

@@ -1,4 +1,6 @@
 //! Tests of single objects in a pool, with real time and without the worker's thread.
+//!
+//! The model of the cache covers whole collections (`tests/model.rs`).
 
 use std::time::Duration;
 
