@@ -346,7 +346,7 @@ impl Renderer {
     fn write_item(&self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), ApiError> {
         match self.representation.object_form {
             ObjectForm::Whole if entry.is_typed_item() => {
-                self.view.write_object(&entry.object(), entry.revision, out)?
+                self.view.write_object(&entry.object(), entry.revision, out)?;
             }
             // Other forms of items do not contain their version.
             ObjectForm::Whole => entry.write_item(out),
