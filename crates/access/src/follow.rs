@@ -127,7 +127,7 @@ impl<I: Index> Follower<I> {
 
 /// Decodes the object of an entry.
 pub fn decoded(entry: &Entry) -> Object {
-    entry.object.decode(entry.revision)
+    entry.object().decode(entry.revision)
 }
 
 fn follow<I: Index>(
@@ -164,7 +164,7 @@ impl<I: Index> FollowedIndex<I> {
                         let Some(event) = batch.events.first() else { break };
                         events += 1;
                         let objects = event.current.iter().chain(&event.previous);
-                        bytes += objects.map(|entry| entry.object.size()).sum::<usize>();
+                        bytes += objects.map(|entry| entry.size()).sum::<usize>();
                         match (&event.current, &event.previous) {
                             (Some(after), Some(before)) if I::is_same(*kind, before, after) => {}
                             (Some(entry), _) => self.index.put(*kind, entry),

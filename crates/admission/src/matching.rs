@@ -247,7 +247,7 @@ pub(crate) fn namespace_of<'a>(attributes: &AdmissionAttributes<'a>) -> Option<&
 /// 404 if it does not exist.
 pub(crate) fn namespace(attributes: &AdmissionAttributes<'_>, name: &str) -> Result<Object, ApiError> {
     let namespaces = attributes.target.surface.target("", "namespaces")?;
-    let found = namespaces.collection()?.get(name).map(|entry| entry.object.decode(entry.revision));
+    let found = namespaces.collection()?.get(name).map(|entry| entry.object().decode(entry.revision));
     found.ok_or_else(|| {
         let resource = GroupResource { group: String::new(), resource: "namespaces".to_owned() };
         ApiError::NotFound { resource, name: name.to_owned() }

@@ -68,7 +68,7 @@ pub enum Backend {
 impl ApiService {
     /// Reads a cache entry.
     pub fn read(entry: &Entry) -> Self {
-        Self::from_object(&entry.object.decode(entry.revision), entry.revision)
+        Self::from_object(&entry.object().decode(entry.revision), entry.revision)
     }
 
     fn from_object(object: &Object, revision: Revision) -> Self {

@@ -161,7 +161,7 @@ impl Availability {
         let check = LastCheck { uid, backend, written, condition: condition.clone() };
         self.last_checks.lock().insert(service.name, check);
         if !is_told {
-            let mut next = entry.object.decode(entry.revision);
+            let mut next = entry.object().decode(entry.revision);
             condition.tell(&mut next, &rfc3339(self.aggregator.client().now()));
             self.say(next).await?;
             if was_available && !condition.holds() {

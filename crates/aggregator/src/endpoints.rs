@@ -29,7 +29,7 @@ impl Endpoints<'_> {
         let Some(service) = self.services.collection()?.get(&format!("{namespace}/{name}")) else {
             return wrong("ServiceNotFound", format!("service/{name} in {namespace:?} is not present"));
         };
-        let service = service.object.decode(Revision::ZERO);
+        let service = service.object().decode(Revision::ZERO);
         if service.get(&["spec", "type"]).and_then(Value::as_str).unwrap_or("ClusterIP") != "ClusterIP" {
             return Ok(None);
         }
@@ -57,7 +57,7 @@ impl Endpoints<'_> {
 
 /// Returns true if a slice has this port and a ready endpoint.
 fn leads_to_somebody(slice: &Arc<Entry>, port_name: &str) -> bool {
-    let slice = slice.object.decode(Revision::ZERO);
+    let slice = slice.object().decode(Revision::ZERO);
     let list = |field: &str| slice.get(&[field]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let has_port = list("ports").iter().any(|port| port["name"].as_str().unwrap_or_default() == port_name);
     has_port && list("endpoints").iter().any(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false))

@@ -324,6 +324,7 @@ impl Additions {
         };
         for (collection, loaded, changes) in with_changes {
             collection.restart(done.revision, loaded.trees, loaded.unreadable);
+            collection.pool().consider(collection, true);
             collection.apply(changes);
         }
         let wanted: Vec<_> =
@@ -337,7 +338,7 @@ impl Additions {
 
     /// Replaces the contents of a collection by those of the store, up to the watermark in one step: readers see no
     /// older state in between. Its watches end, since the events that they have missed are unknown.
-    fn mend(&self, collection: &Collection, mut loaded: LoadedCollection, changes: Vec<Change>, cause: Cause) {
+    fn mend(&self, collection: &Arc<Collection>, mut loaded: LoadedCollection, changes: Vec<Change>, cause: Cause) {
         changes.into_iter().for_each(|change| loaded.apply(change));
         if cause == Cause::Unreadable && loaded.unreadable.len() >= collection.count_unreadable("") {
             // No value has become readable. The collection still follows the tail, and its watches continue.
@@ -345,6 +346,7 @@ impl Additions {
         }
         let reached = self.shared.watermark().get();
         collection.restart(reached, loaded.trees, loaded.unreadable);
+        collection.pool().consider(collection, true);
         if cause == Cause::Unreadable {
             info_repeated!(collection.prefix(); collection = collection.prefix(), "values that could not be read were read again");
             return;

@@ -17,6 +17,7 @@ use crate::check::Checker;
 use crate::collection::Collection;
 use crate::config::CacheConfig;
 use crate::fill::{Backfill, BackfillProgress};
+use crate::packing::{Packer, PackerGuard};
 use crate::shared::{Routes, Shared};
 use crate::spec::CollectionSpec;
 use crate::stats::{CacheStats, Counters, TailFault};
@@ -35,6 +36,7 @@ pub struct Cache {
     tasks: Vec<AbortHandle>,
     /// Cancelled before the tasks are aborted.
     closing: CancellationToken,
+    _packing: PackerGuard,
 }
 
 impl Cache {
@@ -49,7 +51,10 @@ impl Cache {
         specs: Vec<CollectionSpec>,
         config: CacheConfig,
     ) -> Result<Arc<Self>, AddError> {
-        let shared = Arc::new(Shared::new(config.history_bytes, config.view_bytes));
+        let closing = CancellationToken::new();
+        let packer = Arc::new(Packer::new(config.packing, config.supervisor.clone(), closing.clone()));
+        let packing = PackerGuard(packer.clone());
+        let shared = Arc::new(Shared::new(config.history_bytes, config.view_bytes, packer));
         for spec in specs {
             shared.routes(|routes| routes.is_free(&spec.prefix))?;
             shared.open(&[shared.collection(spec)]);
@@ -60,7 +65,6 @@ impl Cache {
         let (tail, loaded) = follower.start().await?;
         let (filled, history) = watch::channel(BackfillProgress::DownTo(loaded));
         let filler = Backfill { store: store.clone(), shared: shared.clone(), filled };
-        let closing = CancellationToken::new();
         let mut tasks = vec![
             supervisor.spawn("cache-tail", &closing, follower.run(tail)).abort_handle(),
             supervisor.spawn_finite("cache-history", filler.run(loaded)).abort_handle(),
@@ -69,7 +73,7 @@ impl Cache {
             let checker = Checker { store, shared: shared.clone(), interval, commands: commands.clone() };
             tasks.push(supervisor.spawn("cache-check", &closing, checker.run()).abort_handle());
         }
-        Ok(Arc::new(Self { shared, commands, history, tasks, closing }))
+        Ok(Arc::new(Self { shared, commands, history, tasks, closing, _packing: packing }))
     }
 
     /// The watermark: every collection has all writes up to this revision.
@@ -215,6 +219,7 @@ impl Cache {
             snapshots_rebuilt: snapshots_rebuilt.get(),
             history_bytes: self.shared.environment.budget.used(),
             collections: self.shared.routes(Routes::len),
+            packing: self.shared.environment.packer.stats(),
         }
     }
 }

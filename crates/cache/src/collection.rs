@@ -24,6 +24,7 @@ use crate::event::Event;
 use crate::feed::Feed;
 use crate::history::{History, HistoryStartError};
 use crate::labels::{LabelInterner, PartInterner};
+use crate::packing::Pool;
 use crate::scope::Scope;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::spec::{CollectionSpec, Layout};
@@ -144,6 +145,7 @@ impl Collection {
                 labels: LabelInterner::default(),
                 parts: PartInterner::default(),
                 encodings: Encodings::default(),
+                pool: Arc::new(Pool::new(environment.packer.clone())),
             },
             live: RwLock::new(live),
             feed: Arc::new(Feed::new(history, environment.clone())),
@@ -178,7 +180,20 @@ impl Collection {
             Some(object) => self.decoder.written(key, &object, state),
             None => self.decoder.decode(key, &stored.value, state),
         };
-        entry.map(Arc::new)
+        let entry = entry.map(Entry::into_shared)?;
+        self.decoder.pool.admit(&entry);
+        Ok(entry)
+    }
+
+    /// The packing of its objects.
+    pub(crate) const fn pool(&self) -> &Arc<Pool> {
+        &self.decoder.pool
+    }
+
+    /// The number of objects, and their size in a list in bytes.
+    pub(crate) fn extent(&self) -> (usize, u64) {
+        let live = self.live.read();
+        (live.trees.entries.len(), live.trees.entries.weight())
     }
 
     /// The completed form of a stored object of the collection. `None` if the object is complete.
@@ -550,6 +565,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::packing::Packer;
 
     /// A waker that reads the collection when it is woken.
     struct CountingWaker {
@@ -580,7 +596,7 @@ mod tests {
             complete: None,
             typed_items: false,
         };
-        Arc::new(Collection::new(spec, Arc::new(Environment::new(u64::MAX, u64::MAX))))
+        Arc::new(Collection::new(spec, Arc::new(Environment::new(u64::MAX, u64::MAX, Packer::off()))))
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::time::Duration;
 use keelson_meta::Clock;
 use keelson_supervision::Supervisor;
 
+use crate::packing::Packing;
+
 /// The default duration of history: the compaction interval of API servers on etcd.
 pub const DEFAULT_HISTORY: Duration = Duration::from_secs(5 * 60);
 /// The default interval of comparisons with the store.
@@ -29,6 +31,8 @@ pub struct CacheConfig {
     pub view_bytes: u64,
     /// The interval in which each collection is compared once with the store. `None` disables the comparison.
     pub check_interval: Option<Duration>,
+    /// The limits of plain and packed objects.
+    pub packing: Packing,
     /// Supervises the tasks of the cache.
     pub supervisor: Supervisor,
     /// Measures the age of events.
@@ -42,6 +46,7 @@ impl CacheConfig {
             history: DEFAULT_HISTORY,
             history_bytes: DEFAULT_HISTORY_BYTES,
             view_bytes: DEFAULT_VIEW_BYTES,
+            packing: Packing::default(),
             check_interval: None,
             supervisor: Supervisor::default(),
             clock,

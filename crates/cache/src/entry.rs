@@ -1,20 +1,20 @@
 //! One object in the cache: its bytes, and the parts needed for selection and order.
 //!
-//! Entries are immutable and shared. They use little memory beyond the object's bytes: with 100,000 objects, a hundred
-//! bytes here are ten megabytes.
+//! Entries are shared, and immutable but for the form of their object ([`packing`](crate::packing)). They use little
+//! memory beyond the object's bytes: with 100,000 objects, a hundred bytes here are ten megabytes.
 
 use std::borrow::Cow;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use keelson_codec::cursor::Cursor;
-use keelson_codec::stored::{DecodeError, Marks, ParsedObject, StoredObject};
+use keelson_codec::stored::{DecodeError, HeaderText, Marks, ParsedObject, StoredObject};
 use keelson_meta::Revision;
 use keelson_storage::Seal;
 
 use crate::encodings::{EncodingId, Encodings};
 use crate::labels::{LabelInterner, Labels, PartInterner};
+use crate::packing::{ObjectRef, Pool, Slot};
 use crate::spec::{Complete, Layout};
 use crate::written::DecoderId;
 
@@ -28,16 +28,16 @@ pub struct Entry {
     /// Its labels.
     pub labels: Labels,
     /// The object.
-    pub object: StoredObject,
-    /// True if `object` differs from the stored bytes. These may be protobuf or JSON in another form, or lack the
+    slot: Slot,
+    /// True if the object differs from the stored bytes. These may be protobuf or JSON in another form, or lack the
     /// additions of [`CollectionSpec::complete`](crate::CollectionSpec::complete).
     pub rewritten: bool,
     /// True if the object is being deleted.
     pub terminating: bool,
     /// The encoding in the store.
     pub(crate) encoding: EncodingId,
-    /// The offset of the owner references in the object's skeleton, if it has owners.
-    owners: Option<NonZeroU32>,
+    /// The JSON text of the owner references, if it has owners. Objects with the same owners share it.
+    owners: Option<Arc<[u8]>>,
     /// The offsets of the object's parts in the skeleton.
     marks: Marks,
     /// The size of the object in a list, in bytes. Trees add up these sizes, so adding them up reads no object.
@@ -56,6 +56,7 @@ pub(crate) struct Decoder {
     pub(crate) labels: LabelInterner,
     pub(crate) parts: PartInterner,
     pub(crate) encodings: Encodings,
+    pub(crate) pool: Arc<Pool>,
 }
 
 /// The texts of the collection's fields, joined by NUL.
@@ -114,7 +115,10 @@ impl Decoder {
     ) -> Result<Entry, DecodeError> {
         let summary = checked.summary(&self.layout.fields)?;
         let object = checked.shared(|text| self.parts.intern(text));
-        let owners = summary.owners.and_then(|owners| NonZeroU32::new(object.place_of(owners.get())));
+        let owners = summary.owners.map(|owners| {
+            let mut owners = Cursor::new(checked.object().skeleton(), owners.get() as usize);
+            self.parts.intern(owners.raw())
+        });
         Ok(Entry {
             key,
             revision,
@@ -127,7 +131,7 @@ impl Decoder {
             list_bytes: list_bytes(&object, revision, &self.layout),
             layout: self.layout.clone(),
             fields: Fields::join(&summary.fields),
-            object,
+            slot: Slot::pooled(object, self.pool.clone()),
         })
     }
 }
@@ -145,7 +149,7 @@ impl Entry {
             owners: None,
             marks: Marks::default(),
             list_bytes: list_bytes(&object, self.revision, &self.layout),
-            object,
+            slot: Slot::unpooled(object),
             ..*self
         }
     }
@@ -159,6 +163,55 @@ impl Entry {
         let summary = checked.summary(&self.layout.fields);
         let fields = summary.map_or(Fields(None), |summary| Fields::join(&summary.fields));
         Self { fields, ..self.with_object(object) }
+    }
+
+    /// Puts the entry behind a pointer, which its slot knows.
+    pub(crate) fn into_shared(mut self) -> Arc<Self> {
+        Arc::new_cyclic(|entry| {
+            self.slot.belongs_to(entry);
+            self
+        })
+    }
+
+    /// The object. Do not hold it across other work: meanwhile it is not packed.
+    ///
+    /// Cost: a lock that is rarely taken exclusively. About a microsecond if the object is packed.
+    pub fn object(&self) -> ObjectRef<'_> {
+        self.slot.read()
+    }
+
+    /// The object, unless it is packed.
+    pub fn plain_object(&self) -> Option<ObjectRef<'_>> {
+        self.slot.read_plain()
+    }
+
+    /// The object, which is not packed from now on. Its bytes keep their address while the entry exists.
+    pub fn pinned_object(&self) -> StoredObject {
+        self.slot.pin()
+    }
+
+    /// Calls `look` with kind and apiVersion of the object. Never decodes the object.
+    pub fn header<T>(&self, look: impl FnOnce(HeaderText<'_>) -> T) -> T {
+        self.slot.header(look)
+    }
+
+    /// The size of the object's [skeleton](StoredObject::skeleton) in bytes. Never decodes the object.
+    pub fn skeleton_len(&self) -> usize {
+        self.slot.skeleton_len()
+    }
+
+    /// The size of the object's stored bytes. Never decodes the object.
+    pub fn size(&self) -> usize {
+        self.slot.size()
+    }
+
+    /// Returns true if the object is packed.
+    pub fn is_packed(&self) -> bool {
+        self.slot.is_packed()
+    }
+
+    pub(crate) const fn slot(&self) -> &Slot {
+        &self.slot
     }
 
     /// The name of the object.
@@ -193,8 +246,7 @@ impl Entry {
 
     /// The JSON text of `metadata.ownerReferences`. `None` without owners.
     pub fn owner_references(&self) -> Option<&str> {
-        let mut cursor = Cursor::new(self.object.skeleton(), self.owners?.get() as usize);
-        std::str::from_utf8(cursor.raw()).ok()
+        std::str::from_utf8(self.owners.as_deref()?).ok()
     }
 
     /// The offsets of the object's parts in its [skeleton](StoredObject::skeleton).
@@ -210,8 +262,8 @@ impl Entry {
     /// Appends the object as a list item.
     pub fn write_item(&self, out: &mut Vec<u8>) {
         match self.is_typed_item() {
-            true => self.object.write_object(self.revision, out),
-            false => self.object.write_item(self.revision, out),
+            true => self.object().write_object(self.revision, out),
+            false => self.object().write_item(self.revision, out),
         }
     }
 
@@ -252,8 +304,10 @@ pub(crate) fn namespace_of(key: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use keelson_codec::FieldPath;
+
+    use super::*;
+    use crate::packing::Packer;
 
     fn decoder(fields: &[FieldPath]) -> Decoder {
         let layout = Layout::new(fields.to_vec(), None);
@@ -264,6 +318,7 @@ mod tests {
             labels: LabelInterner::default(),
             parts: PartInterner::default(),
             encodings: Encodings::default(),
+            pool: Arc::new(Pool::new(Packer::off())),
         }
     }
 
@@ -318,11 +373,12 @@ mod tests {
         for name in ["one", "other"] {
             let (entry, value) =
                 (decoder.decode(name.into(), &value(name), (Revision::new(7), Seal::PLAIN)).unwrap(), value(name));
-            assert_eq!((entry.object.bytes(), entry.rewritten), (value.clone(), false));
-            assert!(entry.object.skeleton().len() + owned.len() < value.len());
+            assert_eq!((entry.object().bytes(), entry.rewritten), (value.clone(), false));
+            assert!(entry.skeleton_len() + owned.len() < value.len());
             assert_eq!((entry.owner_references(), entry.field(0)), (Some(r#"[{"uid":"u"}]"#), "n1"));
             for member in ["spec", "status"] {
-                let mut cursor = Cursor::new(entry.object.skeleton(), entry.marks().before(member).unwrap());
+                let object = entry.object();
+                let mut cursor = Cursor::new(object.skeleton(), entry.marks().before(member).unwrap());
                 assert!(cursor.key().unwrap().is(member), "{member}");
             }
             let mut item = Vec::new();

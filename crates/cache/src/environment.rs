@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use keelson_meta::Revision;
 
 use crate::history::Budget;
+use crate::packing::Packer;
 use crate::stats::Counters;
 use crate::times::Times;
 use crate::views::ViewCache;
@@ -23,13 +24,14 @@ pub(crate) struct Environment {
     pub(crate) counters: Counters,
     pub(crate) views: ViewCache,
     pub(crate) times: Times,
+    pub(crate) packer: Arc<Packer>,
     /// States below this revision are expired, even if the history still has them.
     expired: AtomicU64,
 }
 
 impl Environment {
     /// Creates the state. The limits, in bytes, apply to all histories together, and to all sorted indexes together.
-    pub(crate) fn new(history_bytes: u64, view_bytes: u64) -> Self {
+    pub(crate) fn new(history_bytes: u64, view_bytes: u64, packer: Arc<Packer>) -> Self {
         Self {
             watermark: Watermark::default(),
             budget: Arc::new(Budget::new(history_bytes)),
@@ -37,6 +39,7 @@ impl Environment {
             counters: Counters::default(),
             views: ViewCache::new(view_bytes),
             times: Times::default(),
+            packer,
             expired: AtomicU64::new(0),
         }
     }

@@ -83,7 +83,7 @@ impl Event {
                 FrameKind::Modified => EventType::Modified,
                 FrameKind::Deleted => EventType::Deleted,
             };
-            Ok::<_, Infallible>(event_frame(kind, &entry.object, revision, None))
+            Ok::<_, Infallible>(event_frame(kind, &entry.object(), revision, None))
         });
         let Ok(frame) = framed;
         frame

@@ -440,7 +440,7 @@ impl Drop for History {
 
 /// The memory that only the event uses: the replaced object. The new object belongs to the state of the collection.
 fn event_bytes(event: &Event) -> u64 {
-    EVENT_OVERHEAD + event.previous.as_ref().map_or(0, |entry| entry.object.skeleton().len() as u64)
+    EVENT_OVERHEAD + event.previous.as_ref().map_or(0, |entry| entry.skeleton_len() as u64)
 }
 
 /// The approximate size of a frame of the event.

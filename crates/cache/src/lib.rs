@@ -10,6 +10,7 @@
 //! - A snapshot at a readable revision equals the store at that revision, whatever is written or compacted meanwhile.
 //! - A cursor delivers every event of its scope after its start once and in order, or returns an error.
 //! - An event costs nothing for watches of other scopes.
+//! - An entry has the same object, whether it is plain or packed, and no reader waits for packing.
 
 mod additions;
 mod cache;
@@ -31,6 +32,7 @@ mod fill;
 mod history;
 mod labels;
 mod load;
+mod packing;
 mod postings;
 mod scope;
 mod shared;
@@ -56,6 +58,7 @@ pub use encodings::StalePage;
 pub use entry::Entry;
 pub use event::{Event, FrameKind, ViewId};
 pub use labels::Labels;
+pub use packing::{DEFAULT_PLAIN_BYTES, ObjectRef, Packing, PackingStats};
 pub use scope::{Scope, ScopeTerm, SelectedScope};
 pub use shared::Overlap;
 pub use snapshot::{LeafSlice, RangeCursor, SelectedEntries, Snapshot, SnapshotError};

@@ -170,6 +170,9 @@ fn decode(shared: &Shared, wanted: &ScanPrefixes, sorted: &[Arc<Collection>], pa
             Err(error) => drop(part.unreadable.insert(sorted[place].relative(stored.key.as_str()).into(), error)),
         }
     }
+    for (place, part) in &parts {
+        sorted[*place].pool().admit_loaded(&part.entries);
+    }
     parts
 }
 

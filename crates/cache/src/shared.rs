@@ -19,6 +19,7 @@ use crate::collection::{Change, Collection, Content};
 use crate::entry::Entry;
 use crate::environment::Environment;
 use crate::history::HistoryStartError;
+use crate::packing::Packer;
 use crate::spec::CollectionSpec;
 use crate::stats::{Counters, TailFault};
 use crate::watermark::Watermark;
@@ -106,9 +107,9 @@ impl Routes {
 }
 
 impl Shared {
-    pub(crate) fn new(history_bytes: u64, view_bytes: u64) -> Self {
+    pub(crate) fn new(history_bytes: u64, view_bytes: u64, packer: Arc<Packer>) -> Self {
         Self {
-            environment: Arc::new(Environment::new(history_bytes, view_bytes)),
+            environment: Arc::new(Environment::new(history_bytes, view_bytes, packer)),
             routes: RwLock::default(),
             eventful: Mutex::default(),
             fault: Mutex::default(),
@@ -174,6 +175,7 @@ impl Shared {
         if collection.apply(changes) {
             self.note_events(std::slice::from_ref(collection));
         }
+        collection.pool().consider(collection, false);
     }
 
     /// Prepends events before `floor` to a collection's history.

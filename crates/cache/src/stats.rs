@@ -6,6 +6,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use crate::packing::PackingStats;
+
 /// The fault of a failed tail. The cache still serves its state and retries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cache receives no events from the store: {error}")]
@@ -43,6 +45,8 @@ pub struct CacheStats {
     pub views: usize,
     /// Their approximate size in bytes.
     pub view_bytes: u64,
+    /// The statistics of plain and packed objects.
+    pub packing: PackingStats,
 }
 
 /// The counters that the code increments.

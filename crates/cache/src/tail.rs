@@ -222,6 +222,7 @@ impl Follower {
         let loaded = load::collections(&self.store, &self.shared, &collections, revision).await?;
         for (collection, loaded) in collections.iter().zip(loaded) {
             collection.restart(revision, loaded.trees, loaded.unreadable);
+            collection.pool().consider(collection, true);
         }
         self.shared.note_time(self.config.clock.now(), revision);
         self.shared.watermark().advance(revision);

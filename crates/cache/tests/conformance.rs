@@ -193,14 +193,14 @@ fn relative(key: &StoreKey) -> &str {
 }
 
 fn stored(entry: &Entry) -> KeyValue {
-    KeyValue::new(StoreKey::new(format!("{PREFIX}{}", entry.key)), plain(&entry.object.bytes()), entry.revision)
+    KeyValue::new(StoreKey::new(format!("{PREFIX}{}", entry.key)), plain(&entry.object().bytes()), entry.revision)
 }
 
 fn store_event(event: &keelson_cache::Event) -> StoreEvent {
     StoreEvent::new(
         StoreKey::new(format!("{PREFIX}{}", event.key())),
         event.revision,
-        event.current.as_ref().map(|entry| plain(&entry.object.bytes())),
+        event.current.as_ref().map(|entry| plain(&entry.object().bytes())),
     )
 }
 

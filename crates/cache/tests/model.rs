@@ -8,7 +8,7 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use keelson_cache::{Cache, Collection, CollectionSpec, Scope, ScopeTerm, SnapshotError, TooOld, WatchCursor};
+use keelson_cache::{Cache, Collection, CollectionSpec, Packing, Scope, ScopeTerm, SnapshotError, TooOld, WatchCursor};
 use keelson_meta::Revision;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, Transaction};
@@ -115,6 +115,7 @@ struct CacheModel {
     model: Model,
     watchers: Vec<Watcher>,
     history_bytes: u64,
+    packing: Packing,
     /// Removed collections with the revision of their removal.
     removed: Vec<(Arc<Collection>, Revision)>,
     /// True if the next collection has the other order of fields.
@@ -122,11 +123,11 @@ struct CacheModel {
 }
 
 impl CacheModel {
-    async fn new(history_bytes: u64) -> Self {
+    async fn new(history_bytes: u64, packing: Packing) -> Self {
         let store = MemoryStore::new();
-        let cache = start_with(&store, keelson_cache::CacheConfig { history_bytes, ..config() }).await;
+        let cache = start_with(&store, keelson_cache::CacheConfig { history_bytes, packing, ..config() }).await;
         let (watchers, removed) = (Vec::new(), Vec::new());
-        Self { store, cache, model: Model::default(), watchers, history_bytes, removed, turned: false }
+        Self { store, cache, model: Model::default(), watchers, history_bytes, packing, removed, turned: false }
     }
 
     fn back(&self, by: u16) -> Revision {
@@ -225,7 +226,8 @@ impl CacheModel {
             Step::TrimCache(back) => self.cache.compacted(self.back(*back)),
             Step::Restart { wait } => {
                 self.watchers.clear();
-                let config = keelson_cache::CacheConfig { history_bytes: self.history_bytes, ..config() };
+                let (history_bytes, packing) = (self.history_bytes, self.packing);
+                let config = keelson_cache::CacheConfig { history_bytes, packing, ..config() };
                 self.cache = start_with(&self.store, config).await;
                 let oldest = self.store.oldest_revision().await.unwrap();
                 if *wait {
@@ -330,10 +332,15 @@ impl CacheModel {
     }
 }
 
-fn run(history_bytes: u64, steps: &[Step]) {
+/// Objects that stay plain, are packed at once, or change between both forms.
+fn any_packing() -> impl Strategy<Value = Packing> {
+    prop::sample::select(vec![Packing::OFF, Packing::AT_ONCE, Packing::SWITCHING])
+}
+
+fn run(history_bytes: u64, packing: Packing, steps: &[Step]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut world = CacheModel::new(history_bytes).await;
+        let mut world = CacheModel::new(history_bytes, packing).await;
         for step in steps {
             world.take(step).await;
         }
@@ -349,15 +356,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn every_readable_revision_and_every_watch_agrees_with_the_model(steps in prop::collection::vec(step(), 1..80)) {
-        run(u64::MAX, &steps);
+    fn every_readable_revision_and_every_watch_agrees_with_the_model(
+        packing in any_packing(),
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        run(u64::MAX, packing, &steps);
     }
 
     #[test]
     fn a_history_short_of_bytes_forgets_but_never_lies(
         history_bytes in 0..600_000u64,
+        packing in any_packing(),
         steps in prop::collection::vec(step(), 1..60),
     ) {
-        run(history_bytes, &steps);
+        run(history_bytes, packing, &steps);
     }
 }

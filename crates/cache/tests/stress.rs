@@ -164,7 +164,7 @@ async fn the_blocks_of_all_leaves_are_the_items_of_the_list() {
             if !text.is_empty() {
                 text.push(b',');
             }
-            entry.object.write_item(entry.revision, &mut text);
+            entry.object().write_item(entry.revision, &mut text);
         }
         let block = leaf.block().expect("the leaf is whole");
         assert_eq!(*block, DeflateBlock::compress(&text, 1));

@@ -26,12 +26,14 @@ use crate::json::JsonError;
 mod canonical;
 mod checked;
 mod encoding;
+mod shape;
 mod shared;
 mod summary;
 
 use canonical::Canonical;
 pub use checked::ParsedObject;
 pub use encoding::Encoding;
+pub use shape::{HeaderText, StoredShape};
 use shared::Parts;
 pub use summary::{FieldPath, Marks, Summary};
 
@@ -266,19 +268,18 @@ impl StoredObject {
 
     /// The stored kind. Escapes are not decoded, since no kind needs any.
     pub fn kind(&self) -> &str {
-        self.header_text(KIND_START.len())
+        self.header().kind()
     }
 
     /// The stored apiVersion. Escapes are not decoded, since no apiVersion needs any.
     pub fn api_version(&self) -> &str {
-        let kind_end = KIND_START.len() + self.kind().len() + 1;
-        self.header_text(kind_end + API_VERSION_START.len())
+        self.header().api_version()
     }
 
     /// Returns true if the object is stored with this kind and version. Needs a single comparison, so it is cheaper
     /// than [`kind`](Self::kind) and [`api_version`](Self::api_version). Escaped names compare unequal.
     pub fn has_header(&self, header: &StoredHeader) -> bool {
-        self.bytes[..self.body as usize] == *header.0
+        self.header().is(header)
     }
 
     /// The summary for a cache, in one pass over the bytes and without a value tree. [`ParsedObject::summary`] costs less.
@@ -320,11 +321,6 @@ impl StoredObject {
         let mut cursor = Cursor::new(&self.bytes, self.body as usize);
         cursor.take(METADATA_START);
         cursor.raw()
-    }
-
-    fn header_text(&self, start: usize) -> &str {
-        let text = Cursor::new(&self.bytes, start - 1).string().bytes();
-        std::str::from_utf8(text).unwrap_or_default()
     }
 
     fn write_body(&self, revision: Revision, out: &mut Vec<u8>) {
@@ -401,6 +397,11 @@ fn written<T>(object: &Object, managed_fields: Option<&str>, note: impl FnOnce(&
         canonical.keep_at_most(SCRATCH_BYTES);
         (stored, noted)
     })
+}
+
+/// The string in a header that begins at an offset.
+fn header_text(header: &[u8], start: usize) -> &str {
+    std::str::from_utf8(Cursor::new(header, start - 1).string().bytes()).unwrap_or_default()
 }
 
 fn write_header(out: &mut Vec<u8>, kind: &str, api_version: &str) {

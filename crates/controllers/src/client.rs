@@ -272,7 +272,7 @@ pub(crate) async fn clean_up(act: impl Future<Output = Result<(), ApiError>>, le
 }
 
 fn read(entry: &Entry) -> RevisedObject {
-    RevisedObject { object: entry.object.decode(entry.revision), revision: entry.revision }
+    RevisedObject { object: entry.object().decode(entry.revision), revision: entry.revision }
 }
 
 #[cfg(test)]

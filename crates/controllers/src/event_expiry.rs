@@ -97,7 +97,7 @@ impl EventExpiry {
 
 /// The time of an event's last write, by its own fields.
 fn last_write(entry: &Entry) -> SystemTime {
-    let event = entry.object.decode(entry.revision);
+    let event = entry.object().decode(entry.revision);
     let fields = [&["metadata", "creationTimestamp"][..], &["lastTimestamp"], &["eventTime"]];
     let stated = fields.into_iter().filter_map(|path| event.get(path)?.as_str().map(str::to_owned));
     let series = event.get(&["series", "lastObservedTime"]).and_then(Value::as_str).map(str::to_owned);

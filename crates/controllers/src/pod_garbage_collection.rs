@@ -178,5 +178,5 @@ fn is_out_of_service(node: &Entry) -> bool {
 }
 
 fn read(entry: &Entry) -> Object {
-    entry.object.decode(entry.revision)
+    entry.object().decode(entry.revision)
 }

@@ -214,7 +214,7 @@ impl QuotaStatus {
             let entries: Vec<Arc<Entry>> = snapshot.range(&from, Some(&to)).cloned().collect();
             for some in entries.chunks((COUNTED_AT_ONCE / (READ + COUNT * by_object.len())).max(1)) {
                 for entry in some {
-                    let object = entry.object.decode(entry.revision);
+                    let object = entry.object().decode(entry.revision);
                     let object = object_use(&group, &plural, &object);
                     by_object.iter().for_each(|place| quotas[*place].add(&mut used[*place], &object));
                 }
@@ -372,7 +372,7 @@ impl FollowedCollection {
 impl CountedQuotas {
     /// Records a quota in its current state. Returns true if it counts other resources than before.
     fn put(&mut self, entry: &Entry) -> bool {
-        let resources = quota_use(&entry.object.decode(entry.revision)).resources();
+        let resources = quota_use(&entry.object().decode(entry.revision)).resources();
         if self.known.get(&entry.key).is_some_and(|known| *known == resources) {
             return false;
         }

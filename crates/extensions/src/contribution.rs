@@ -36,7 +36,7 @@ pub(crate) fn contribution(
     programs: &Arc<ProgramCache>,
 ) -> ResourceRegistration {
     let KnownDefinition { entry, read: definition } = known;
-    let object = &entry.object.decode(entry.revision);
+    let object = &entry.object().decode(entry.revision);
     let stated = versions(object);
     let mut resource = resource(object, definition, stated);
     for version in &mut resource.versions {

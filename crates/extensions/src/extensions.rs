@@ -247,7 +247,7 @@ impl Extensions {
         if self.known(name).is_some_and(|known| known.entry.revision >= entry.revision) {
             return;
         }
-        let read = Arc::new(Definition::read(&entry.object.decode(entry.revision)));
+        let read = Arc::new(Definition::read(&entry.object().decode(entry.revision)));
         let mut known = self.known.lock();
         changed.extend(known.names.note(&read, entry.revision));
         known.definitions.insert(name, KnownDefinition { entry: entry.clone(), read });

@@ -57,7 +57,7 @@ struct StatedSchema {
 
 impl SchemaDocument for StatedSchema {
     fn read(&self) -> Option<Value> {
-        let mut definition = self.definition.object.decode(self.definition.revision);
+        let mut definition = self.definition.object().decode(self.definition.revision);
         let versions = definition.0.get_mut("spec")?.get_mut("versions")?;
         Some(versions.get_mut(self.version)?.get_mut("schema")?.get_mut("openAPIV3Schema")?.take())
     }

@@ -207,7 +207,7 @@ async fn compiled(
     programs: &Arc<ProgramCache>,
 ) -> Vec<ResourceRegistration> {
     let (definitions, outbound, programs) = (definitions.clone(), outbound.clone(), programs.clone());
-    let bytes: usize = wanted.iter().map(|known| known.entry.object.bytes().len()).sum();
+    let bytes: usize = wanted.iter().map(|known| known.entry.object().bytes().len()).sum();
     let wanted = wanted.to_vec();
     let compile = move || {
         let contributed = |known| contribution::contribution(known, &surface, &definitions, &outbound, &programs);

@@ -22,7 +22,7 @@ use crate::names::Verdict;
 async fn checked(known: &KnownDefinition, schema_check: SchemaCheck) -> (Object, Option<Condition>) {
     let entry = known.entry.clone();
     let checking = spawn_blocking(move || {
-        let definition = entry.object.decode(entry.revision);
+        let definition = entry.object().decode(entry.revision);
         let condition = schema_check(&definition).map(|found| match found {
             NonStructural::NoForm(why) => Condition::unknown(NON_STRUCTURAL, "StructuralError", why),
             NonStructural::Violations(faults) => {

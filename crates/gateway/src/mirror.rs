@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_access::Authorizer;
-use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_cache::{Cache, CacheConfig, CollectionSpec, Packing};
 use keelson_codec::FieldPath;
 use keelson_http::handlers::ResourceHandlers;
 use keelson_meta::{Clock, Random};
@@ -30,6 +30,8 @@ const REVISION_WAIT: Duration = Duration::from_secs(3);
 const CATCH_UP_TIME: Duration = Duration::from_secs(60);
 /// The limit of a resource's history in bytes.
 const HISTORY_BYTES: u64 = 64 << 20;
+/// The limit of a large resource's uncompressed objects in bytes.
+const PLAIN_BYTES: u64 = 64 << 20;
 /// The limit of a resource's kept query views in bytes.
 const VIEW_BYTES: u64 = 64 << 20;
 
@@ -102,6 +104,7 @@ impl Mirror {
             supervisor: shared.supervisor.clone(),
             history_bytes: HISTORY_BYTES,
             view_bytes: VIEW_BYTES,
+            packing: Packing { plain_bytes: PLAIN_BYTES, ..Packing::default() },
             ..CacheConfig::new(shared.clock.clone())
         };
         let is_copied = copy.mark().await.is_some();

@@ -219,7 +219,7 @@ impl Mirrors {
         let registry = serving.mirrors.get(&(group.to_owned(), plural.to_owned()))?.registry();
         let collection = registry.collection(&registry.target(group, plural).ok()?).ok()?;
         let entry = collection.get(&format!("{}.{}", served.plural, served.group))?;
-        let object = entry.object.decode(Revision::ZERO);
+        let object = entry.object().decode(Revision::ZERO);
         Some(((object.uid().to_owned(), object.generation().unwrap_or_default()), object))
     }
 }

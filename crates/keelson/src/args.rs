@@ -227,6 +227,10 @@ pub(crate) struct Serve {
     /// The largest object in bytes, with its metadata in the store. On etcd --max-request-bytes of etcd limits it too.
     #[arg(long, env = "KEELSON_MAX_OBJECT_BYTES", default_value_t = 1_572_864, value_parser = clap::value_parser!(u32).range(65_536..))]
     pub(crate) max_object_bytes: u32,
+    /// The memory for lately used objects of large collections, which the cache keeps uncompressed (such as 1Gi); a
+    /// thirty-second of the machine's memory and at least 64Mi by default. It compresses the others.
+    #[arg(long, env = "KEELSON_CACHE_MEMORY", value_parser = store::bytes)]
+    pub(crate) cache_memory: Option<u64>,
     /// The interval of comparisons of the cache with the store, which repair differences (such as 10m); 0 for never.
     #[arg(long, env = "KEELSON_CACHE_CHECK_INTERVAL", default_value = "10m", value_parser = duration_or_never)]
     pub(crate) cache_check_interval: OptionalDuration,

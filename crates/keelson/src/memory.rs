@@ -1,4 +1,4 @@
-//! The memory that the process may use, and the number of watches that fit into it.
+//! The memory that the process may use, the number of watches that fit into it, and the part for uncompressed objects.
 //!
 //! Clients open thousands of watches and keep them open, so their limit is computed from the memory of the machine or
 //! the container.
@@ -14,16 +14,34 @@ const WATCH_BYTES: u64 = 20 * 1024;
 /// The number of watches that is allowed on every machine.
 const LEAST_WATCHES: u64 = 10_000;
 
+/// The part of the memory that uncompressed objects of large collections may use: one in so many.
+const PLAIN_PART: u64 = 32;
+/// The memory in bytes that these objects may use on every machine.
+const LEAST_PLAIN: u64 = 64 << 20;
+
+/// The memory in bytes for uncompressed objects; `None` if neither file can be read.
+pub(crate) fn plain_objects() -> Option<u64> {
+    available().map(plain_within)
+}
+
+fn plain_within(bytes: u64) -> u64 {
+    (bytes / PLAIN_PART).max(LEAST_PLAIN)
+}
+
 /// The number of watches that fit into memory; `None` if neither file can be read.
 pub(crate) fn watches() -> Option<usize> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let watches = watches_within(limit(&read(MACHINE), &read(CONTAINER))?);
+    let watches = watches_within(available()?);
     tracing::debug!(watches, "the limit of watches");
     usize::try_from(watches).ok()
 }
 
 fn watches_within(bytes: u64) -> u64 {
     (bytes / WATCHES_PART / WATCH_BYTES).max(LEAST_WATCHES)
+}
+
+fn available() -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    limit(&read(MACHINE), &read(CONTAINER))
 }
 
 /// The memory of the process in bytes, from the text of the two files.
@@ -46,5 +64,6 @@ mod tests {
         assert_eq!(limit(machine, "1073741824\n"), Some(1 << 30));
         assert_eq!(limit("", ""), None);
         assert_eq!((watches_within(8_192_000_000), watches_within(1 << 20)), (100_000, LEAST_WATCHES));
+        assert_eq!((plain_within(32 << 30), plain_within(1 << 20)), (1 << 30, LEAST_PLAIN));
     }
 }

@@ -289,6 +289,7 @@ fn config(
         registry,
         ..Config::default()
     };
+    config.packing.plain_bytes = args.cache_memory.or_else(memory::plain_objects).unwrap_or(config.packing.plain_bytes);
     if args.startup.ephemeral {
         config.parting = EPHEMERAL_PARTING;
     }

@@ -127,7 +127,7 @@ impl Services for ClusterServices {
         };
         let service = collection("", "services")?.get(&format!("{namespace}/{name}"));
         let service = service.ok_or_else(|| format!("service {} not found", quote(name)))?;
-        let service = service.object.decode(Revision::ZERO);
+        let service = service.object().decode(Revision::ZERO);
         if let Some(elsewhere) = external_name(&service) {
             return Ok(vec![(elsewhere.to_owned(), port)]);
         }
@@ -169,7 +169,7 @@ fn addressed_port(service: &Object, name: &str, port: u16) -> Result<String, Str
 
 /// The ready addresses of a slice with this port.
 fn ready(slice: &Arc<Entry>, port_name: &str) -> Vec<(String, u16)> {
-    let slice = slice.object.decode(Revision::ZERO);
+    let slice = slice.object().decode(Revision::ZERO);
     ready_endpoints(&slice, port_name).map(|(_, address, port)| (address.to_owned(), port)).collect()
 }
 

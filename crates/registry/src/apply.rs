@@ -84,7 +84,7 @@ impl UpdateFn for Apply<'_> {
         self.target.subresource.is_none()
     }
 
-    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update, ApiError> {
         if !std::mem::replace(&mut self.is_checked, true) {
             managed::check(self.target, &self.application)?;
         }

@@ -110,7 +110,7 @@ impl Registry {
         if !target.strategy().write.has_companions() {
             return Ok(AssociatedWrites::default());
         }
-        let before = before.map(|entry| entry.object.decode(entry.revision));
+        let before = before.map(|entry| entry.object().decode(entry.revision));
         target.strategy().write.companions(self, target, before.as_ref(), after, attempt).await
     }
 

@@ -110,7 +110,7 @@ impl UpdateFn for Create<'_> {
         true
     }
 
-    async fn propose<'s>(&'s mut self, _: &'s Registry, taken: Option<&'s Entry>) -> Result<Update<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, _: &'s Registry, taken: Option<&'s Entry>) -> Result<Update, ApiError> {
         self.attempts += 1;
         let is_last = |attempts| attempts > NAME_ATTEMPTS || (attempts > 1 && self.again.is_none());
         if let Some(taken) = taken.filter(|_| !self.is_named_anew || is_last(self.attempts)) {

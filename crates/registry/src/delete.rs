@@ -127,11 +127,7 @@ struct Deletion<'d> {
 
 #[async_trait]
 impl UpdateFn for Deletion<'_> {
-    async fn propose<'s>(
-        &'s mut self,
-        registry: &'s Registry,
-        live: Option<&'s Entry>,
-    ) -> Result<Update<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, registry: &'s Registry, live: Option<&'s Entry>) -> Result<Update, ApiError> {
         let (live, target) = (existing(live)?, self.target);
         if target.resource.converter().is_some() {
             // An object that cannot be converted to the version of the request is not deleted: as upstream, the client
@@ -139,7 +135,7 @@ impl UpdateFn for Deletion<'_> {
             Live::in_version_of(target, live).await?;
         }
         let change =
-            registry.deletion(target, ManagedObject::stored(live.object.decode(live.revision)), self.options)?;
+            registry.deletion(target, ManagedObject::stored(live.object().decode(live.revision)), self.options)?;
         Ok(Update::Change(change, Some(Operation::Delete)))
     }
 }

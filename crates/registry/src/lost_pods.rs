@@ -32,7 +32,7 @@ impl Registry {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let options = DeleteOptions { grace_period_seconds: Some(0), preconditions, ..DeleteOptions::default() };
         let mut end = Edit::new(|registry: &Registry, live: &Entry| {
-            let mut pod = live.object.decode(live.revision);
+            let mut pod = live.object().decode(live.revision);
             if !has_ended(&pod) {
                 registry.fail(&mut pod, condition);
             }

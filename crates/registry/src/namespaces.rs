@@ -161,7 +161,7 @@ impl Registry {
             namespace.remove_meta("resourceVersion");
             let held = !namespace.finalizers().is_empty() || !target.strategy().delete.may_go(&namespace);
             let next = ManagedObject::new(namespace, managed_fields);
-            let change = if held { Change::Put(next) } else { Change::Remove(live.object.clone()) };
+            let change = if held { Change::Put(next) } else { Change::Remove(live.object().clone()) };
             Ok(Update::Change(change, Some(Operation::Update)))
         });
         let request = WriteRequest::new(&target, name, caller, WriteOptions::None);

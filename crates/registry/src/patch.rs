@@ -88,7 +88,7 @@ struct PatchOf<'p> {
 
 #[async_trait]
 impl UpdateFn for PatchOf<'_> {
-    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update, ApiError> {
         let Self { target, name, patch, .. } = self;
         let schema = target.version.schema();
         let live = Live::in_version_of(target, existing(live)?).await?;

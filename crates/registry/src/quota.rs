@@ -151,7 +151,7 @@ impl Registry {
         let collection = self.collection(&namespaces)?;
         let Some(entry) = collection.get(namespace) else { return Ok(None) };
         let key = StoreKey::new(format!("{}{namespace}", collection.prefix()));
-        Ok(Some((namespaces, key, entry.object.bytes(), entry.revision)))
+        Ok(Some((namespaces, key, entry.object().bytes(), entry.revision)))
     }
 }
 

@@ -3,7 +3,6 @@
 //! Only the encoding changes. The object is not validated again, so an object that older rules allowed does not block
 //! the rewrite. No field gets another owner. Admission runs as for any update.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -18,7 +17,7 @@ use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::surface::StoredCollection;
 use crate::target::Target;
-use crate::write::{Change, ManagedObject, Update, UpdateFn, WriteRequest, existing};
+use crate::write::{Change, Live, ManagedObject, Update, UpdateFn, WriteRequest, existing};
 
 impl Registry {
     /// Rewrites an object of the target's collection in the current encoding, if the store has it in another one.
@@ -104,20 +103,15 @@ struct Rewrite<'r> {
 
 #[async_trait]
 impl UpdateFn for Rewrite<'_> {
-    async fn propose<'s>(
-        &'s mut self,
-        registry: &'s Registry,
-        live: Option<&'s Entry>,
-    ) -> Result<Update<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, registry: &'s Registry, live: Option<&'s Entry>) -> Result<Update, ApiError> {
         let live = existing(live)?;
         let collection = registry.collection(self.target)?;
         let current = registry.current(collection.prefix(), self.target.storage_kind());
         self.is_needed = !collection.is_current(live, |encoding| current.is_of(encoding));
         if !self.is_needed {
-            return Ok(Update::Change(Change::Keep(live.object.clone(), live.revision), None));
+            return Ok(Update::Change(Change::Keep(live.object().clone(), live.revision), None));
         }
-        let (object, managed_fields) = live.object.decode_apart(live.revision);
-        let managed_fields = managed_fields.map(Cow::into_owned);
+        let Live { object, managed_fields } = Live::stored(live);
         let object = registry.to_storage(self.target, object).await?;
         Ok(Update::Change(Change::Put(ManagedObject::new(object, managed_fields)), Some(Operation::Update)))
     }

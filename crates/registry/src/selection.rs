@@ -125,7 +125,7 @@ impl Selection {
     /// Cost: one look for each field and each label, or less. Nothing is allocated, unless the layout of the collection
     /// changes meanwhile.
     pub fn matches(&self, entry: &Entry) -> bool {
-        self.converted.as_ref().is_none_or(|view| view.fits(&entry.object))
+        self.converted.as_ref().is_none_or(|view| view.fits_entry(entry))
             && self.is_in_place(entry)
             && self.fields.iter().all(|condition| condition.matches(entry))
             && self.has_labels(entry)

@@ -136,7 +136,7 @@ impl UpdateFn for Replacement<'_> {
         self.makes
     }
 
-    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update, ApiError> {
         let Some(next) = self.sent.next(live)? else { return Err(modified(self.target, self.name)) };
         let Some(live) = live else {
             let mut object = next;
@@ -157,12 +157,7 @@ impl UpdateFn for Replacement<'_> {
 ///
 /// # Errors
 /// 409 if uid or resourceVersion differ from those of the request.
-pub(crate) fn replacement<'e>(
-    target: &Target,
-    name: &str,
-    live: Live<'e>,
-    next: Object,
-) -> Result<Update<'e>, ApiError> {
+pub(crate) fn replacement(target: &Target, name: &str, live: Live, next: Object) -> Result<Update, ApiError> {
     check_preconditions(target, name, &live.object, &next)?;
     Ok(Update::Content { live, next, ownership: Ownership::Track })
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use keelson_cache::Entry;
 use keelson_codec::StoredObject;
+use keelson_codec::stored::HeaderText;
 use keelson_meta::go_format::quote;
 use keelson_meta::{ApiError, GroupVersionKind, Object, Revision};
 use keelson_supervision::outcome;
@@ -65,16 +66,32 @@ impl VersionedView {
 
     /// Returns true if the object is stored in this version, so that its bytes are sent unchanged.
     pub fn is_same(&self, object: &StoredObject) -> bool {
-        self.sole
-            || object.has_header(self.version.stored_header())
-            || object.api_version() == self.version.api_version()
+        self.sole || self.is_same_header(object.header())
+    }
+
+    /// As [`is_same`](Self::is_same), for the object of an entry, which need not be decoded.
+    pub fn is_same_entry(&self, entry: &Entry) -> bool {
+        self.sole || entry.header(|header| self.is_same_header(header))
+    }
+
+    fn is_same_header(&self, header: HeaderText<'_>) -> bool {
+        header.is(self.version.stored_header()) || header.api_version() == self.version.api_version()
     }
 
     /// Returns true if the object has the fields of this version. Its header may name another version.
     pub fn fits(&self, object: &StoredObject) -> bool {
-        self.is_same(object)
+        self.sole || self.fits_header(object.header())
+    }
+
+    /// As [`fits`](Self::fits), for the object of an entry, which need not be decoded.
+    pub fn fits_entry(&self, entry: &Entry) -> bool {
+        self.sole || entry.header(|header| self.fits_header(header))
+    }
+
+    fn fits_header(&self, header: HeaderText<'_>) -> bool {
+        self.is_same_header(header)
             || matches!(
-                self.resource.change(object.api_version(), &self.version),
+                self.resource.change(header.api_version(), &self.version),
                 Some(VersionChange::None | VersionChange::Name)
             )
     }
@@ -101,6 +118,19 @@ impl VersionedView {
         }
     }
 
+    /// As [`show`](Self::show), for the object of an entry.
+    ///
+    /// # Errors
+    /// 500 if the object cannot be converted.
+    pub async fn show_entry(&self, entry: &Entry) -> Result<StoredObject, ApiError> {
+        if self.fits_entry(entry) {
+            return Ok(entry.object().clone());
+        }
+        // Conversions are cached by the address of the stored bytes.
+        let object = entry.pinned_object();
+        Ok(self.show(&object).await?.into_owned())
+    }
+
     /// Converts entries to this version. Entries with its fields stay as they are. One call of a webhook has many
     /// entries.
     ///
@@ -113,7 +143,8 @@ impl VersionedView {
         let mut shown = entries;
         let mut place = 0;
         while let Some(batch) = self.batch(&shown, place) {
-            let objects: Vec<StoredObject> = batch.iter().map(|place| shown[*place].object.clone()).collect();
+            // Conversions are cached by the address of the stored bytes.
+            let objects: Vec<StoredObject> = batch.iter().map(|place| shown[*place].pinned_object()).collect();
             let converted = self.asked(&objects, Reuse::Kept).await?;
             for (place, object) in batch.iter().zip(converted) {
                 shown[*place] = Arc::new(shown[*place].with_object(object));
@@ -129,8 +160,9 @@ impl VersionedView {
     /// 500 when one of them cannot be converted.
     pub fn show_all_now(&self, mut entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, ApiError> {
         for entry in &mut entries {
-            if !self.fits(&entry.object) {
-                *entry = Arc::new(entry.with_object(self.converted(&entry.object, &entry.key)?));
+            if !self.fits_entry(entry) {
+                let converted = self.show_now(entry)?;
+                *entry = Arc::new(entry.with_object(converted));
             }
         }
         Ok(entries)
@@ -141,7 +173,7 @@ impl VersionedView {
     /// # Errors
     /// 500 when it cannot be converted.
     pub(crate) fn show_now(&self, entry: &Entry) -> Result<StoredObject, ApiError> {
-        self.converted(&entry.object, &entry.key)
+        self.converted(&entry.object(), &entry.key)
     }
 
     /// The indices of the next entries, from `start` on, for one call of the converter. They are all in one version.
@@ -149,12 +181,14 @@ impl VersionedView {
         let mut bytes = 0;
         let mut from = None;
         let mut batch = Vec::new();
-        for (place, entry) in entries.iter().enumerate().skip(start).filter(|(_, entry)| !self.fits(&entry.object)) {
-            let size = entry.object.size();
+        for (place, entry) in entries.iter().enumerate().skip(start).filter(|(_, entry)| !self.fits_entry(entry)) {
+            let size = entry.size();
             if batch.len() == BATCH_OBJECTS || (bytes > 0 && bytes + size > BATCH_BYTES) {
                 break;
             }
-            if *from.get_or_insert(entry.object.api_version()) == entry.object.api_version() {
+            let is_first = from.is_none();
+            let known: &String = from.get_or_insert_with(|| entry.header(|header| header.api_version().to_owned()));
+            if is_first || entry.header(|header| header.api_version() == known) {
                 bytes += size;
                 batch.push(place);
             }

@@ -78,8 +78,8 @@ impl WatchOutput {
     pub fn size(&self) -> usize {
         const SMALL: usize = 256;
         match self {
-            Self::Initial(entry) => entry.object.size(),
-            Self::Event(kind, event) => event.object(*kind).map_or(SMALL, |entry| entry.object.size()),
+            Self::Initial(entry) => entry.size(),
+            Self::Event(kind, event) => event.object(*kind).map_or(SMALL, |entry| entry.size()),
             Self::Bookmark { .. } | Self::Error(_) => SMALL,
         }
     }

@@ -112,16 +112,15 @@ pub(crate) trait UpdateFn: Send {
     /// The new state of an object that is `live`, or of a free name (`None`). After a conflict it is called again, and
     /// decides if the conflict is an error for the client. It is also called again for an unchanged object after a
     /// conflict of an associated write.
-    async fn propose<'s>(&'s mut self, registry: &'s Registry, live: Option<&'s Entry>)
-    -> Result<Update<'s>, ApiError>;
+    async fn propose<'s>(&'s mut self, registry: &'s Registry, live: Option<&'s Entry>) -> Result<Update, ApiError>;
 }
 
 /// The proposed state of an object.
-pub(crate) enum Update<'s> {
+pub(crate) enum Update {
     /// A new object, in the version of the request.
     New(Object, Ownership),
     /// Other content, in the version of the request.
-    Content { live: Live<'s>, next: Object, ownership: Ownership },
+    Content { live: Live, next: Object, ownership: Ownership },
     /// A change by the server itself, in the stored version. Admission sees it as this operation. Admission does not
     /// run for `None`: the change is part of a request that was admitted as a whole.
     Change(Change, Option<Operation>),
@@ -190,21 +189,17 @@ pub(crate) fn existing(live: Option<&Entry>) -> Result<&Entry, ApiError> {
 /// A change of an existing object, as a function of its present state.
 pub(crate) struct Edit<'f>(Box<EditFn<'f>>);
 
-type EditFn<'f> = dyn FnMut(&Registry, &Entry) -> Result<Update<'static>, ApiError> + Send + 'f;
+type EditFn<'f> = dyn FnMut(&Registry, &Entry) -> Result<Update, ApiError> + Send + 'f;
 
 impl<'f> Edit<'f> {
-    pub(crate) fn new(edit: impl FnMut(&Registry, &Entry) -> Result<Update<'static>, ApiError> + Send + 'f) -> Self {
+    pub(crate) fn new(edit: impl FnMut(&Registry, &Entry) -> Result<Update, ApiError> + Send + 'f) -> Self {
         Self(Box::new(edit))
     }
 }
 
 #[async_trait]
 impl UpdateFn for Edit<'_> {
-    async fn propose<'s>(
-        &'s mut self,
-        registry: &'s Registry,
-        live: Option<&'s Entry>,
-    ) -> Result<Update<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, registry: &'s Registry, live: Option<&'s Entry>) -> Result<Update, ApiError> {
         (self.0)(registry, existing(live)?)
     }
 }

@@ -15,7 +15,7 @@ use keelson_access::pki::{Pki, PkiOptions};
 use keelson_access::token::DEFAULT_ISSUER;
 use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind};
 use keelson_admission::{AdmissionConfiguration, Selection};
-use keelson_cache::{DEFAULT_CHECK_INTERVAL, DEFAULT_VIEW_BYTES};
+use keelson_cache::{DEFAULT_CHECK_INTERVAL, DEFAULT_VIEW_BYTES, Packing};
 use keelson_controllers::{FlowObjects, IdentityConfig, LeadershipTimes, QUARANTINE, Switches};
 use keelson_http::diagnostics::Diagnostics;
 use keelson_http::filters::{AllowedOrigins, FlowLimits};
@@ -63,6 +63,8 @@ pub struct Config {
     /// The maximum size of all views (orders, groups and indexes of queries), in bytes. Building a view may need twice
     /// its size.
     pub view_bytes: u64,
+    /// The limits of uncompressed and compressed objects in the cache.
+    pub packing: Packing,
     /// The interval at which the cache is compared with the store and differences are repaired. `None` for never.
     pub cache_check_interval: Option<Duration>,
     /// The name of this server in its log, its lease and the metric `keelson_server_info`: a DNS subdomain, unique on
@@ -198,6 +200,7 @@ impl Default for Config {
             max_object_bytes: bounded::DEFAULT_BOUND,
             history_bytes: 256 * 1024 * 1024,
             view_bytes: DEFAULT_VIEW_BYTES,
+            packing: Packing::default(),
             cache_check_interval: Some(DEFAULT_CHECK_INTERVAL),
             server_id: "keelson".to_owned(),
             identity_duration: IdentityConfig::DURATION,

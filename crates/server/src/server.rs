@@ -514,6 +514,7 @@ fn cache_config(config: &Config, supervisor: &Supervisor) -> CacheConfig {
         history: config.history,
         history_bytes: config.history_bytes,
         view_bytes: config.view_bytes,
+        packing: config.packing,
         check_interval: config.cache_check_interval,
         ..CacheConfig::new(config.clock.clone())
     }

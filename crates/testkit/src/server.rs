@@ -25,6 +25,9 @@ pub const CONTROLLERS: &str = "*,-resourcequota-controller,-root-ca-certificate-
 /// The release of kube-apiserver whose responses and documents the records of the tests have.
 pub const RECORDED_RELEASE: Release = Release::V1_36;
 
+/// The variable with which the caches of all servers compress every object at once.
+const PACKED: &str = "KEELSON_TEST_PACKED";
+
 /// The settings of a server.
 pub struct TestServerBuilder {
     config: Config,
@@ -154,7 +157,7 @@ impl TestServer {
     /// Temporary files can't be created.
     pub fn builder() -> TestServerBuilder {
         let directory = TempDir::new().expect("a temporary directory can be made");
-        let config = Config {
+        let mut config = Config {
             bind: SocketAddr::from(([127, 0, 0, 1], 0)),
             store: StoreConfig::Memory,
             data_dir: Some(directory.path().to_path_buf()),
@@ -163,6 +166,11 @@ impl TestServer {
             admission: AdmissionPlugins::new(Vec::new(), vec!["ServiceAccount".to_owned()]).expect("it exists"),
             ..Config::default()
         };
+        if std::env::var_os(PACKED).is_some() {
+            let packing = &mut config.packing;
+            (packing.from_objects, packing.from_bytes, packing.least_bytes) = (1, 1, 1);
+            (packing.plain_bytes, packing.at_once) = (0, true);
+        }
         TestServerBuilder { config, directory }
     }
 

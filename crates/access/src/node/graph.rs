@@ -203,12 +203,12 @@ impl follow::Index for Graph {
     fn is_same(source: Source, before: &Entry, after: &Entry) -> bool {
         let node = |entry: &'_ Entry| entry.field_named("spec.nodeName").to_owned();
         let may_use_more = |entry: &Entry| {
-            ["esourceClaim", "phemeralContainers"].iter().any(|word| entry.object.skeleton_text().contains(word))
+            ["esourceClaim", "phemeralContainers"].iter().any(|word| entry.object().skeleton_text().contains(word))
         };
         source == Source::Pods
             && !node(after).is_empty()
             && node(before) == node(after)
-            && before.object.uid() == after.object.uid()
+            && before.object().uid() == after.object().uid()
             && !may_use_more(before)
             && !may_use_more(after)
     }

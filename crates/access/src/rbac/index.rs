@@ -70,7 +70,7 @@ impl follow::Index for Index {
     fn put(&mut self, kind: Kind, entry: &Entry) {
         match kind {
             Kind::ClusterRole | Kind::Role => {
-                self.put_role(kind, &entry.key, Role::stored(&entry.object, entry.revision));
+                self.put_role(kind, &entry.key, Role::stored(&entry.object(), entry.revision));
             }
             Kind::ClusterRoleBinding | Kind::RoleBinding => self.put_binding(kind, &entry.key, &decoded(entry)),
         }

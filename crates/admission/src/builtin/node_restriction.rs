@@ -310,7 +310,7 @@ impl Admission for NodeRestriction {
 impl StoredObjects {
     fn get(&self, namespace: &str, name: &str) -> Result<Object, ApiError> {
         let key = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
-        let found = self.collection.get(&key).map(|entry| entry.object.decode(entry.revision));
+        let found = self.collection.get(&key).map(|entry| entry.object().decode(entry.revision));
         found.ok_or_else(|| ApiError::NotFound { resource: self.missing.clone(), name: name.to_owned() })
     }
 }

@@ -239,7 +239,7 @@ impl PodSecurity {
             if number % PODS_AT_ONCE == PODS_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            let object = entry.object.decode(entry.revision);
+            let object = entry.object().decode(entry.revision);
             let pod = Pod::from_object(&object);
             let broken = if self.is_exempt(&pod) { Vec::new() } else { violations(standard, &pod) };
             if !broken.is_empty() {

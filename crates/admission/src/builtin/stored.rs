@@ -67,5 +67,5 @@ pub(crate) fn bounds(namespace: &str) -> (String, String) {
 }
 
 fn decoded(entry: &Entry) -> Object {
-    entry.object.decode(entry.revision)
+    entry.object().decode(entry.revision)
 }

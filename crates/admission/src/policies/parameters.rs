@@ -33,7 +33,7 @@ impl Decoded {
         {
             return Ok(object.clone());
         }
-        let shown = target.view().show(&entry.object).await?;
+        let shown = target.view().show_entry(entry).await?;
         let mut object = shown.decode(entry.revision);
         object.set_type(target.kind());
         let object = Arc::new(object);

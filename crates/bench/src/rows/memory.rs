@@ -9,8 +9,8 @@ use anyhow::Result;
 use crate::bench::Bench;
 use crate::figure::{Observed, Quantity, median_of};
 
-/// The idle time before memory is read, since allocators return memory after a while.
-const REST: Duration = Duration::from_secs(3);
+/// The idle time before memory is read: the cache compresses objects out of use after half a minute.
+const REST: Duration = Duration::from_mins(1);
 /// The number of the first directory of this row.
 const FIRST_DIRECTORY: usize = 1_000;
 

@@ -40,7 +40,7 @@ pub(crate) const ALL: [Row; 106] = [
         Some(Quantity::megabytes(150)),
     ),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(7_000.0))),
-    row("memory-pods", "memory with the pods, at rest", Work::MemoryFilled, Some(Quantity::megabytes(600))),
+    row("memory-pods", "memory with the pods, at rest", Work::MemoryFilled, Some(Quantity::megabytes(200))),
     row("update", "update a pod, 32 in flight, durable", Work::Update, Some(Quantity::Rate(6_000.0))),
     row("patch", "patch a label of a pod, 32 in flight, durable", Work::Patch, Some(Quantity::Rate(6_000.0))),
     row("apply", "apply a pod, 32 in flight, durable", Work::Apply, Some(Quantity::Rate(3_000.0))),

@@ -151,7 +151,7 @@ async fn check_binding(
 async fn stored_policy(registry: &Registry, policies: &str, name: &str) -> Result<Option<Object>, ApiError> {
     registry.catch_up().await?;
     let collection = registry.collection(&registry.target(GROUP, policies)?)?;
-    Ok(collection.get(name).map(|entry| entry.object.decode(entry.revision)))
+    Ok(collection.get(name).map(|entry| entry.object().decode(entry.revision)))
 }
 
 fn refused(request: &WriteRequest<'_>, object: &Object, field: &str, detail: String) -> ApiError {

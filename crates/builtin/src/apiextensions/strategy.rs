@@ -111,7 +111,7 @@ fn in_use(registry: &Registry, definition: &Object, version: &str) -> Option<Str
     }
     let versions = surface.target("internal.apiserver.k8s.io", "storageversions").ok()?;
     let published = versions.collection().ok()?.get(&format!("{group}.{plural}"))?;
-    let published = published.object.decode(published.revision);
+    let published = published.object().decode(published.revision);
     let mut servers = published.get(&["status", "storageVersions"]).and_then(Value::as_array).into_iter().flatten();
     let writer = servers.find(|server| server["encodingVersion"] == *api_version)?;
     Some(format!("the server {} stores objects in it", writer["apiServerID"].as_str().unwrap_or_default()))

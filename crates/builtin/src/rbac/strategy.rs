@@ -154,5 +154,5 @@ fn rules_in(registry: &Registry, role: &RoleRef, namespace: Option<&str>) -> Res
     let stored = surface.resource(GROUP, plural).and_then(|served| served.stored().cloned());
     let stored = stored.ok_or_else(|| ApiError::Internal(format!("{plural} are not stored")))?;
     let found = stored.cached.get(&role.key(namespace));
-    Ok(found.map(|entry| PolicyRule::all_of(&entry.object.decode(entry.revision)).collect()))
+    Ok(found.map(|entry| PolicyRule::all_of(&entry.object().decode(entry.revision)).collect()))
 }

@@ -122,7 +122,7 @@ const ADMIN_ACCESS: &str = "admin access to devices requires the `resource.kuber
 /// Returns true if the label of a namespace permits admin access to devices.
 fn is_administered(registry: &Registry, namespace: &str) -> Result<bool, ApiError> {
     let namespace = registry.collection(&registry.target("", "namespaces")?)?.get(namespace);
-    let namespace = namespace.map(|entry| entry.object.decode(entry.revision)).unwrap_or_default();
+    let namespace = namespace.map(|entry| entry.object().decode(entry.revision)).unwrap_or_default();
     Ok(namespace.labels().any(|(name, value)| name == ADMINISTERED && value == "true"))
 }
 

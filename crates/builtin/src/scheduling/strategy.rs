@@ -203,7 +203,7 @@ fn default_priority(registry: &Registry) -> Result<Option<Object>, ApiError> {
     let noted = noted.ok_or_else(|| ApiError::Internal(format!("{GLOBAL_DEFAULT} is not noted")))?;
     // This runs for every pod. The indexed field avoids decoding the classes.
     let defaults = classes.range("", None).filter(|class| class.field(noted) == "true");
-    Ok(defaults.map(|class| class.object.decode(class.revision)).min_by_key(value))
+    Ok(defaults.map(|class| class.object().decode(class.revision)).min_by_key(value))
 }
 
 fn is_global_default(class: &Object) -> bool {
@@ -226,7 +226,7 @@ fn refused(target: &Target, object: &Object, message: String) -> ApiError {
 
 fn find(registry: &Registry, group: &str, plural: &str, name: &str) -> Result<Option<Object>, ApiError> {
     let found = registry.target(group, plural)?.collection()?.get(name);
-    Ok(found.map(|entry| entry.object.decode(entry.revision)))
+    Ok(found.map(|entry| entry.object().decode(entry.revision)))
 }
 
 /// The strategy of groups of pods and of groups of groups.

@@ -35,5 +35,5 @@ pub(crate) fn newest_default(
 
 fn all(registry: &Registry, group: &str, plural: &str) -> Result<Vec<Object>, ApiError> {
     let classes = registry.target(group, plural)?.collection()?.snapshot();
-    Ok(classes.range("", None).map(|entry| entry.object.decode(entry.revision)).collect())
+    Ok(classes.range("", None).map(|entry| entry.object().decode(entry.revision)).collect())
 }

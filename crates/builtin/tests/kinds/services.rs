@@ -78,7 +78,7 @@ async fn check_held(store: &Arc<dyn Store>, server: &Registry) {
         server.list(&services(), &Caller::server(), &everything).await.unwrap().items.into_entries().await.unwrap();
     let (mut addresses, mut ports) = (BTreeMap::new(), BTreeMap::new());
     for entry in listed {
-        let service: Value = serde_json::from_str(entry.object.text().as_ref()).unwrap();
+        let service: Value = serde_json::from_str(entry.object().text().as_ref()).unwrap();
         let name = entry.name().to_owned();
         for address in
             service["spec"]["clusterIPs"].as_array().into_iter().flatten().filter(|address| *address != "None")

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::entry::Decoder;
 use crate::labels::{LabelInterner, PartInterner};
+use crate::packing::{Packer, Pool};
 use crate::snapshot::Snapshot;
 
 const APPS: u8 = 4;
@@ -62,6 +63,7 @@ fn decoder() -> Decoder {
         layout: layout(),
         complete: None,
         encodings: crate::encodings::Encodings::default(),
+        pool: Arc::new(Pool::new(Packer::off())),
         labels: LabelInterner::default(),
         parts: PartInterner::default(),
     }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::entry::Decoder;
 use crate::labels::{LabelInterner, PartInterner};
+use crate::packing::{Packer, Pool};
 use crate::spec::Layout;
 use crate::trees::Trees;
 use crate::written::DecoderId;
@@ -40,6 +41,7 @@ fn decoder() -> Decoder {
         labels: LabelInterner::default(),
         parts: PartInterner::default(),
         encodings: crate::encodings::Encodings::default(),
+        pool: Arc::new(Pool::new(Packer::off())),
     }
 }
 

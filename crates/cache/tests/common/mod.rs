@@ -239,7 +239,7 @@ pub fn check_snapshot(snapshot: &Snapshot, model: &State) {
         assert_eq!(snapshot.count(from, to), expected.len());
         assert_eq!(state_of(snapshot.range(from, to)), expected);
         let mut items = Vec::new();
-        snapshot.range(from, to).for_each(|entry| entry.object.write_item(entry.revision, &mut items));
+        snapshot.range(from, to).for_each(|entry| entry.object().write_item(entry.revision, &mut items));
         assert_eq!(snapshot.bytes(from, to), items.len() as u64);
         let mut walked = State::new();
         for leaf in snapshot.cursor(from, to) {

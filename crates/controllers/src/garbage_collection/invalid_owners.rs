@@ -173,7 +173,7 @@ fn is_in_another_namespace(
     let snapshot = namespaces.cached.snapshot();
     let keys = snapshot.range("", None).take(SEARCHED_NAMESPACES);
     let mut owners = keys.filter_map(|namespace| owners.cached.get(&format!("{}/{}", namespace.key, reference.name)));
-    owners.any(|owner| owner.object.uid() == reference.uid)
+    owners.any(|owner| owner.object().uid() == reference.uid)
 }
 
 /// The prefix of an event's name: the object's name, as far as it is valid in the name of an event.

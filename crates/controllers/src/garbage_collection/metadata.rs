@@ -83,8 +83,12 @@ impl<'e> Ties<'e> {
     /// Returns true if the object is being deleted and waits for garbage collection.
     pub(super) fn waits_for_collection(self) -> bool {
         self.is_deleted() && {
+            let object;
             let metadata = match self.of {
-                OwnerText::Here(entry) => Metadata::read(entry),
+                OwnerText::Here(entry) => {
+                    object = entry.object();
+                    Metadata::read(&entry.key, object.metadata())
+                }
                 OwnerText::Elsewhere(object) => Metadata::of_elsewhere(object),
             };
             metadata.holds(FINALIZER_ORPHAN) || metadata.holds(FINALIZER_FOREGROUND)
@@ -93,7 +97,7 @@ impl<'e> Ties<'e> {
 
     pub(super) fn uid(self) -> Cow<'e, str> {
         match self.of {
-            OwnerText::Here(entry) => entry.object.uid(),
+            OwnerText::Here(entry) => Cow::Owned(entry.object().uid().into_owned()),
             OwnerText::Elsewhere(object) => Cow::Borrowed(&object.uid),
         }
     }
@@ -115,9 +119,10 @@ pub(super) struct OwnerReference<'e> {
 }
 
 impl<'e> Metadata<'e> {
-    pub(super) fn read(entry: &'e Entry) -> Self {
-        serde_json::from_slice(entry.object.metadata()).unwrap_or_else(|error| {
-            warn_repeated!(&entry.key; key = %entry.key, %error, "the metadata of an object can't be read");
+    /// Reads the metadata of an object from its JSON.
+    pub(super) fn read(key: &str, text: &'e [u8]) -> Self {
+        serde_json::from_slice(text).unwrap_or_else(|error| {
+            warn_repeated!(key; key, %error, "the metadata of an object can't be read");
             Self::default()
         })
     }

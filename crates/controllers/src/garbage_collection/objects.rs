@@ -23,21 +23,22 @@ pub(super) struct VisitedObject {
 }
 
 enum State {
-    Here(Box<Target>, Arc<Entry>),
+    /// The object, and the JSON of its metadata.
+    Here(Box<Target>, Arc<Entry>, Vec<u8>),
     Elsewhere(RemoteKindNumber, RemoteObject),
 }
 
 impl VisitedObject {
     pub(super) fn metadata(&self) -> Metadata<'_> {
         match &self.state {
-            State::Here(_, entry) => Metadata::read(entry),
+            State::Here(_, entry, metadata) => Metadata::read(&entry.key, metadata),
             State::Elsewhere(_, object) => Metadata::of_elsewhere(object),
         }
     }
 
     fn resource_version(&self) -> String {
         match &self.state {
-            State::Here(_, entry) => entry.revision.get().to_string(),
+            State::Here(_, entry, _) => entry.revision.get().to_string(),
             State::Elsewhere(_, object) => object.resource_version.clone(),
         }
     }
@@ -60,7 +61,8 @@ impl Objects {
             CollectionPlace::Here(_) => {
                 let Some(target) = target_of(&self.registry.surface(), id) else { return Ok(None) };
                 let entry = self.registry.get(&target, id.name(), &self.caller, &GetOptions::default()).await?;
-                State::Here(Box::new(target), entry)
+                let metadata = entry.object().metadata().to_vec();
+                State::Here(Box::new(target), entry, metadata)
             }
             CollectionPlace::Elsewhere(number) => {
                 let Some(access) = self.elsewhere.access(number)? else { return Ok(None) };
@@ -74,7 +76,7 @@ impl Objects {
     pub(super) async fn delete(&self, object: &VisitedObject, policy: PropagationPolicy) -> Result<(), ApiError> {
         let uid = object.metadata().uid.to_string();
         match &object.state {
-            State::Here(target, _) => {
+            State::Here(target, ..) => {
                 let preconditions = Preconditions { uid: Some(uid), resource_version: Some(object.resource_version()) };
                 let options =
                     DeleteOptions { preconditions, propagation_policy: Some(policy), ..DeleteOptions::default() };
@@ -99,7 +101,7 @@ impl Objects {
     /// Removes the references to these owners, by uid, from an object.
     pub(super) async fn remove_owners(&self, object: &VisitedObject, owners: &[String]) -> Result<(), ApiError> {
         match &object.state {
-            State::Here(target, _) => {
+            State::Here(target, ..) => {
                 let uid = &object.metadata().uid;
                 self.registry.remove_owners(target, object.id.name(), uid, owners, &self.caller).await
             }
@@ -114,7 +116,7 @@ impl Objects {
 
     pub(super) async fn remove_finalizer(&self, object: &VisitedObject, finalizer: &str) -> Result<(), ApiError> {
         match &object.state {
-            State::Here(target, _) => {
+            State::Here(target, ..) => {
                 let uid = &object.metadata().uid;
                 self.registry.remove_finalizer(target, object.id.name(), uid, finalizer, &self.caller).await
             }
@@ -128,7 +130,7 @@ impl Objects {
     /// Removes `blockOwnerDeletion` from an object's owner references.
     pub(super) async fn unblock_owners(&self, object: &VisitedObject) -> Result<(), ApiError> {
         match &object.state {
-            State::Here(target, _) => {
+            State::Here(target, ..) => {
                 let uid = &object.metadata().uid;
                 self.registry.unblock_owners(target, object.id.name(), uid, &self.caller).await
             }

@@ -79,7 +79,7 @@ impl Content for Collection {
 fn count(entries: &[Arc<Entry>]) -> RemainingObjects {
     let mut left = RemainingObjects { objects: entries.len(), ..RemainingObjects::default() };
     for entry in entries {
-        for finalizer in entry.object.decode(entry.revision).finalizers() {
+        for finalizer in entry.object().decode(entry.revision).finalizers() {
             *left.finalizers.entry(finalizer.to_owned()).or_default() += 1;
         }
     }

@@ -106,7 +106,7 @@ impl StorageVersionCollection {
     fn standing_here(&self, name: &str) -> LeaseState {
         let Ok(leases) = self.leases.collection() else { return LeaseState::Publishes };
         match leases.get(&self.leases.relative_key(name)) {
-            Some(lease) => standing(Some(&lease.object.decode(lease.revision))),
+            Some(lease) => standing(Some(&lease.object().decode(lease.revision))),
             None => LeaseState::Gone,
         }
     }

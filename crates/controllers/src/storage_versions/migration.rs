@@ -169,7 +169,7 @@ impl StorageVersionMigrator {
             // Its definition may still name the migration, or the resource may need another one.
             return resource.into_iter().for_each(|resource| self.queue.add(resource));
         };
-        let migration = entry.object.decode(entry.revision);
+        let migration = entry.object().decode(entry.revision);
         let resource = self.published(subject(&migration));
         self.known.lock().note(&migration, resource.clone());
         // The resource is enqueued even if the migration has ended, since a client may have written that end.
@@ -269,7 +269,7 @@ impl StorageVersionMigrator {
     fn is_aggregated(&self, group: &str) -> bool {
         let Ok(services) = self.services.collection() else { return false };
         let leads = |entry: &keelson_cache::Entry| {
-            let service = entry.object.decode(entry.revision);
+            let service = entry.object().decode(entry.revision);
             service.get(&["spec", "group"]).and_then(Value::as_str) == Some(group)
                 && service.get(&["spec", "service"]).is_some_and(Value::is_object)
         };

@@ -194,11 +194,11 @@ impl StorageVersionPublication {
             Some((served, (_, kind))) => self.versions.collection().is_ok_and(|versions| {
                 let key = self.versions.relative_key(version.name());
                 versions.get(&key).is_some_and(|found| {
-                    let mut found = found.object.decode(found.revision);
+                    let mut found = found.object().decode(found.revision);
                     !publish(&mut found, &entry(&self.server_id, served, kind), self.client.now())
                 })
             }),
-            None => servers(&version.object.decode(version.revision)).all(|server| server != self.server_id),
+            None => servers(&version.object().decode(version.revision)).all(|server| server != self.server_id),
         };
         if !is_right {
             self.queue.add(resource);

@@ -131,7 +131,7 @@ impl StorageStates {
         let Some(target) = self.target() else { return true };
         let Ok(states) = target.collection() else { return true };
         states.get(&target.relative_key(&resource.to_string())).is_some_and(|entry| {
-            let state = entry.object.decode(entry.revision);
+            let state = entry.object().decode(entry.revision);
             let hash = hash_of(kind);
             is_settled(&state, &hash)
         })

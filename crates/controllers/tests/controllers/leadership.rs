@@ -71,7 +71,7 @@ impl Candidate {
         let leases = target("coordination.k8s.io", "leases", Some("kube-system"));
         let found =
             self.registry.get(&leases, "keelson-controllers", &Caller::server(), &GetOptions::default()).await.unwrap();
-        serde_json::from_str(found.object.text().as_ref()).unwrap()
+        serde_json::from_str(found.object().text().as_ref()).unwrap()
     }
 }
 

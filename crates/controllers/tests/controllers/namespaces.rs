@@ -38,7 +38,7 @@ async fn until(registry: &Registry, target: &Target, name: &str, expected: impl 
     let wait = async {
         loop {
             let found = registry.get(target, name, &Caller::server(), &GetOptions::default()).await.ok();
-            if expected(found.map(|entry| serde_json::from_str(entry.object.text().as_ref()).unwrap())) {
+            if expected(found.map(|entry| serde_json::from_str(entry.object().text().as_ref()).unwrap())) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;

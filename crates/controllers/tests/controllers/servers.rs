@@ -91,7 +91,7 @@ impl Server {
     async fn get(&self, group: &str, plural: &str, name: &str) -> Option<(u64, Value)> {
         let target = target(group, plural, Some("default"));
         let found = self.registry.get(&target, name, &Caller::server(), &GetOptions::default()).await.ok()?;
-        Some((found.revision.get(), serde_json::from_str(found.object.text().as_ref()).unwrap()))
+        Some((found.revision.get(), serde_json::from_str(found.object().text().as_ref()).unwrap()))
     }
 
     /// The addresses of the endpoints by port, and the revision of their last write.

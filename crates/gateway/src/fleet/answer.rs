@@ -276,7 +276,7 @@ async fn page(
 
 /// The object with the name of its source.
 fn marked(cluster: &str, entry: &Arc<Entry>) -> Arc<Entry> {
-    let mut object = entry.object.decode(Revision::ZERO);
+    let mut object = entry.object().decode(Revision::ZERO);
     let metadata = object.metadata_mut();
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
         annotations.insert(CLUSTER, cluster);

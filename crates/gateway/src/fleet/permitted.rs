@@ -120,5 +120,5 @@ fn objects(mirror: &Mirror) -> Option<Vec<Object>> {
     let target = registry.target(&mirror.served.group, &mirror.served.plural).ok()?;
     let collection = registry.collection(&target).ok()?;
     let entries = collection.snapshot();
-    Some(entries.range("", None).map(|entry| entry.object.decode(Revision::ZERO)).collect())
+    Some(entries.range("", None).map(|entry| entry.object().decode(Revision::ZERO)).collect())
 }

@@ -25,17 +25,19 @@ pub(super) async fn handle(
     let name = resolve::name(target)?;
     let Some(query) = request.query.extended()? else {
         let entry = registry.get(target, name, &request.caller, &options).await?;
-        return renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision)).await;
+        let object = entry.object().clone();
+        return renderer.answer(StatusCode::OK, &object, Some(entry.revision)).await;
     };
     query.check_get().map_err(|error| ApiError::BadRequest(error.to_string()))?;
     target.check_query(query, &request.caller)?;
     let mask = query::mask(Some(query), &renderer)?;
     let entry = registry.get_at(target, name, &request.caller, &options, query).await?;
     let Some(mask) = mask else {
-        return renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision)).await;
+        let object = entry.object().clone();
+        return renderer.answer(StatusCode::OK, &object, Some(entry.revision)).await;
     };
     // The mask's paths refer to fields of the requested version.
-    let shown = renderer.view().show(&entry.object).await?;
+    let shown = renderer.view().show_entry(&entry).await?;
     let object = masked_object(&entry.key, &shown, &mask)?;
     renderer.answer(StatusCode::OK, &object, Some(entry.revision)).await
 }

@@ -85,8 +85,10 @@ pub(super) async fn answer(
         }
         gzip = true;
     }
-    // Copying items costs less than moving them to other threads, and canonical items are already compressed.
-    let direct = writer.is_canonical() || (writer.copies() && !gzip);
+    // Copying items costs less than moving them to other threads, and canonical items are already compressed. Packed
+    // objects must be decoded first.
+    let is_copied = writer.is_canonical() || (writer.copies() && !gzip);
+    let direct = is_copied && (gzip || !source.is_packed());
     let ahead = !direct && (bytes >= AHEAD_FROM_BYTES || source.has_heavy());
     let body = match (ahead, gzip) {
         (true, _) => stream(Paced::new(AheadBody::new(writer, (start, parts), source, gzip))),
@@ -166,7 +168,10 @@ pub(super) async fn source_of(items: ListItems, renderer: &Renderer, showing: It
         let bytes = bytes_of(&entries);
         let sorted = move || {
             let entries = entries.into_iter();
-            let decoded = entries.map(|entry| Ok((renderer.decode(&entry.object, entry.revision)?, entry)));
+            let decoded = entries.map(|entry| {
+                let object = renderer.decode(&entry.object(), entry.revision)?;
+                Ok((object, entry))
+            });
             let mut decoded = decoded.collect::<Result<Vec<_>, ApiError>>()?;
             decoded.sort_by(|(left, _), (right, _)| order(left, right));
             Ok::<Vec<_>, ApiError>(decoded.into_iter().map(|(_, entry)| entry).collect())

@@ -74,7 +74,19 @@ impl Source {
         match self {
             Self::Range(_, bytes) | Self::Converted { bytes, .. } => *bytes,
             Self::History(items) => items.least_bytes,
-            Self::Chosen(entries) => entries.as_slice().iter().map(|entry| entry.object.size() as u64).sum(),
+            Self::Chosen(entries) => entries.as_slice().iter().map(|entry| entry.size() as u64).sum(),
+        }
+    }
+
+    /// Returns true if items at the start must be decoded before they are copied.
+    pub(super) fn is_packed(&self) -> bool {
+        let is_packed = |entry: &Arc<Entry>| entry.is_packed();
+        match self {
+            Self::Range(cursor, _) => {
+                cursor.clone().next_leaf().is_some_and(|leaf| leaf.entries().iter().any(is_packed))
+            }
+            Self::Chosen(entries) => entries.as_slice().iter().take(CHOSEN_BLOCK).any(is_packed),
+            Self::History(_) | Self::Converted { .. } => false,
         }
     }
 

@@ -46,7 +46,7 @@ fn quota(text: &str) -> Result<u64, String> {
 }
 
 /// Reads `8Gi`, `500M`, `1048576`.
-fn bytes(text: &str) -> Result<u64, String> {
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let bad = || format!("{text:?} is not a number of bytes; write it like 8Gi, 500Mi or 1048576");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().map_err(|_| bad())?;

@@ -86,6 +86,7 @@ const TOPICS: [(&str, &[&str]); 14] = [
     (
         "Requests",
         &[
+            "cache-memory",
             "cache-check-interval",
             "chunks-for-",
             "enable-priority-",

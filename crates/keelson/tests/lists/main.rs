@@ -11,6 +11,7 @@ mod client;
 mod compressed_watches;
 mod large_lists;
 mod looks;
+mod packed;
 mod partial_rights;
 mod past;
 mod queries;

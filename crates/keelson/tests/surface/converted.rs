@@ -371,7 +371,8 @@ async fn a_client_that_stops_reading_delays_no_others() {
     let target = server.running().registry().surface().lookup(GROUP, "v2", "berths").unwrap();
     let stored = target.collection().unwrap().get("default/b0000").unwrap();
     let view = target.view();
-    let mut asks = Box::pin(view.show(&stored.object));
+    let object = stored.pinned_object();
+    let mut asks = Box::pin(view.show(&object));
     assert!(futures::poll!(&mut asks).is_pending());
     while pilot.waiting.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
@@ -383,12 +384,13 @@ async fn a_client_that_stops_reading_delays_no_others() {
     // If a client disconnects, the other waiting clients still get the conversion.
     raw.patch(format!("{STORED}/b0000"), MERGE, &json!({ "spec": { "port": 1 } })).await.expect(200);
     let stored = target.collection().unwrap().get("default/b0000").unwrap();
-    let mut asks = Box::pin(view.show(&stored.object));
+    let object = stored.pinned_object();
+    let mut asks = Box::pin(view.show(&object));
     assert!(futures::poll!(&mut asks).is_pending());
     while pilot.waiting.load(Ordering::SeqCst) == 1 {
         tokio::task::yield_now().await;
     }
-    let mut waits = Box::pin(view.show(&stored.object));
+    let mut waits = Box::pin(view.show(&object));
     assert!(futures::poll!(&mut waits).is_pending());
     drop(asks);
     permits.add_permits(2);

@@ -131,7 +131,7 @@ impl Registry {
         };
         let mut pages = read();
         let first = pages.try_next().await?.unwrap_or_default();
-        let least_bytes = first.iter().map(|entry| entry.object.size() as u64).sum();
+        let least_bytes = first.iter().map(|entry| entry.size() as u64).sum();
         let pages = stream::once(future::ready(Ok(first))).chain(pages.map_err(store_error)).boxed();
         // The second stream reads nothing before it is polled.
         let again = read().map_err(store_error).boxed();
@@ -165,7 +165,7 @@ impl Registry {
                         part.cut_at = last;
                         return Ok(part);
                     }
-                    bytes += entry.object.size();
+                    bytes += entry.size();
                     part.chosen.push(entry);
                 }
             }

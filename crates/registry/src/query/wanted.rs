@@ -5,12 +5,13 @@
 
 use std::borrow::Cow;
 use std::hint::black_box;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use keelson_cache::{Entry, IndexTerm, Places, PositionSource, ReservationError, View};
+use keelson_cache::{Entry, IndexTerm, ObjectRef, Places, PositionSource, ReservationError, View};
 use keelson_codec::StoredObject;
 use keelson_codec::stored::Marks;
 use keelson_meta::options::ListOptions;
@@ -191,7 +192,9 @@ impl QueryEvaluator {
     pub(super) fn fetch(&self, entries: &[&Arc<Entry>]) {
         let mut sum = 0_u8;
         for entry in entries {
-            let (bytes, marks) = (entry.object.skeleton(), entry.marks());
+            // Decoding a packed object here would be in vain.
+            let object = entry.plain_object();
+            let (bytes, marks) = (object.as_ref().map_or(&[][..], |object| object.skeleton()), entry.marks());
             sum ^= entry.key.as_bytes().first().copied().unwrap_or_default();
             for head in &self.heads {
                 let at = marks.before(head).unwrap_or_default();
@@ -263,9 +266,9 @@ impl QueryEvaluator {
 
     /// The object in the version of the request.
     fn shown<'e>(&self, entry: &'e Entry) -> VersionedObject<'e> {
-        if self.version.fits(&entry.object) {
+        if self.version.fits_entry(entry) {
             return if self.reads_all {
-                VersionedObject::whole(entry, Cow::Borrowed(&entry.object))
+                VersionedObject::whole(entry, SourceObject::Stored(entry.object()))
             } else {
                 VersionedObject::stored(entry)
             };
@@ -276,8 +279,10 @@ impl QueryEvaluator {
         }
         // The page with an object that cannot be converted reports the error.
         let converted = self.version.show_now(entry);
-        converted
-            .map_or_else(|_| VersionedObject::stored(entry), |object| VersionedObject::whole(entry, Cow::Owned(object)))
+        converted.map_or_else(
+            |_| VersionedObject::stored(entry),
+            |object| VersionedObject::whole(entry, SourceObject::Converted(object)),
+        )
     }
 
     /// Returns true if the object matches. `None` if its condition has no value.
@@ -331,7 +336,7 @@ impl QueryEvaluator {
             return false;
         }
         let selection = &self.selection;
-        if selection.is_of_converted() && !self.version.fits(&entry.object) && selection.may_match(entry) {
+        if selection.is_of_converted() && !self.version.fits_entry(entry) && selection.may_match(entry) {
             self.is_unknown.store(true, Ordering::Relaxed);
         }
         selection.matches(entry)
@@ -343,9 +348,26 @@ impl QueryEvaluator {
     }
 }
 
+/// An object as stored, or converted.
+enum SourceObject<'e> {
+    Stored(ObjectRef<'e>),
+    Converted(StoredObject),
+}
+
+impl Deref for SourceObject<'_> {
+    type Target = StoredObject;
+
+    fn deref(&self) -> &StoredObject {
+        match self {
+            Self::Stored(object) => object,
+            Self::Converted(object) => object,
+        }
+    }
+}
+
 /// The object of an entry in the version of the request.
 struct VersionedObject<'e> {
-    object: Cow<'e, StoredObject>,
+    object: SourceObject<'e>,
     /// The whole text, if the query may read managedFields.
     text: Option<Bytes>,
     /// The offsets of its parts, as far as they are known.
@@ -355,11 +377,16 @@ struct VersionedObject<'e> {
 
 impl<'e> VersionedObject<'e> {
     fn stored(entry: &'e Entry) -> Self {
-        Self { object: Cow::Borrowed(&entry.object), text: None, marks: entry.marks(), revision: entry.revision }
+        Self {
+            object: SourceObject::Stored(entry.object()),
+            text: None,
+            marks: entry.marks(),
+            revision: entry.revision,
+        }
     }
 
     /// The whole object, with managedFields.
-    fn whole(entry: &Entry, object: Cow<'e, StoredObject>) -> Self {
+    fn whole(entry: &Entry, object: SourceObject<'e>) -> Self {
         Self { text: Some(object.bytes()), object, marks: Marks::default(), revision: entry.revision }
     }
 

@@ -7,7 +7,6 @@
 //!
 //! ORDER: usage is charged to a state of the quotas that is at least as new as any that this desk has written.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -446,7 +445,7 @@ impl Merged {
         object.remove_meta("resourceVersion");
         let status = object.0.entry("status").or_insert_with(|| Value::Object(keelson_meta::json::Map::new()));
         status["used"] = account.used.to_value();
-        let encoded = ManagedObject::new(object, managed_fields.map(Cow::into_owned)).encode(&office.quotas);
+        let encoded = ManagedObject::new(object, managed_fields).encode(&office.quotas);
         let value = encoded.object().bytes();
         office.collection.announce(key.clone(), encoded);
         self.transaction.writes.push(Write::Put { key: key.clone(), value, expires: None });

@@ -39,7 +39,7 @@ pub(super) struct Parsed {
 impl Parsed {
     /// Reads a stored quota. Takes some 20 us.
     pub(super) fn from_entry(entry: &Entry) -> Self {
-        let limits = Limits::from_quota(&entry.object.decode(entry.revision));
+        let limits = Limits::from_quota(&entry.object().decode(entry.revision));
         Self { key: entry.key.clone(), revision: entry.revision, limits }
     }
 }

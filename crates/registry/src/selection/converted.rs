@@ -21,7 +21,7 @@ impl Selection {
     /// Returns true for an entry that may be selected. Conditions that need a conversion are not evaluated.
     pub(crate) fn may_match(&self, entry: &Entry) -> bool {
         match &self.converted {
-            Some(view) if !view.fits(&entry.object) => self.is_in_place(entry) && self.has_labels(entry),
+            Some(view) if !view.fits_entry(entry) => self.is_in_place(entry) && self.has_labels(entry),
             _ => self.matches(entry),
         }
     }
@@ -36,11 +36,11 @@ impl Selection {
         let may_match = |entry: Arc<Entry>| self.may_match(&entry).then_some(entry);
         let mut selected: Vec<Option<Arc<Entry>>> = entries.into_iter().map(may_match).collect();
         let Some(view) = &self.converted else { return Ok(selected) };
-        let foreign = |entry: &&mut Option<Arc<Entry>>| entry.as_ref().is_some_and(|entry| !view.fits(&entry.object));
+        let foreign = |entry: &&mut Option<Arc<Entry>>| entry.as_ref().is_some_and(|entry| !view.fits_entry(entry));
         let mut unknown: Vec<&mut Option<Arc<Entry>>> = selected.iter_mut().filter(foreign).collect();
         let stored: Vec<Arc<Entry>> = unknown.iter().filter_map(|entry| (**entry).clone()).collect();
         for (place, converted) in unknown.iter_mut().zip(view.show_all(stored).await?) {
-            let entry = converted.with_fields_of(converted.object.clone());
+            let entry = converted.with_fields_of(converted.object().clone());
             let is_selected = self.fields.iter().all(|condition| condition.matches(&entry));
             **place = is_selected.then(|| Arc::new(entry));
         }

@@ -36,7 +36,7 @@ impl Registry {
         let pods = self.target("", "pods")?.in_namespace(target.namespace.as_deref());
         let topology = self.topology(node).await?;
         let mut bind = Edit::new(|registry: &Registry, live: &Entry| {
-            let pod = live.object.decode(live.revision);
+            let pod = live.object().decode(live.revision);
             // Admission ran for the binding.
             let change = bound(&pods, pod, &binding, node, &topology, registry.now())?;
             Ok(Update::Change(change, None))
@@ -53,7 +53,7 @@ impl Registry {
         let nodes = self.target("", "nodes")?;
         match self.read(&nodes, node, &GetOptions::default()).await {
             Ok(entry) => {
-                let node = entry.object.decode(entry.revision);
+                let node = entry.object().decode(entry.revision);
                 let labels = node.labels().filter(|(name, _)| TOPOLOGY.contains(name));
                 Ok(labels.map(|(name, value)| (name, json!(value))).collect())
             }

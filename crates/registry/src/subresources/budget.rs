@@ -87,15 +87,11 @@ struct TakeDisruption<'t> {
 
 #[async_trait]
 impl UpdateFn for TakeDisruption<'_> {
-    async fn propose<'s>(
-        &'s mut self,
-        registry: &'s Registry,
-        live: Option<&'s Entry>,
-    ) -> Result<Update<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, registry: &'s Registry, live: Option<&'s Entry>) -> Result<Update, ApiError> {
         let entry = existing(live)?;
         let live = Live::in_version_of(self.budgets, entry).await?;
         if has_place(&live.object, self.pod) {
-            return Ok(Update::Change(Change::Keep(entry.object.clone(), entry.revision), None));
+            return Ok(Update::Change(Change::Keep(entry.object().clone(), entry.revision), None));
         }
         check(&live.object)?;
         let mut next = decremented(&live.object, self.pod.name(), registry.now());

@@ -38,7 +38,7 @@ impl Registry {
             return Ok(());
         }
         let pod = self.read(&pods, name, &GetOptions::default()).await?;
-        let pod = pod.object.decode(pod.revision);
+        let pod = pod.object().decode(pod.revision);
         let Some(budget) = self.budget_of(namespace, &pod).await? else {
             return self.evict_if(&pods, name, caller, options, |_| true).await.map(|_| ());
         };
@@ -63,10 +63,10 @@ impl Registry {
     ) -> Result<bool, ApiError> {
         let mut applies = false;
         let mut evict = Edit::new(|registry: &Registry, live: &Entry| {
-            let mut pod = live.object.decode(live.revision);
+            let mut pod = live.object().decode(live.revision);
             applies = condition(&pod);
             if !applies {
-                return Ok(Update::Change(Change::Keep(live.object.clone(), live.revision), None));
+                return Ok(Update::Change(Change::Keep(live.object().clone(), live.revision), None));
             }
             mark(&mut pod, registry.now());
             // Admission ran for the eviction.

@@ -52,7 +52,7 @@ impl ServiceAccountTokens {
         let gone = || refused("Token has been invalidated");
         let entry =
             self.entry("secrets", Some(namespace), name).await.map_err(TokenFault::Unknown)?.ok_or_else(gone)?;
-        let secret = entry.object.decode(entry.revision);
+        let secret = entry.object().decode(entry.revision);
         if secret.deletion_timestamp().is_some() {
             return Err(gone());
         }
@@ -83,7 +83,7 @@ impl ServiceAccountTokens {
     async fn check_account(&self, namespace: &str, name: &str, uid: &str) -> Result<Account, TokenFault> {
         let account = self.entry("serviceaccounts", Some(namespace), name).await.map_err(TokenFault::Unknown)?;
         let account = account.ok_or_else(|| refused(&format!("serviceaccounts \"{name}\" not found")))?;
-        let account = account.object.decode(account.revision);
+        let account = account.object().decode(account.revision);
         if account.deletion_timestamp().is_some() {
             return Err(refused(&format!("ServiceAccount {namespace}/{name} has been deleted")));
         }

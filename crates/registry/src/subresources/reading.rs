@@ -18,11 +18,11 @@ pub(super) struct Reading {
 impl Reading {
     /// Decodes an object.
     pub(super) async fn decode(&mut self, entry: &Entry) -> Object {
-        self.bytes += entry.object.size();
+        self.bytes += entry.size();
         if self.bytes > BYTES_AT_ONCE {
             self.bytes = 0;
             yield_now().await;
         }
-        entry.object.decode(entry.revision)
+        entry.object().decode(entry.revision)
     }
 }

@@ -129,7 +129,7 @@ impl Registry {
 
     pub(super) async fn named(&self, target: &Target, name: &str) -> Result<Object, ApiError> {
         let entry = self.read(target, name, &GetOptions::default()).await?;
-        Ok(entry.object.decode(entry.revision))
+        Ok(entry.object().decode(entry.revision))
     }
 }
 

@@ -149,7 +149,7 @@ struct Rescale<'r, F> {
 
 #[async_trait]
 impl<F: Fn(Object) -> Result<Object, ApiError> + Send> UpdateFn for Rescale<'_, F> {
-    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Update, ApiError> {
         let (entry, name) = (existing(live)?, self.name);
         let live = Live::in_version_of(self.target, entry).await?;
         let places = ScaleFields::from_target(self.target);

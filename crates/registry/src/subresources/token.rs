@@ -352,7 +352,7 @@ impl ServiceAccountTokens {
         let Some(token) = BootstrapToken::parse(token).filter(|_| self.takes_bootstrap_tokens) else { return Ok(None) };
         let entry = self.entry("secrets", Some(bootstrap_tokens::NAMESPACE), &token.secret_name()).await;
         let entry = entry.map_err(TokenFault::Unknown)?;
-        Ok(entry.and_then(|entry| token.user(&entry.object.decode(entry.revision), self.registry.now())))
+        Ok(entry.and_then(|entry| token.user(&entry.object().decode(entry.revision), self.registry.now())))
     }
 
     /// Checks that the account and the bound objects still exist.
@@ -475,7 +475,7 @@ struct TokenSubject {
 
 impl TokenSubject {
     fn from_entry(entry: &Entry) -> Self {
-        let object = entry.object.decode(entry.revision);
+        let object = entry.object().decode(entry.revision);
         let spec = |field: &str| object.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default().to_owned();
         Self {
             uid: object.uid().to_owned(),

@@ -35,7 +35,7 @@ impl DefinedBy {
     /// 403 while the definition is being deleted, 404 if it is gone or another one has its name.
     pub(crate) fn guard(&self, target: &Target, name: &str) -> Result<Compare, ApiError> {
         let entry = self.seen()?;
-        if entry.object.uid() != self.uid {
+        if entry.object().uid() != self.uid {
             return Err(ApiError::UnknownResource);
         }
         if entry.terminating {
@@ -52,7 +52,7 @@ impl DefinedBy {
     /// 503 if the definition does not list the version, 404 if it is gone.
     pub fn lists(&self, version: &str) -> Result<Compare, ApiError> {
         let entry = self.seen()?;
-        let definition = entry.object.decode(entry.revision);
+        let definition = entry.object().decode(entry.revision);
         let listed = definition.get(&["status", "storedVersions"]).and_then(Value::as_array);
         if listed.into_iter().flatten().any(|listed| *listed == *version) {
             return Ok(self.unchanged(&entry));

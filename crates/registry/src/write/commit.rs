@@ -100,12 +100,12 @@ impl Plan<'_> {
             let current = registry.current(self.collection.prefix(), self.request.target.storage_kind());
             self.collection.is_current(live, |encoding| current.is_of(encoding))
         };
-        if !live.rewritten && *encoded.object() == live.object && is_current() {
+        if !live.rewritten && *encoded.object() == *live.object() && is_current() {
             return Some(unchanged(encoded.object()));
         }
         // Readers get the same object before and after the write.
         let read = self.completed.as_ref()?;
-        (*read == live.object && is_current()).then(|| unchanged(read))
+        (*read == *live.object() && is_current()).then(|| unchanged(read))
     }
 
     /// Passes the encoded object to the cache as a hint. Not if readers get it with more defaults, or if it was
@@ -275,7 +275,7 @@ impl Registry {
         let (Some(live), Content::Put(encoded)) = (plan.live, &plan.content) else { return };
         let strategy = plan.request.target.strategy().update;
         if strategy.counts_updates(plan.request.target.subresource_name().unwrap_or_default()) {
-            strategy.count_update(&live.object.decode(Revision::ZERO), &encoded.object().decode(Revision::ZERO));
+            strategy.count_update(&live.object().decode(Revision::ZERO), &encoded.object().decode(Revision::ZERO));
         }
     }
 

@@ -114,7 +114,7 @@ impl Registry {
 /// The size of the object in bytes before and after a write.
 fn sizes(plan: &Plan<'_>) -> (usize, usize) {
     let after = if let Content::Put(new) = &plan.content { new.object().size() } else { 0 };
-    (plan.live.map_or(0, |live| live.object.size()), after)
+    (plan.live.map_or(0, |live| live.size()), after)
 }
 
 impl Growth {

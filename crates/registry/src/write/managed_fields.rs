@@ -66,31 +66,32 @@ impl From<Object> for ManagedObject {
 }
 
 /// The live object of a write.
-pub(crate) struct Live<'e> {
+pub(crate) struct Live {
     /// The object, without `metadata.managedFields`.
     pub(crate) object: Object,
     /// The managed fields as text.
-    pub(crate) managed_fields: Option<Cow<'e, str>>,
+    pub(crate) managed_fields: Option<String>,
 }
 
-impl<'e> Live<'e> {
+impl Live {
     /// The object in its stored version.
-    pub(crate) fn stored(entry: &'e Entry) -> Self {
-        let (object, managed_fields) = entry.object.decode_apart(entry.revision);
-        Self { object, managed_fields }
+    pub(crate) fn stored(entry: &Entry) -> Self {
+        let stored = entry.object();
+        let (object, managed_fields) = stored.decode_apart(entry.revision);
+        Self { object, managed_fields: managed_fields.map(Cow::into_owned) }
     }
 
     /// The object in the version of the request.
     ///
     /// # Errors
     /// 500 if it is in no version of its kind, or cannot be converted.
-    pub(crate) async fn in_version_of(target: &Target, entry: &'e Entry) -> Result<Self, ApiError> {
+    pub(crate) async fn in_version_of(target: &Target, entry: &Entry) -> Result<Self, ApiError> {
         if target.resource.converter().is_some() {
             // An object that was converted before is not converted again.
-            let shown = target.view().show(&entry.object).await?;
+            let shown = target.view().show_entry(entry).await?;
             let (mut object, _) = shown.decode_apart(entry.revision);
             object.set_type(target.kind());
-            return Ok(Self { object, managed_fields: entry.object.managed_fields_text() });
+            return Ok(Self { object, managed_fields: entry.object().managed_fields_text().map(Cow::into_owned) });
         }
         let mut live = Self::stored(entry);
         convert(target, &mut live.object, target.kind()).await?;

@@ -33,7 +33,7 @@ pub(super) fn relief(plan: &Plan<'_>) -> Relief {
         let is_upkeep = size <= SMALL_BYTES && (by_server || keeps_alive && is_there);
         return if is_upkeep { Relief::Upkeep } else { Relief::None };
     };
-    let before = live.object.size();
+    let before = live.size();
     let is_upkeep = (by_server || keeps_alive) && size <= SMALL_BYTES && size <= before + SMALL_GROWTH_BYTES;
     let is_deletion = matches!(plan.request.options, WriteOptions::Delete(_));
     if is_deletion && !live.terminating && size <= before + MARK_BYTES {

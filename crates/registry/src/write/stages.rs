@@ -69,7 +69,7 @@ impl Registry {
         &self,
         request: &WriteRequest<'_>,
         live: Option<&Entry>,
-        proposed: Update<'_>,
+        proposed: Update,
         choices: usize,
     ) -> Result<Staged, ApiError> {
         let passage = StagePass { request, live, choices };
@@ -82,7 +82,7 @@ impl Registry {
         Ok(staged)
     }
 
-    async fn pass(&self, passage: &StagePass<'_>, proposed: Update<'_>) -> Result<Staged, ApiError> {
+    async fn pass(&self, passage: &StagePass<'_>, proposed: Update) -> Result<Staged, ApiError> {
         let StagePass { request, live, .. } = *passage;
         match proposed {
             Update::New(object, ownership) => self.stages_of_new(passage, object, ownership).await,
@@ -216,7 +216,7 @@ impl Registry {
     async fn stages_of_content(
         &self,
         passage: &StagePass<'_>,
-        mut live: Live<'_>,
+        mut live: Live,
         next: Object,
         ownership: Ownership,
     ) -> Result<Staged, ApiError> {
@@ -490,7 +490,7 @@ impl Registry {
 }
 
 /// The old object for admission; `None` if admission can use the stored object itself.
-fn old_for_admission(target: &Target, live: &Live<'_>, interest: AttributesNeeded) -> Option<Object> {
+fn old_for_admission(target: &Target, live: &Live, interest: AttributesNeeded) -> Option<Object> {
     if interest == AttributesNeeded::None || interest == AttributesNeeded::Object && is_shown_as_stored(target) {
         return None;
     }

@@ -165,7 +165,7 @@ async fn patch(server: &Registry, name: &str, document: Value, caller: Caller) -
 
 async fn read(server: &Registry, name: &str) -> Result<Object, ApiError> {
     let entry = server.get(&config_maps(), name, &caller("reader"), &GetOptions::default()).await?;
-    Ok(entry.object.decode(entry.revision))
+    Ok(entry.object().decode(entry.revision))
 }
 
 fn decoded(written: &WriteResult) -> Object {

@@ -117,7 +117,7 @@ fn validating_plugins_get_the_allocated_address() {
         let services = target(&server, "", "v1", "services");
         create(&server, &services, json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})).await;
         let made = server.get(&services, "s", &Caller::server(), &GetOptions::default()).await.unwrap();
-        let address = made.object.decode(made.revision).get(&["spec", "clusterIP"]).cloned().unwrap();
+        let address = made.object().decode(made.revision).get(&["spec", "clusterIP"]).cloned().unwrap();
         assert!(address.as_str().unwrap().parse::<IpAddr>().is_ok(), "{address}");
         let judged = format!("validate \"s\": none -> v1 Service {address}");
         assert_eq!(watcher.take_calls(), ["mutate \"s\": none -> v1 Service null".to_owned(), judged]);

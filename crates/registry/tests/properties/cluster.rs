@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_cache::{Cache, CacheConfig, CollectionSpec, Packing};
 use keelson_meta::clock::ManualClock;
 use keelson_meta::json::json;
 use keelson_meta::options::{
@@ -38,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) scan: usize,
     /// The history of a cache in bytes; with 0 it keeps as little as it can, so that the store is read.
     pub(crate) history_bytes: u64,
+    /// The form of objects in a cache.
+    pub(crate) packing: Packing,
     /// True if the pods are a custom resource of that name.
     pub(crate) custom: bool,
     /// True if the operator configures an index of pods.
@@ -54,6 +56,7 @@ impl Default for Settings {
             servers: 1,
             scan: 100_000,
             history_bytes: 256 << 20,
+            packing: Packing::AT_ONCE,
             custom: false,
             indexed: false,
             search_from: 1000,
@@ -65,11 +68,13 @@ impl Default for Settings {
 pub(crate) fn any_settings() -> impl Strategy<Value = Settings> {
     let scan = prop_oneof![1..6usize, Just(100_000)];
     let history_bytes = prop_oneof![Just(0), Just(256u64 << 20)];
-    let all = (1..4usize, scan, history_bytes, any::<bool>(), any::<bool>());
-    all.prop_map(|(servers, scan, history_bytes, custom, indexed)| Settings {
+    let packing = prop::sample::select(vec![Packing::OFF, Packing::AT_ONCE, Packing::SWITCHING]);
+    let all = (1..4usize, scan, history_bytes, packing, any::<bool>(), any::<bool>());
+    all.prop_map(|(servers, scan, history_bytes, packing, custom, indexed)| Settings {
         servers,
         scan,
         history_bytes,
+        packing,
         custom,
         indexed,
         ..Settings::default()
@@ -130,8 +135,8 @@ impl Cluster {
     async fn new_server(&self, settings: &Settings, store: Arc<dyn Store>) -> Arc<Registry> {
         // Time does not pass, so that the same history gives the same bytes.
         let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
-        let history_bytes = settings.history_bytes;
-        let cache_config = CacheConfig { history_bytes, ..CacheConfig::new(clock.clone()) };
+        let (history_bytes, packing) = (settings.history_bytes, settings.packing);
+        let cache_config = CacheConfig { history_bytes, packing, ..CacheConfig::new(clock.clone()) };
         let cache = Cache::start(store.clone(), specs(), cache_config).await.unwrap();
         let mut config = RegistryConfig { revision_wait: PATIENCE, skip_unreadable: true, ..RegistryConfig::default() };
         config.bounds.scan = settings.scan;

@@ -130,7 +130,7 @@ async fn use_every_verb(server: &Registry, number: usize) {
     create(server, &target, "b", "blue").await.unwrap();
 
     let read = server.get(&target, "a", &Caller::server(), &GetOptions::default()).await.unwrap();
-    let mut next = read.object.decode(read.revision);
+    let mut next = read.object().decode(read.revision);
     next.0.insert("spec", json!({ "colour": "green" }));
     let updated =
         server.update(&target, "a", next.clone(), &Caller::server(), &UpdateOptions::default()).await.unwrap();
@@ -289,7 +289,7 @@ async fn use_what_changed(server: &Registry, number: usize) {
     let colour = if is_used(number) { "green" } else { "red" };
     for target in [&one, &two] {
         let entry = server.get(target, "a", &Caller::server(), &GetOptions::default()).await.unwrap();
-        let shown = target.view().show(&entry.object).await.unwrap();
+        let shown = target.view().show_entry(&entry).await.unwrap();
         let shown = target.view().decode(&shown, entry.revision).unwrap();
         assert_eq!(shown.api_version(), Some(target.version.api_version()), "whatever it is stored as");
         let selected = |colour: &str| format!("fieldSelector=spec.colour%3D{colour}");

@@ -41,7 +41,7 @@ async fn walk(cluster: &Cluster, place: RequestPath, selector: &Selector, limit:
             ListItems::Range { cursor, .. } => cursor.flat_map(|leaf| leaf.entries().to_vec()).collect(),
             others => others.into_entries().await.unwrap(),
         };
-        chunks.push(entries.iter().map(|entry| entry.object.bytes()).collect());
+        chunks.push(entries.iter().map(|entry| entry.object().bytes()).collect());
         token = page.continue_token;
         if token.is_none() {
             return chunks;

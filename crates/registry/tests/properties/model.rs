@@ -163,7 +163,7 @@ pub(crate) fn read(object: &Object) -> (String, Stored) {
 
 /// The key and content of an entry, read from its bytes rather than from what the cache keeps beside them.
 pub(crate) fn read_entry(entry: &Entry) -> (String, Stored) {
-    let read = read(&entry.object.decode(entry.revision));
+    let read = read(&entry.object().decode(entry.revision));
     assert_eq!(read.0, *entry.key);
     read
 }

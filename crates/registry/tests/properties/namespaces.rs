@@ -28,7 +28,7 @@ async fn create(server: &Registry, target: &Target, name: &str, spec: Option<Val
 async fn uid(server: &Registry, name: &str) -> String {
     let namespaces = target("namespaces", None);
     let entry = server.get(&namespaces, name, &Caller::server(), &GetOptions::default()).await.unwrap();
-    entry.object.uid().into_owned()
+    entry.object().uid().into_owned()
 }
 
 /// Deletes a namespace and finalizes it, as if it were empty.

@@ -41,7 +41,7 @@ async fn create(server: &Registry, object: Object) -> Result<WriteResult, ApiErr
 
 async fn read(server: &Registry, name: &str) -> Result<Object, ApiError> {
     let entry = server.get(&named(name), name, &Caller::server(), &GetOptions::default()).await?;
-    Ok(entry.object.decode(entry.revision))
+    Ok(entry.object().decode(entry.revision))
 }
 
 /// Runs as many tasks at once as there are writers, spread over the servers.

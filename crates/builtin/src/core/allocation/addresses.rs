@@ -124,7 +124,7 @@ pub(crate) async fn made_again(registry: &Registry, last: &StoredObject) -> Resu
     let (true, Ok(held)) = (stated("resource") == "services", address.name().parse()) else { return Ok(None) };
     let services = registry.target("", "services")?.in_namespace(Some(stated("namespace")));
     let service = registry.collection(&services)?.get(&services.relative_key(stated("name")));
-    let Some(service) = service.map(|service| service.object.decode(service.revision)) else { return Ok(None) };
+    let Some(service) = service.map(|service| service.object().decode(service.revision)) else { return Ok(None) };
     if !super::spec(&service).is_some_and(|spec| held_addresses(spec).contains(&held)) {
         return Ok(None);
     }
@@ -159,7 +159,7 @@ pub(super) fn ranges(registry: &Registry) -> Result<Vec<AddressRange>, ApiError>
     if stored.is_empty() {
         return Ok(registry.config().service_ranges.addresses().to_vec());
     }
-    let objects = stored.range("", None).map(|entry| entry.object.decode(entry.revision));
+    let objects = stored.range("", None).map(|entry| entry.object().decode(entry.revision));
     Ok(objects.filter(is_ready).flat_map(|object| cidrs(&object)).collect())
 }
 

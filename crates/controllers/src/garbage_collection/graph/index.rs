@@ -247,7 +247,7 @@ fn is_there(world: OwnerLookup<'_>, owner: &ObjectId, uid: &str) -> bool {
     match owner.collection {
         CollectionPlace::Here(collection) => {
             let found = world.surface.collection(collection).and_then(|stored| stored.cached.get(&owner.key));
-            found.is_some_and(|entry| entry.object.uid() == uid)
+            found.is_some_and(|entry| entry.object().uid() == uid)
         }
         CollectionPlace::Elsewhere(number) => {
             world.elsewhere.object(number, &owner.key).is_some_and(|object| object.uid == uid)

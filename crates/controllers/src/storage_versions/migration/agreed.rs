@@ -53,6 +53,6 @@ impl StorageVersionMigrator {
         let Some(entry) = versions.get(&subject.version_name()) else {
             return Some(format!("no server has published its storage version of {}", subject.resource));
         };
-        disagreement(&entry.object.decode(entry.revision), &subject.version())
+        disagreement(&entry.object().decode(entry.revision), &subject.version())
     }
 }

@@ -18,7 +18,7 @@ impl StorageVersionMigrator {
         let Some(name) = subject.definition() else { return false };
         let Ok(definitions) = self.definitions.collection() else { return false };
         let Some(entry) = definitions.get(&name).filter(|entry| !entry.terminating) else { return false };
-        let definition = entry.object.decode(entry.revision);
+        let definition = entry.object().decode(entry.revision);
         storage_version(&definition) == Some(subject.kind.version.as_str())
             && stored_versions(&definition).any(|version| version != subject.kind.version)
     }
@@ -27,7 +27,7 @@ impl StorageVersionMigrator {
     pub(super) fn says_migrating(&self, subject: &Subject) -> bool {
         let Some(name) = subject.definition() else { return false };
         let Ok(definitions) = self.definitions.collection() else { return false };
-        definitions.get(&name).is_some_and(|entry| holds(&entry.object.decode(entry.revision), MIGRATING))
+        definitions.get(&name).is_some_and(|entry| holds(&entry.object().decode(entry.revision), MIGRATING))
     }
 
     /// Sets the condition of the definition for a running migration.

@@ -55,7 +55,7 @@ impl StorageVersionMigrator {
     fn look_up(&self, request: &Request, subject: &Subject) -> Option<WalkOutcome> {
         let migrations = self.migrations.collection().ok()?;
         let is_open =
-            |entry: &Entry| entry.object.uid() == request.uid && !has_ended(&entry.object.decode(entry.revision));
+            |entry: &Entry| entry.object().uid() == request.uid && !has_ended(&entry.object().decode(entry.revision));
         if !migrations.get(&request.name).is_some_and(|entry| is_open(&entry)) {
             return Some(WalkOutcome::Unwanted);
         }

@@ -345,7 +345,7 @@ impl Entries {
                         self.bytes = 0;
                         return Poll::Ready(Ok(Some(std::mem::take(&mut self.gathered))));
                     }
-                    self.bytes += entry.object.size();
+                    self.bytes += entry.size();
                     self.gathered.push(entry.clone());
                     *taken += 1;
                 }

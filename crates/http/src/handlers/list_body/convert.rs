@@ -37,7 +37,7 @@ pub(in crate::handlers) async fn converted(
     measured: bool,
 ) -> Result<Source, ApiError> {
     let fits = match &source {
-        Source::Chosen(entries) => entries.as_slice().iter().all(|entry| view.fits(&entry.object)),
+        Source::Chosen(entries) => entries.as_slice().iter().all(|entry| view.fits_entry(entry)),
         // Leaves cache their sizes, so checking each of them pays off.
         Source::Range(cursor, _) if measured => all_fit(cursor.clone(), view).await,
         Source::Range(..) | Source::History(_) | Source::Converted { .. } => false,
@@ -92,7 +92,7 @@ fn batches_of(source: Source, view: &VersionedView) -> Converted {
 
 async fn all_fit(cursor: RangeCursor, view: &VersionedView) -> bool {
     for leaf in cursor {
-        if !leaf.entries().iter().all(|entry| view.fits(&entry.object)) {
+        if !leaf.entries().iter().all(|entry| view.fits_entry(entry)) {
             return false;
         }
         // Other tasks get a turn. The future is dropped here if the client disconnects.
@@ -153,7 +153,7 @@ impl Blocks {
     }
 
     fn fits(&self, batch: &Batch) -> bool {
-        batch.entries().iter().all(|entry| self.view.fits(&entry.object))
+        batch.entries().iter().all(|entry| self.view.fits_entry(entry))
     }
 
     /// The maximum number of objects and of bytes in a block.
@@ -181,5 +181,5 @@ impl Blocks {
 }
 
 fn size(entry: &Entry) -> usize {
-    entry.object.size()
+    entry.size()
 }

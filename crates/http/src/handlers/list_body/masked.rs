@@ -26,7 +26,7 @@ pub(in crate::handlers) fn masked(source: Source, mask: Arc<Mask>) -> Source {
 
 /// An entry with only the fields that the mask selects.
 pub(in crate::handlers) fn cut(entry: &Entry, mask: &Mask) -> Result<Arc<Entry>, ApiError> {
-    Ok(Arc::new(entry.with_object(masked_object(&entry.key, &entry.object, mask)?)))
+    Ok(Arc::new(entry.with_object(masked_object(&entry.key, &entry.object(), mask)?)))
 }
 
 /// The fields of an object that the mask selects.

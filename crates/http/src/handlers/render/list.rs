@@ -162,7 +162,7 @@ impl ListWriter {
     /// requested one.
     pub(in crate::handlers) fn shows_as_stored(&self, entries: &[Arc<Entry>]) -> bool {
         let view = &self.form.renderer.view;
-        self.is_canonical() && entries.iter().all(|entry| !entry.is_typed_item() || view.is_same(&entry.object))
+        self.is_canonical() && entries.iter().all(|entry| !entry.is_typed_item() || view.is_same_entry(entry))
     }
 
     /// Returns true if items are copied from stored bytes, so that encoding costs hardly more than sending.
@@ -179,6 +179,7 @@ impl ListWriter {
     pub(in crate::handlers) fn ease(&self) -> usize {
         match self.form.frame {
             Frame::Protobuf(_) => 4,
+            Frame::Json if self.is_canonical() => 4,
             Frame::Json | Frame::Pretty(_) | Frame::Yaml(_) => 1,
         }
     }
@@ -213,7 +214,7 @@ impl ListWriter {
     ) -> impl FnOnce() -> Result<Vec<Part>, ApiError> + Send + 'static + use<> {
         let (form, mut first) = (self.form.clone(), std::mem::take(&mut self.empty));
         move || {
-            let bytes: usize = entries.iter().map(|entry| entry.object.size()).sum();
+            let bytes: usize = entries.iter().map(|entry| entry.size()).sum();
             // YAML needs half as much again, the other encodings less.
             let room = if matches!(form.frame, Frame::Yaml(_)) { bytes * 3 / 2 } else { bytes };
             let (mut parts, mut rest, mut texts) = (Vec::new(), &*entries, Texts::default());
@@ -344,11 +345,13 @@ impl Renderer {
     /// Appends an item of a list in JSON: an object, a row, or bare metadata.
     fn write_item(&self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), ApiError> {
         match self.representation.object_form {
-            ObjectForm::Whole if entry.is_typed_item() => self.view.write_object(&entry.object, entry.revision, out)?,
+            ObjectForm::Whole if entry.is_typed_item() => {
+                self.view.write_object(&entry.object(), entry.revision, out)?;
+            }
             // Other forms of items do not contain their version.
             ObjectForm::Whole => entry.write_item(out),
-            ObjectForm::Table(version) => self.write_row(version, &entry.object, entry.revision, out)?,
-            ObjectForm::Metadata(version) => write_metadata(version, &entry.object, entry.revision, out),
+            ObjectForm::Table(version) => self.write_row(version, &entry.object(), entry.revision, out)?,
+            ObjectForm::Metadata(version) => write_metadata(version, &entry.object(), entry.revision, out),
         }
         Ok(())
     }
@@ -361,9 +364,7 @@ impl Renderer {
         texts.joined.clear();
         texts.ends.clear();
         let bytes = bytes.min(TEXTS_BYTES);
-        texts
-            .joined
-            .reserve(bytes.min(entries.iter().map(|entry| entry.object.size()).sum::<usize>()) + TEXT_SLACK_BYTES);
+        texts.joined.reserve(bytes.min(entries.iter().map(|entry| entry.size()).sum::<usize>()) + TEXT_SLACK_BYTES);
         for entry in entries {
             if !texts.ends.is_empty() && texts.joined.len() >= bytes {
                 break;

@@ -82,7 +82,7 @@ impl EventEncoder {
 
     /// The object of an output, if it must be converted.
     fn foreign<'o>(&self, output: &'o WatchOutput) -> Option<&'o Arc<Entry>> {
-        entry_of(output).filter(|entry| !self.renderer.view.fits(&entry.object))
+        entry_of(output).filter(|entry| !self.renderer.view.fits_entry(entry))
     }
 
     /// Encodes outputs, on another thread if they are large, since a large object would block a shared thread.
@@ -142,7 +142,7 @@ impl EventEncoder {
     ) -> Result<Bytes, ApiError> {
         let other_version;
         let entry = match entry_of(output) {
-            Some(entry) if self.renderer.view.fits(&entry.object) => Some(&**entry),
+            Some(entry) if self.renderer.view.fits_entry(entry) => Some(&**entry),
             Some(_) => {
                 other_version = converted.next();
                 other_version.as_deref()
@@ -155,7 +155,7 @@ impl EventEncoder {
         };
         let entry = cut.as_deref().or(entry);
         Ok(match (output, entry) {
-            (WatchOutput::Initial(_), Some(entry)) => self.object(EventType::Added, &entry.object, entry.revision)?,
+            (WatchOutput::Initial(_), Some(entry)) => self.object(EventType::Added, &entry.object(), entry.revision)?,
             (WatchOutput::Event(kind, event), Some(entry)) => self.event(*kind, event, entry)?,
             (WatchOutput::Initial(_) | WatchOutput::Event(..), None) => {
                 let key = entry_of(output).map_or("", |entry| &*entry.key);
@@ -171,7 +171,7 @@ impl EventEncoder {
 
     /// A change event, with the object in `entry`.
     fn event(&mut self, kind: FrameKind, event: &Event, entry: &Entry) -> Result<Bytes, ApiError> {
-        let stored = event.object(kind).is_some_and(|stored| self.renderer.view.is_same(&stored.object));
+        let stored = event.object(kind).is_some_and(|stored| self.renderer.view.is_same_entry(stored));
         let shared = match (self.renderer.representation.object_form, self.is_protobuf()) {
             // Other versions than the stored one are rare, and few watches share a mask.
             _ if !stored || self.mask.is_some() => None,
@@ -184,7 +184,7 @@ impl EventEncoder {
             // Rows contain ages, and the first row of each watch has the column definitions.
             (ObjectForm::Table(_), _) => None,
         };
-        let mut encode = |entry: &Entry, revision| self.object(event_type(kind), &entry.object, revision);
+        let mut encode = |entry: &Entry, revision| self.object(event_type(kind), &entry.object(), revision);
         match shared {
             Some(view) => event.frame_in(view, kind, encode),
             None => encode(entry, event.revision),
