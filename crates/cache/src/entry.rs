@@ -53,8 +53,14 @@ pub(crate) struct Decoder {
     pub(crate) id: DecoderId,
     pub(crate) layout: Arc<Layout>,
     pub(crate) complete: Option<Arc<dyn Complete>>,
-    pub(crate) labels: LabelInterner,
-    pub(crate) parts: PartInterner,
+    pub(crate) interned: Arc<Interned>,
+}
+
+/// The values that the entries of a collection share, and those of its forks.
+#[derive(Default)]
+pub(crate) struct Interned {
+    labels: LabelInterner,
+    parts: PartInterner,
     pub(crate) encodings: Encodings,
 }
 
@@ -69,6 +75,16 @@ const SEPARATOR: char = '\0';
 const REPLACEMENT: &str = "\u{fffd}";
 
 impl Decoder {
+    pub(crate) fn new(layout: Arc<Layout>, complete: Option<Arc<dyn Complete>>) -> Self {
+        Self { id: DecoderId::next(), layout, complete, interned: Arc::default() }
+    }
+
+    /// Another decoder that makes the same entries and shares their values.
+    pub(crate) fn forked(&self) -> Self {
+        let Self { layout, complete, interned, .. } = self;
+        Self { id: DecoderId::next(), layout: layout.clone(), complete: complete.clone(), interned: interned.clone() }
+    }
+
     /// Decodes the stored value of a key.
     pub(crate) fn decode(
         &self,
@@ -81,7 +97,7 @@ impl Decoder {
         }
         let checked = ParsedObject::parse(value.clone())?;
         // The encoding of the stored value, since completing an object may convert it to another version.
-        let encoding = self.encodings.encoding(value, checked.object(), seal);
+        let encoding = self.interned.encodings.encoding(value, checked.object(), seal);
         let completed = self.complete.as_ref().and_then(|known| known.complete(&checked));
         let checked = completed.map_or(checked, ParsedObject::from);
         let rewritten = checked.object().skeleton().as_ptr() != value.as_ptr();
@@ -101,7 +117,7 @@ impl Decoder {
             "an object was written that lacks something: {}",
             object.text()
         );
-        let encoding = self.encodings.encoding(object.skeleton(), object, seal);
+        let encoding = self.interned.encodings.encoding(object.skeleton(), object, seal);
         self.entry(key, written, (false, encoding), revision)
     }
 
@@ -113,12 +129,12 @@ impl Decoder {
         revision: Revision,
     ) -> Result<Entry, DecodeError> {
         let summary = checked.summary(&self.layout.fields)?;
-        let object = checked.shared(|text| self.parts.intern(text));
+        let object = checked.shared(|text| self.interned.parts.intern(text));
         let owners = summary.owners.and_then(|owners| NonZeroU32::new(object.place_of(owners.get())));
         Ok(Entry {
             key,
             revision,
-            labels: self.labels.intern(summary.labels.iter().map(|(key, value)| (&**key, &**value))),
+            labels: self.interned.labels.intern(summary.labels.iter().map(|(key, value)| (&**key, &**value))),
             rewritten,
             terminating: summary.deletion_timestamp.is_some(),
             encoding,
@@ -256,15 +272,7 @@ mod tests {
     use keelson_codec::FieldPath;
 
     fn decoder(fields: &[FieldPath]) -> Decoder {
-        let layout = Layout::new(fields.to_vec(), None);
-        Decoder {
-            id: DecoderId::next(),
-            layout: Arc::new(layout),
-            complete: None,
-            labels: LabelInterner::default(),
-            parts: PartInterner::default(),
-            encodings: Encodings::default(),
-        }
+        Decoder::new(Arc::new(Layout::new(fields.to_vec(), None)), None)
     }
 
     #[test]

@@ -12,7 +12,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::entry::Decoder;
-use crate::labels::{LabelInterner, PartInterner};
 use crate::snapshot::Snapshot;
 
 const APPS: u8 = 4;
@@ -57,14 +56,7 @@ fn layout() -> Arc<Layout> {
 }
 
 fn decoder() -> Decoder {
-    Decoder {
-        id: crate::written::DecoderId::next(),
-        layout: layout(),
-        complete: None,
-        encodings: crate::encodings::Encodings::default(),
-        labels: LabelInterner::default(),
-        parts: PartInterner::default(),
-    }
+    Decoder::new(layout(), None)
 }
 
 fn label(app: u8) -> String {

@@ -8,7 +8,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::entry::Decoder;
-use crate::labels::{LabelInterner, PartInterner};
 use crate::spec::Layout;
 use crate::trees::Trees;
 use crate::written::DecoderId;
@@ -33,14 +32,7 @@ impl PositionSource for ByLetters {
 }
 
 fn decoder() -> Decoder {
-    Decoder {
-        id: DecoderId::next(),
-        layout: Arc::new(Layout::default()),
-        complete: None,
-        labels: LabelInterner::default(),
-        parts: PartInterner::default(),
-        encodings: crate::encodings::Encodings::default(),
-    }
+    Decoder::new(Arc::new(Layout::default()), None)
 }
 
 fn entry(decoder: &Decoder, number: u16, letters: &str, revision: u64) -> Arc<Entry> {
