@@ -8,6 +8,7 @@ mod build;
 mod demo;
 mod descriptors;
 mod doctor;
+mod forks;
 mod gateway;
 mod interrupt;
 mod keys;

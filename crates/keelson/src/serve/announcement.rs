@@ -27,6 +27,8 @@ pub(crate) struct Announcement {
     pub(crate) beside_audit: bool,
     /// True for a server that removes its data directory at the end.
     pub(crate) ephemeral: bool,
+    /// The socket for forks, if the server has one.
+    pub(crate) fork_socket: Option<PathBuf>,
 }
 
 impl Announcement {
@@ -62,15 +64,18 @@ impl Announcement {
 
     /// The line of JSON.
     fn line(&self, server: &RunningServer) -> String {
-        json!({
+        let mut line = json!({
             "url": server.url(),
             "kubeconfig": server.kubeconfig(),
             "pid": std::process::id(),
             "version": env!("CARGO_PKG_VERSION"),
             "dataDirectory": self.data_dir,
             "serverId": server.server_id(),
-        })
-        .to_string()
+        });
+        if let Some(socket) = &self.fork_socket {
+            line["forkSocket"] = json!(socket);
+        }
+        line.to_string()
     }
 
     /// The lines for a server that is not ready after the wait.
