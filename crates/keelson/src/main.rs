@@ -29,6 +29,7 @@ mod shared_keys;
 mod storage;
 mod storage_versions;
 mod token;
+mod trimming;
 mod user;
 mod verify;
 
