@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { Agent, request as send } from 'node:https'
+import { connect } from 'node:net'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -36,13 +37,17 @@ export function findBinary () {
 }
 
 export class Server {
-  #child
+  #end
   #log
+  #forkSocket
+  #origin
   #agent
 
-  constructor (child, line, log) {
-    this.#child = child
+  constructor (line, { end, log, forkSocket }) {
+    this.#end = end
     this.#log = log
+    this.#forkSocket = forkSocket
+    this.#origin = line.fork === undefined ? {} : { of: line.fork }
     this.url = line.url
     this.kubeconfig = line.kubeconfig
     this.pid = line.pid
@@ -84,9 +89,26 @@ export class Server {
     return name
   }
 
+  async fork ({ timeout = START_TIMEOUT } = {}) {
+    const forkSocket = this.#forkSocket
+    if (forkSocket === undefined) throw new Error('this server has no forks; its log has the reason')
+    const connection = connect(forkSocket)
+    let line
+    try {
+      line = JSON.parse(await answerOf(connection, this.#origin, timeout))
+      if (line.error !== undefined) throw new Error(line.error)
+    } catch (error) {
+      connection.destroy()
+      throw new Error(`the fork did not start: ${error.message}`, { cause: error })
+    }
+    // A fork that is not stopped must not keep a test runner from ending: it ends with the connection.
+    connection.unref()
+    return new Server(line, { end: () => closed(connection), log: this.#log, forkSocket })
+  }
+
   async stop () {
     this.#agent.destroy()
-    await ended(this.#child)
+    await this.#end()
   }
 
   async [Symbol.asyncDispose] () {
@@ -110,12 +132,46 @@ export async function start ({ args = [], binary = findBinary(), env = ownEnviro
   child.unref()
   child.stdout.unref()
   child.stderr.unref()
-  return new Server(child, line, log)
+  return new Server(line, { end: () => ended(child), log, forkSocket: line.forkSocket })
 }
 
 /** The environment without settings of other servers. */
 function ownEnvironment () {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('KEELSON_')))
+}
+
+/** The line with which a server answers a request for a fork. */
+function answerOf (connection, request, timeout) {
+  return new Promise((resolve, reject) => {
+    let text = ''
+    const timer = setTimeout(() => reject(new Error(`it is not ready after ${timeout} ms`)), timeout)
+    const settle = (finish, value) => {
+      clearTimeout(timer)
+      finish(value)
+    }
+    connection.on('error', (error) => settle(reject, error))
+    connection.on('close', () => settle(reject, new Error('the server has ended')))
+    connection.on('data', (chunk) => {
+      text += chunk
+      const end = text.indexOf('\n')
+      if (end >= 0) settle(resolve, text.slice(0, end))
+    })
+    connection.write(`${JSON.stringify(request)}\n`)
+  })
+}
+
+/** Ends the fork of a connection, and resolves when it has ended: the server then closes the connection. */
+function closed (connection) {
+  if (connection.destroyed) return Promise.resolve()
+  return new Promise((resolve) => {
+    connection.ref()
+    const timer = setTimeout(() => connection.destroy(), STOP_TIMEOUT)
+    connection.once('close', () => {
+      clearTimeout(timer)
+      resolve()
+    })
+    connection.end()
+  })
 }
 
 function firstLine (child, timeout) {

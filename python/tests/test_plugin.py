@@ -29,6 +29,27 @@ def test_a_mark_gives_a_server_of_its_own(keelson, keelson_server):
     assert keelson.get(f"/api/v1/namespaces/{keelson.namespace}")["status"]["phase"] == "Terminating"
 
 
+@pytest.fixture(scope="session")
+def keelson_prepared(keelson_server):
+    keelson_server.create("/api/v1/namespaces/default/configmaps", config_map("fixture"))
+    return keelson_server
+
+
+@pytest.mark.parametrize("round", [1, 2])
+def test_each_test_has_a_fork_of_its_own(keelson_fork, keelson_prepared, round):
+    path = "/api/v1/namespaces/default/configmaps"
+    assert keelson_fork.url != keelson_prepared.url
+    keelson_fork.delete(f"{path}/fixture")
+    assert keelson_prepared.get(f"{path}/fixture")["metadata"]["name"] == "fixture"
+
+
+@pytest.mark.keelson(fork=True)
+def test_a_mark_gives_a_fork(keelson, keelson_server, keelson_kubeconfig):
+    assert keelson.url != keelson_server.url
+    assert keelson.url in keelson_kubeconfig.read_text()
+    assert keelson.get("/api/v1/namespaces/default/configmaps/fixture")
+
+
 def test_the_kubeconfig_names_the_namespace(keelson, keelson_kubeconfig):
     assert f"    namespace: {keelson.namespace}\n" in keelson_kubeconfig.read_text()
     assert keelson_kubeconfig.stat().st_mode & 0o077 == 0

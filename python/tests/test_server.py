@@ -1,5 +1,6 @@
 """The server as a child process of Python."""
 
+import json
 import os
 import signal
 import subprocess
@@ -40,6 +41,63 @@ def test_servers_run_side_by_side():
         one.create("/api/v1/namespaces", {"metadata": {"name": "only-here"}})
         with pytest.raises(keelson.KeelsonError):
             other.get("/api/v1/namespaces/only-here")
+
+
+def test_forks_begin_with_the_objects_of_their_origin_and_see_no_later_writes():
+    path = "/api/v1/namespaces/default/configmaps"
+
+    def names(server):
+        return {it["metadata"]["name"] for it in server.get(path)["items"]} - {"kube-root-ca.crt"}
+
+    def create(server, name):
+        server.create(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+
+    with keelson.start() as server:
+        create(server, "fixture")
+        with server.fork() as fork, server.fork() as other:
+            create(fork, "here")
+            create(server, "there")
+            assert (names(server), names(fork), names(other)) == ({"fixture", "there"}, {"fixture", "here"}, {"fixture"})
+            with fork.fork() as grandchild:
+                assert names(grandchild) == {"fixture", "here"}
+                kubeconfig = grandchild.kubeconfig
+            assert not os.path.exists(kubeconfig)
+            fork.stop()
+            with pytest.raises(OSError):
+                fork.get(path)
+            assert names(other) == {"fixture"}
+        kept = server.fork()
+    with pytest.raises(OSError):
+        kept.get(path)
+    kept.stop()
+
+
+def test_the_number_of_forks_is_limited():
+    with keelson.start(["--max-forks=1"]) as server:
+        with server.fork():
+            with pytest.raises(keelson.StartError, match="--max-forks"):
+                server.fork()
+        server.fork().stop()
+    with keelson.start(["--max-forks=0"]) as server, pytest.raises(keelson.StartError, match="has no forks"):
+        server.fork()
+
+
+def test_a_fork_ends_with_the_process_that_asked_for_it():
+    with keelson.start() as server:
+        code = (
+            "import json, socket, sys, time; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
+            "s.sendall(b'{}\\n'); print(s.recv(65536).decode(), end='', flush=True); time.sleep(600)"
+        )
+        child = subprocess.Popen([sys.executable, "-c", code, server._fork_socket], stdout=subprocess.PIPE, text=True)
+        kubeconfig = json.loads(child.stdout.readline())["kubeconfig"]
+        assert os.path.exists(kubeconfig)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        deadline = time.monotonic() + PATIENCE
+        while os.path.exists(kubeconfig):
+            assert time.monotonic() < deadline, "it outlives its owner"
+            time.sleep(0.02)
 
 
 def test_a_start_that_fails_shows_the_log():

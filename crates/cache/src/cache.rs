@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use keelson_meta::Revision;
-use keelson_storage::Store;
+use keelson_storage::{Store, Tail};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,7 @@ use crate::collection::Collection;
 use crate::config::CacheConfig;
 use crate::fill::{Backfill, BackfillProgress};
 use crate::packing::{Packer, PackerGuard};
+use crate::fork::CacheState;
 use crate::shared::{Routes, Shared};
 use crate::spec::CollectionSpec;
 use crate::stats::{CacheStats, Counters, TailFault};
@@ -51,29 +52,74 @@ impl Cache {
         specs: Vec<CollectionSpec>,
         config: CacheConfig,
     ) -> Result<Arc<Self>, AddError> {
-        let closing = CancellationToken::new();
-        let packer = Arc::new(Packer::new(config.packing, config.supervisor.clone(), closing.clone()));
-        let packing = PackerGuard(packer.clone());
-        let shared = Arc::new(Shared::new(config.history_bytes, config.view_bytes, packer));
+        let (closing, packing, shared) = Self::prepare(&config);
         for spec in specs {
             shared.routes(|routes| routes.is_free(&spec.prefix))?;
             shared.open(&[shared.collection(spec)]);
         }
         let (commands, received) = mpsc::channel(COMMANDS);
-        let (checks, supervisor) = (config.check_interval, config.supervisor.clone());
-        let mut follower = Follower::new(store.clone(), shared.clone(), config, received);
+        let mut follower = Follower::new(store.clone(), shared.clone(), config.clone(), received);
         let (tail, loaded) = follower.start().await?;
         let (filled, history) = watch::channel(BackfillProgress::DownTo(loaded));
         let filler = Backfill { store: store.clone(), shared: shared.clone(), filled };
-        let mut tasks = vec![
-            supervisor.spawn("cache-tail", &closing, follower.run(tail)).abort_handle(),
-            supervisor.spawn_finite("cache-history", filler.run(loaded)).abort_handle(),
-        ];
-        if let Some(interval) = checks {
-            let checker = Checker { store, shared: shared.clone(), interval, commands: commands.clone() };
-            tasks.push(supervisor.spawn("cache-check", &closing, checker.run()).abort_handle());
+        let filling = config.supervisor.spawn_finite("cache-history", filler.run(loaded)).abort_handle();
+        let mut cache = Self { shared, commands, history, tasks: vec![filling], closing, _packing: packing };
+        cache.follow(store, follower, tail, &config);
+        Ok(Arc::new(cache))
+    }
+
+    /// Begins with the collections of another cache, whose store had the contents of `store` at the revision of the
+    /// state. Follows the store from then on. The history begins at that revision.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn from_state(
+        store: Arc<dyn Store>,
+        state: &CacheState,
+        config: CacheConfig,
+    ) -> Result<Arc<Self>, AddError> {
+        let CacheState { revision, collections } = state;
+        let revision = *revision;
+        let (closing, packing, shared) = Self::prepare(&config);
+        let begun = |state| Arc::new(Collection::from_state(state, revision, shared.environment.clone()));
+        shared.open(&collections.iter().map(begun).collect::<Vec<_>>());
+        shared.note_time(config.clock.now(), revision);
+        shared.watermark().advance(revision);
+        let (commands, received) = mpsc::channel(COMMANDS);
+        let follower = Follower::new(store.clone(), shared.clone(), config.clone(), received);
+        let tail = store.tail(revision).await?;
+        let (_, history) = watch::channel(BackfillProgress::Entirely);
+        let mut cache = Self { shared, commands, history, tasks: Vec::new(), closing, _packing: packing };
+        cache.follow(store, follower, tail, &config);
+        Ok(Arc::new(cache))
+    }
+
+    /// Creates the shared parts of a cache without collections.
+    fn prepare(config: &CacheConfig) -> (CancellationToken, PackerGuard, Arc<Shared>) {
+        let closing = CancellationToken::new();
+        let packer = Arc::new(Packer::new(config.packing, config.supervisor.clone(), closing.clone()));
+        let packing = PackerGuard(packer.clone());
+        (closing, packing, Arc::new(Shared::new(config.history_bytes, config.view_bytes, packer)))
+    }
+
+    /// Starts the tasks that follow the store and compare the cache with it.
+    fn follow(&mut self, store: Arc<dyn Store>, follower: Follower, tail: Tail, config: &CacheConfig) {
+        let CacheConfig { check_interval, supervisor, .. } = config;
+        self.tasks.push(supervisor.spawn("cache-tail", &self.closing, follower.run(tail)).abort_handle());
+        if let Some(interval) = *check_interval {
+            let checker = Checker { store, shared: self.shared.clone(), interval, commands: self.commands.clone() };
+            self.tasks.push(supervisor.spawn("cache-check", &self.closing, checker.run()).abort_handle());
         }
-        Ok(Arc::new(Self { shared, commands, history, tasks, closing, _packing: packing }))
+    }
+
+    /// The state of the collections at a revision, for the cache of a fork. Waits until the watermark has reached the
+    /// revision.
+    ///
+    /// # Errors
+    /// [`BehindError`] after `timeout`.
+    pub async fn state_at(&self, revision: Revision, timeout: Duration) -> Result<CacheState, BehindError> {
+        self.wait_for(revision, timeout).await?;
+        Ok(CacheState::of(&self.collections(), revision))
     }
 
     /// The watermark: every collection has all writes up to this revision.

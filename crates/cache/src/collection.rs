@@ -17,20 +17,19 @@ use parking_lot::{MutexGuard, RwLock};
 use crate::counts::CollectionCounts;
 use crate::cursor::{TooOld, WatchCursor};
 use crate::dispatch::Dispatch;
-use crate::encodings::{EncodingCounts, Encodings, StalePage};
+use crate::encodings::{EncodingCounts, StalePage};
 use crate::entry::{Decoder, Entry};
 use crate::environment::Environment;
 use crate::event::Event;
 use crate::feed::Feed;
+use crate::fork::CollectionState;
 use crate::history::{History, HistoryStartError};
-use crate::labels::{LabelInterner, PartInterner};
 use crate::packing::Pool;
 use crate::scope::Scope;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::spec::{CollectionSpec, Layout};
 use crate::trees::Trees;
 use crate::views::{CachedIndex, LookupResult, MemoryReservation, View, ViewOwner};
-use crate::written::DecoderId;
 
 /// The approximate number of events that are applied under one lock. It limits the wait of readers.
 const APPLY_EVENTS: usize = 64;
@@ -138,20 +137,64 @@ impl Collection {
         };
         Self {
             prefix: prefix.into(),
-            decoder: Decoder {
-                id: DecoderId::next(),
-                layout,
-                complete,
-                labels: LabelInterner::default(),
-                parts: PartInterner::default(),
-                encodings: Encodings::default(),
-                pool: Arc::new(Pool::new(environment.packer.clone())),
-            },
+            decoder: Decoder::new(layout, complete, Arc::new(Pool::new(environment.packer.clone()))),
             live: RwLock::new(live),
             feed: Arc::new(Feed::new(history, environment.clone())),
             environment,
             counts: CollectionCounts::default(),
         }
+    }
+
+    /// A collection that begins with the state of another one at a revision.
+    pub(crate) fn from_state(state: &CollectionState, revision: Revision, environment: Arc<Environment>) -> Self {
+        let CollectionState { prefix, decoder, trees, encodings, unreadable } = state;
+        let live = Live {
+            trees: trees.clone(),
+            encodings: encodings.clone(),
+            revision,
+            unreadable: unreadable.clone(),
+            removed: None,
+        };
+        let dispatch = Dispatch::new(decoder.layout.clone());
+        let history = History::new(revision, trees.clone(), dispatch, environment.budget.clone());
+        let counts = CollectionCounts::default();
+        counts.loaded(trees.entries.len());
+        Self {
+            prefix: prefix.clone(),
+            decoder: decoder.forked(Arc::new(Pool::new(environment.packer.clone()))),
+            live: RwLock::new(live),
+            feed: Arc::new(Feed::new(history, environment.clone())),
+            environment,
+            counts,
+        }
+    }
+
+    /// The state at a revision that the watermark has reached, for a fork. `None` if it is not known.
+    ///
+    /// Cost: a few pointers, unless there are newer changes.
+    pub(crate) fn state_at(&self, revision: Revision) -> Option<CollectionState> {
+        let state = |trees, encodings, unreadable| CollectionState {
+            prefix: self.prefix.clone(),
+            decoder: self.decoder.forked(self.decoder.pool.clone()),
+            trees,
+            encodings,
+            unreadable,
+        };
+        {
+            let live = self.live.read();
+            if live.removed.is_some() {
+                return None;
+            }
+            if live.revision <= revision {
+                return Some(state(live.trees.clone(), live.encodings.clone(), live.unreadable.clone()));
+            }
+            if !live.unreadable.is_empty() {
+                return None;
+            }
+        }
+        let trees = self.snapshot_at(revision).ok()?.trees;
+        let encodings = EncodingCounts::new(trees.entries.iter().map(|entry| entry.encoding));
+        Some(state(trees, encodings, Unreadable::new()))
     }
 
     /// The prefix of all its keys in the store.
@@ -269,13 +312,13 @@ impl Collection {
     /// encodings.
     pub fn encodings(&self) -> Vec<(Arc<Encoding>, usize)> {
         let counts = self.live.read().encodings.clone();
-        let all = self.decoder.encodings.all().into_iter().zip(counts.each().iter().copied());
+        let all = self.decoder.interned.encodings.all().into_iter().zip(counts.each().iter().copied());
         all.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Returns true if the stored object of an entry has a current encoding.
     pub fn is_current(&self, entry: &Entry, is_current: impl Fn(&Encoding) -> bool) -> bool {
-        let all = self.decoder.encodings.all();
+        let all = self.decoder.interned.encodings.all();
         entry.encoding.among(&all).is_some_and(|encoding| is_current(encoding))
     }
 
@@ -284,7 +327,8 @@ impl Collection {
     pub fn stale(&self, is_current: impl Fn(&Encoding) -> bool, from: &str, most: usize) -> StalePage {
         let snapshot = self.snapshot();
         // Encodings are read after the entries, so that all are known.
-        let current: Vec<bool> = self.decoder.encodings.all().iter().map(|encoding| is_current(encoding)).collect();
+        let current: Vec<bool> =
+            self.decoder.interned.encodings.all().iter().map(|encoding| is_current(encoding)).collect();
         let mut page = StalePage::default();
         for (looked, entry) in snapshot.range(from, None).enumerate() {
             if looked >= STALE_LOOKS || page.keys.len() >= most {

@@ -53,10 +53,16 @@ pub(crate) struct Decoder {
     pub(crate) id: DecoderId,
     pub(crate) layout: Arc<Layout>,
     pub(crate) complete: Option<Arc<dyn Complete>>,
-    pub(crate) labels: LabelInterner,
-    pub(crate) parts: PartInterner,
-    pub(crate) encodings: Encodings,
+    pub(crate) interned: Arc<Interned>,
     pub(crate) pool: Arc<Pool>,
+}
+
+/// The values that the entries of a collection share, and those of its forks.
+#[derive(Default)]
+pub(crate) struct Interned {
+    labels: LabelInterner,
+    parts: PartInterner,
+    pub(crate) encodings: Encodings,
 }
 
 /// The texts of the collection's fields, joined by NUL.
@@ -70,6 +76,17 @@ const SEPARATOR: char = '\0';
 const REPLACEMENT: &str = "\u{fffd}";
 
 impl Decoder {
+    pub(crate) fn new(layout: Arc<Layout>, complete: Option<Arc<dyn Complete>>, pool: Arc<Pool>) -> Self {
+        Self { id: DecoderId::next(), layout, complete, interned: Arc::default(), pool }
+    }
+
+    /// Another decoder that makes the same entries and shares their values. Its entries count in this pool.
+    pub(crate) fn forked(&self, pool: Arc<Pool>) -> Self {
+        let Self { layout, complete, interned, .. } = self;
+        let (layout, complete, interned) = (layout.clone(), complete.clone(), interned.clone());
+        Self { id: DecoderId::next(), layout, complete, interned, pool }
+    }
+
     /// Decodes the stored value of a key.
     pub(crate) fn decode(
         &self,
@@ -82,7 +99,7 @@ impl Decoder {
         }
         let checked = ParsedObject::parse(value.clone())?;
         // The encoding of the stored value, since completing an object may convert it to another version.
-        let encoding = self.encodings.encoding(value, checked.object(), seal);
+        let encoding = self.interned.encodings.encoding(value, checked.object(), seal);
         let completed = self.complete.as_ref().and_then(|known| known.complete(&checked));
         let checked = completed.map_or(checked, ParsedObject::from);
         let rewritten = checked.object().skeleton().as_ptr() != value.as_ptr();
@@ -102,7 +119,7 @@ impl Decoder {
             "an object was written that lacks something: {}",
             object.text()
         );
-        let encoding = self.encodings.encoding(object.skeleton(), object, seal);
+        let encoding = self.interned.encodings.encoding(object.skeleton(), object, seal);
         self.entry(key, written, (false, encoding), revision)
     }
 
@@ -114,15 +131,15 @@ impl Decoder {
         revision: Revision,
     ) -> Result<Entry, DecodeError> {
         let summary = checked.summary(&self.layout.fields)?;
-        let object = checked.shared(|text| self.parts.intern(text));
+        let object = checked.shared(|text| self.interned.parts.intern(text));
         let owners = summary.owners.map(|owners| {
             let mut owners = Cursor::new(checked.object().skeleton(), owners.get() as usize);
-            self.parts.intern(owners.raw())
+            self.interned.parts.intern(owners.raw())
         });
         Ok(Entry {
             key,
             revision,
-            labels: self.labels.intern(summary.labels.iter().map(|(key, value)| (&**key, &**value))),
+            labels: self.interned.labels.intern(summary.labels.iter().map(|(key, value)| (&**key, &**value))),
             rewritten,
             terminating: summary.deletion_timestamp.is_some(),
             encoding,
@@ -310,16 +327,7 @@ mod tests {
     use crate::packing::Packer;
 
     fn decoder(fields: &[FieldPath]) -> Decoder {
-        let layout = Layout::new(fields.to_vec(), None);
-        Decoder {
-            id: DecoderId::next(),
-            layout: Arc::new(layout),
-            complete: None,
-            labels: LabelInterner::default(),
-            parts: PartInterner::default(),
-            encodings: Encodings::default(),
-            pool: Arc::new(Pool::new(Packer::off())),
-        }
+        Decoder::new(Arc::new(Layout::new(fields.to_vec(), None)), None, Arc::new(Pool::new(Packer::off())))
     }
 
     #[test]

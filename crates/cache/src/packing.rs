@@ -240,6 +240,10 @@ impl Packer {
 
     /// Queues the plain object of an entry, to be packed when it is out of use.
     fn enqueue(&self, entry: Weak<Entry>, tick: u32) {
+        // A fork reads objects of an origin that has ended.
+        if self.closing.is_cancelled() {
+            return;
+        }
         let mut queue = self.queue.lock();
         let was_idle = queue.is_empty();
         queue.push(entry, tick);

@@ -35,6 +35,8 @@ enum Step {
     Add(Vec<(u8, Option<Body>)>),
     /// Replaces the collection by one with another order of fields, during these writes.
     Replace(Vec<(u8, Option<Body>)>),
+    /// Starts the cache of a fork, during these writes of the origin.
+    Fork(Vec<(u8, Option<Body>)>),
     /// Starts a cursor this many revisions back.
     Watch(u16, Scope),
     /// A cursor takes the available events.
@@ -92,6 +94,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Remove),
         2 => prop::collection::vec((0..40u8, change()), 0..12).prop_map(Step::Add),
         1 => prop::collection::vec((0..40u8, change()), 0..12).prop_map(Step::Replace),
+        2 => prop::collection::vec((0..40u8, change()), 0..12).prop_map(Step::Fork),
         3 => (0..600u16, scope()).prop_map(|(back, scope)| Step::Watch(back, scope)),
         6 => (any::<u8>(), 1..50u8).prop_map(|(which, max)| Step::Drain(which, max)),
         3 => (0..800u16).prop_map(Step::Look),
@@ -190,6 +193,39 @@ impl CacheModel {
         before.into_iter().for_each(|before| self.let_go(before));
     }
 
+    /// Starts the cache of a fork at the state before some writes. Neither cache may see writes of the other.
+    async fn fork(&mut self, writes: &[(u8, Option<Body>)]) {
+        let snapshot = self.store.snapshot();
+        let at = snapshot.revision();
+        for (place, body) in writes {
+            self.commit(vec![(key(*place), body.clone())]).await;
+        }
+        catch_up(&self.store, &self.cache).await;
+        let state = self.cache.state_at(at, PATIENCE).await.unwrap();
+        let store = MemoryStore::from_snapshot(&snapshot);
+        let fork = Cache::from_state(Arc::new(store.clone()), &state, config()).await.unwrap();
+        assert_eq!((state.revision(), fork.watermark()), (at, at));
+        let known = self.pods().filter(|pods| pods.oldest().max(self.cache.unexpired()) <= at);
+        assert!(known.is_none() || fork.collection(PODS).is_some());
+        let Some(pods) = fork.collection(PODS) else { return };
+        let mut model = Model { newest: self.model.at(at), ..Model::default() };
+        check_snapshot(&pods.snapshot(), &model.newest);
+        let mut watch = pods.watch(at, Scope::All).unwrap();
+        let (gone, changed): (Vec<String>, Vec<String>) =
+            model.newest.keys().cloned().partition(|key| key.ends_with(|last: char| "02468".contains(last)));
+        let put = Body { app: Some(1), node: Some(2), number: 3 };
+        let writes = gone.into_iter().map(|key| (key, None));
+        for (key, body) in writes.chain(changed.into_iter().map(|key| (key, Some(put.clone())))) {
+            model.apply(commit(&store, &key, body.as_ref()).await, &key, body);
+        }
+        catch_up(&store, &fork).await;
+        check_snapshot(&pods.snapshot(), &model.newest);
+        let events = watch.try_next(usize::MAX).unwrap().events;
+        assert_eq!(events.iter().map(|event| happened(event)).collect::<Vec<_>>(), model.events);
+        let origin = self.pods().map(|pods| pods.snapshot());
+        origin.iter().for_each(|origin| check_snapshot(origin, &self.model.newest));
+    }
+
     async fn commit(&mut self, writes: Vec<(String, Option<Body>)>) {
         let transaction = Transaction {
             writes: writes.iter().map(|(key, body)| write(key, body.as_ref())).collect(),
@@ -241,6 +277,7 @@ impl CacheModel {
             Step::Add(writes) if self.pods().is_none() => self.add(writes).await,
             Step::Replace(writes) if self.pods().is_some() => self.add(writes).await,
             Step::Add(_) | Step::Replace(_) => {}
+            Step::Fork(writes) => self.fork(writes).await,
             Step::Watch(back, scope) => self.watch(self.back(*back), scope),
             Step::Drain(which, max) => self.drain(usize::from(*which), usize::from(*max)),
             Step::Look(back) => self.look(self.back(*back)),

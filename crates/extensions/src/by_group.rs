@@ -44,6 +44,11 @@ impl<T> ByGroup<T> {
         self.0.values().flat_map(HashMap::keys)
     }
 
+    /// All values, in no order.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.0.values().flat_map(HashMap::values)
+    }
+
     /// The values of a group, in no order.
     pub(crate) fn in_group(&self, group: &str) -> impl Iterator<Item = &T> {
         self.0.get(group).into_iter().flat_map(HashMap::values)

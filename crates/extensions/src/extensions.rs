@@ -4,7 +4,7 @@
 //! tasks that write to the store. ORDER: the status of a definition is handled after its resource is served, so that a
 //! client that reads it as established can use it here.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use keelson_controllers::{Backoff, Client, Queue, SERVER_MANAGER};
 use keelson_meta::options::{ListOptions, ResourceVersionMatch};
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_outbound::Outbound;
-use keelson_registry::{RegistrationError, Registry, ResourceRegistration, Target, WatchOutput};
-use keelson_schema::{NonStructural, ProgramStats};
+use keelson_registry::{RegistrationError, Registry, ResourceRegistration, ServedApis, Target, WatchOutput};
+use keelson_schema::{NonStructural, ProgramCache, ProgramStats};
 use keelson_supervision::{Pace, warn_repeated};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -69,6 +69,24 @@ struct DefinitionIndex {
     names: NameIndex,
 }
 
+/// The definitions of one server and what it made of them, for the start of a fork.
+pub struct InheritedDefinitions {
+    known: Vec<KnownDefinition>,
+    /// The definitions whose resources are in `apis`.
+    served: Vec<Arc<Definition>>,
+    /// The resources that the server serves.
+    apis: Arc<ServedApis>,
+    /// The compiled expressions of schemas.
+    programs: Arc<ProgramCache>,
+}
+
+impl InheritedDefinitions {
+    /// The resources that the server serves, with those of the definitions.
+    pub const fn apis(&self) -> &Arc<ServedApis> {
+        &self.apis
+    }
+}
+
 /// The latest known state of a definition.
 #[derive(Clone)]
 pub(crate) struct KnownDefinition {
@@ -77,7 +95,8 @@ pub(crate) struct KnownDefinition {
 }
 
 impl Extensions {
-    /// Serves the stored definitions, and the `supplied` resources whose name and kind no definition requests.
+    /// Serves the stored definitions, and the `supplied` resources whose name and kind no definition requests. The
+    /// registry of a fork serves the resources of `inherited` definitions already.
     ///
     /// # Errors
     /// 500 if definitions are not served, or their objects can't be loaded.
@@ -86,9 +105,16 @@ impl Extensions {
         outbound: Arc<Outbound>,
         supplied: Vec<ResourceRegistration>,
         schema_check: SchemaCheck,
+        inherited: Option<&InheritedDefinitions>,
     ) -> Result<Arc<Self>, ApiError> {
         let internal = |error: RegistrationError| ApiError::Internal(error.to_string());
-        registry.surfaces().put(supplied.clone()).await.map_err(internal)?;
+        let serving = match inherited {
+            Some(inherited) => Serving::inheriting(supplied, &inherited.served, inherited.programs.clone(), &registry),
+            None => {
+                registry.surfaces().put(supplied.clone()).await.map_err(internal)?;
+                Serving::new(supplied)
+            }
+        };
         let client = Client::of_server(registry.clone(), SERVER_MANAGER);
         let definitions = client.collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", None)?;
         let extensions = Self {
@@ -97,7 +123,7 @@ impl Extensions {
             client,
             definitions,
             known: Mutex::default(),
-            serving: Serving::new(supplied),
+            serving,
             schema_check,
             served_up_to: watch::Sender::new(Revision::ZERO),
             statuses: Queue::new("crd_naming_condition_controller", STATUS_BACKOFF),
@@ -106,14 +132,28 @@ impl Extensions {
         let stored = extensions.definitions.resource.stored();
         let stored = stored.ok_or_else(|| ApiError::Internal("definitions are not stored".to_owned()))?.clone();
         let snapshot = stored.cached.snapshot();
-        let mut found = BTreeSet::new();
+        // A definition that the origin has deleted meanwhile must not stay served.
+        let served = inherited.into_iter().flat_map(|inherited| &inherited.served);
+        let mut found: BTreeSet<String> = served.map(|definition| definition.name.clone()).collect();
+        let known = inherited.into_iter().flat_map(|inherited| &inherited.known);
+        let known: HashMap<&str, &KnownDefinition> = known.map(|known| (known.entry.name(), known)).collect();
         for entry in snapshot.range("", None) {
-            extensions.note(entry, &mut found);
+            match known.get(entry.name()).filter(|known| Arc::ptr_eq(&known.entry, entry)) {
+                Some(known) => extensions.keep((*known).clone(), &mut found),
+                None => extensions.note(entry, &mut found),
+            }
         }
         extensions.serve(&found).await.map_err(internal)?;
         extensions.served_up_to.send_replace(snapshot.revision);
         extensions.look_at(&found);
         Ok(Arc::new(extensions))
+    }
+
+    /// The definitions for the start of a fork, with the resources that this server serves at this moment.
+    pub async fn inheritable(&self) -> InheritedDefinitions {
+        let (served, apis) = self.serving.state(&self.registry).await;
+        let known = self.known.lock().definitions.values().cloned().collect();
+        InheritedDefinitions { known, served, apis, programs: self.serving.programs.clone() }
     }
 
     /// Follows the definitions until the server stops.
@@ -248,10 +288,15 @@ impl Extensions {
             return;
         }
         let read = Arc::new(Definition::read(&entry.object().decode(entry.revision)));
+        self.keep(KnownDefinition { entry: entry.clone(), read }, changed);
+    }
+
+    fn keep(&self, definition: KnownDefinition, changed: &mut BTreeSet<String>) {
+        let name = definition.entry.name().to_owned();
         let mut known = self.known.lock();
-        changed.extend(known.names.note(&read, entry.revision));
-        known.definitions.insert(name, KnownDefinition { entry: entry.clone(), read });
-        changed.insert(name.to_owned());
+        changed.extend(known.names.note(&definition.read, definition.entry.revision));
+        known.definitions.insert(&name, definition);
+        changed.insert(name);
     }
 
     /// Removes a deleted definition.

@@ -21,5 +21,5 @@ mod serving;
 mod status;
 
 pub use contribution::{of_mirrored, of_program};
-pub use extensions::{Extensions, SchemaCheck};
+pub use extensions::{Extensions, InheritedDefinitions, SchemaCheck};
 pub use regenerations::{RegeneratedVersion, Regeneration, Regenerations};

@@ -41,6 +41,33 @@ impl Serving {
         Self { supplied, ..Self::default() }
     }
 
+    /// Begins with the definitions of another server whose resources this server serves already.
+    pub(crate) fn inheriting(
+        supplied: Vec<ResourceRegistration>,
+        definitions: &[Arc<Definition>],
+        programs: Arc<ProgramCache>,
+        registry: &Registry,
+    ) -> Self {
+        let surface = registry.surface();
+        let is_served = |definition: &&Arc<Definition>| {
+            let GroupResource { group, resource } = resource_of(definition);
+            let served = surface.resource(&group, &resource).and_then(|served| served.definition());
+            served.is_some_and(|served| served.uid == definition.uid)
+        };
+        let mut served = ByGroup::default();
+        for definition in definitions.iter().filter(is_served) {
+            served.insert(&definition.name, definition.clone());
+        }
+        Self { served: Mutex::new(served), supplied, programs, regenerations: Regenerations::default() }
+    }
+
+    /// The served definitions, and the surface with their resources.
+    pub(crate) async fn state(&self, registry: &Registry) -> (Vec<Arc<Definition>>, Arc<ServedApis>) {
+        // The lock excludes changes of the surface.
+        let served = self.served.lock().await;
+        (served.values().cloned().collect(), registry.surface())
+    }
+
     /// Returns true if the resource of a definition is served.
     pub(crate) async fn serves(&self, definition: &Definition) -> bool {
         self.served.lock().await.get(&definition.name).is_some_and(|served| served.uid == definition.uid)

@@ -35,7 +35,7 @@ use crate::negotiation::{
 use crate::request_info::RequestInfo;
 use crate::service::ApiRequest;
 use crate::{respond, version};
-pub use documentation::{Documentation, OtherDocuments, OtherServers};
+pub use documentation::{Documentation, InheritedDocuments, OtherDocuments, OtherServers};
 pub(crate) use paths::{Described, is_page};
 use paths::{Page, has_method};
 use zpages::ZPage;

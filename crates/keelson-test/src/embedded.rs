@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use keelson_server::{Config, Pki, Server, StoreConfig, Switches};
+use keelson_server::{Config, ForkOrigin, Server, Switches};
 use keelson_storage::Store as _;
-use keelson_storage::memory::{MemorySnapshot, MemoryStore};
+use keelson_storage::memory::MemorySnapshot;
 use tokio::sync::oneshot;
 
 use crate::builder::Builder;
@@ -42,10 +42,8 @@ impl std::fmt::Debug for Snapshot {
 
 /// A server in this process. Dropping it ends the server.
 pub(crate) struct Embedded {
-    config: Config,
-    store: MemoryStore,
+    origin: ForkOrigin,
     pub(crate) clock: Clock,
-    pki: Pki,
     running: Running,
 }
 
@@ -60,8 +58,8 @@ struct Running {
 
 /// A server that has just started.
 struct StartedServer {
-    url: String,
-    pki: Pki,
+    kubeconfig: String,
+    origin: ForkOrigin,
 }
 
 impl Embedded {
@@ -86,40 +84,41 @@ impl Embedded {
         // An alpha API of Kubernetes, which is off there too. It would add nearly a hundred writes to each start.
         config.registry.storage_version_api = false;
         config.history = settings.history.unwrap_or(config.history);
-        Self::run(config, MemoryStore::new(), clock).await
+        Self::run(config, clock).await
     }
 
-    async fn run(mut config: Config, store: MemoryStore, clock: Clock) -> Result<(Self, String), Error> {
-        config.store = StoreConfig::InMemory(store.clone());
-        let (running, StartedServer { url, pki }) = Running::start(config.clone()).await?;
-        let kubeconfig = pki.kubeconfig(&url);
-        Ok((Self { config, store, clock, pki, running }, kubeconfig))
+    async fn run(config: Config, clock: Clock) -> Result<(Self, String), Error> {
+        let (running, StartedServer { kubeconfig, origin }) = Running::start(config).await?;
+        Ok((Self { origin, clock, running }, kubeconfig))
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot(self.store.snapshot())
+        Snapshot(self.origin.store().snapshot())
     }
 
     pub(crate) fn restore(&self, snapshot: &Snapshot) {
-        self.store.restore(&snapshot.0, |key| OWN_KEYS.iter().any(|own| key.as_str().starts_with(own)));
+        self.origin.store().restore(&snapshot.0, |key| OWN_KEYS.iter().any(|own| key.as_str().starts_with(own)));
+    }
+
+    /// Starts another server with the same keys and objects.
+    pub(crate) async fn fork(&self) -> Result<(Self, String), Error> {
+        self.start_fork(self.origin.config_now().await).await
     }
 
     /// Starts another server with the same keys and the objects of a snapshot.
-    pub(crate) async fn fork(&self, snapshot: &Snapshot) -> Result<(Self, String), Error> {
+    pub(crate) async fn fork_from(&self, snapshot: &Snapshot) -> Result<(Self, String), Error> {
+        self.start_fork(self.origin.config_at(&snapshot.0)).await
+    }
+
+    async fn start_fork(&self, config: Config) -> Result<(Self, String), Error> {
         let clock = self.clock.copied();
-        let config = Config {
-            clock: Arc::new(clock.clone()),
-            made_pki: Some(self.pki.clone()),
-            bootstrapped: true,
-            ..self.config.clone()
-        };
-        Self::run(config, MemoryStore::from_snapshot(&snapshot.0), clock).await
+        Self::run(Config { clock: Arc::new(clock.clone()), ..config }, clock).await
     }
 
     /// Moves the clock forward and removes expired objects.
     pub(crate) async fn advance(&self, by: Duration) -> Result<(), Error> {
         self.clock.advance(by);
-        let expired = self.store.expire(self.clock.now()).await;
+        let expired = self.origin.store().expire(self.clock.now()).await;
         let failed = |error: keelson_storage::StoreError| Error::Store {
             action: "removing expired objects",
             reason: error.to_string(),
@@ -179,11 +178,15 @@ async fn serve(config: Config, ready: oneshot::Sender<Result<StartedServer, Stri
         () = server.ready() => None,
         failure = server.failed() => Some(failure.to_string()),
     };
-    let told = match fault {
-        None => Ok(StartedServer { url: server.url(), pki: server.pki().clone() }),
-        Some(fault) => Err(fault),
+    let started = match (fault, server.fork_origin()) {
+        (None, Some(origin)) => {
+            let kubeconfig = server.pki().kubeconfig(&server.url());
+            Ok(StartedServer { kubeconfig, origin: origin.clone() })
+        }
+        (None, None) => Err("its store is not in memory".to_owned()),
+        (Some(fault), _) => Err(fault),
     };
-    if ready.send(told).is_ok() {
+    if ready.send(started).is_ok() {
         // Ends when the sender is dropped, since no message is sent.
         let _ = to_end.await;
     }

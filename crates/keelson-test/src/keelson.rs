@@ -1,6 +1,6 @@
 //! The handle of a running server.
 //!
-//! Everything except for the clock, snapshots and forks uses requests over TLS, so it works with both forms of a
+//! Everything except for the clock and snapshots uses requests over TLS, so it works with both forms of a
 //! server.
 
 use std::path::{Path, PathBuf};
@@ -238,17 +238,27 @@ impl Keelson {
         Ok(())
     }
 
-    /// Starts another server in this process, on its own port, with the objects of this one. Neither server sees later
-    /// changes of the other. The fork accepts the same credentials: users and tokens of this server.
+    /// Starts another server in the process of this one, on its own port, with the objects of this one. Neither server
+    /// sees later changes of the other. The fork accepts the same credentials: users and tokens of this server.
     ///
     /// The history of the fork begins at its start, so a watch can't resume there from an earlier resource version.
     ///
     /// # Errors
-    /// [`Error::NeedsEmbedded`] for a server that is a process.
-    #[cfg(feature = "embedded")]
+    /// [`Error::Start`], for example if the limit of forks of a child process is reached.
     pub async fn fork(&self) -> Result<Self, Error> {
-        let snapshot = self.snapshot()?;
-        self.fork_from(&snapshot).await
+        let (server, kubeconfig) = match &self.server {
+            #[cfg(feature = "embedded")]
+            Running::Embedded(server) => {
+                let (fork, kubeconfig) = server.fork().await?;
+                (Running::Embedded(Box::new(fork)), kubeconfig)
+            }
+            #[cfg(feature = "process")]
+            Running::Process(server) => {
+                let (fork, kubeconfig) = server.fork().await?;
+                (Running::Process(fork), kubeconfig)
+            }
+        };
+        Self::from_running(server, &kubeconfig, self.has_accounts).await
     }
 
     /// Starts a fork with the objects of an earlier snapshot of this server or of one of its forks.
@@ -257,7 +267,7 @@ impl Keelson {
     /// [`Error::NeedsEmbedded`] for a server that is a process.
     #[cfg(feature = "embedded")]
     pub async fn fork_from(&self, snapshot: &Snapshot) -> Result<Self, Error> {
-        let (server, kubeconfig) = self.in_process("a fork")?.fork(snapshot).await?;
+        let (server, kubeconfig) = self.in_process("a fork of a snapshot")?.fork_from(snapshot).await?;
         Self::from_running(Running::Embedded(Box::new(server)), &kubeconfig, self.has_accounts).await
     }
 

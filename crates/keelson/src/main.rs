@@ -8,6 +8,7 @@ mod build;
 mod demo;
 mod descriptors;
 mod doctor;
+mod forks;
 mod gateway;
 mod interrupt;
 mod keys;
@@ -28,6 +29,7 @@ mod shared_keys;
 mod storage;
 mod storage_versions;
 mod token;
+mod trimming;
 mod user;
 mod verify;
 

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use self::announcement::Announcement;
 use crate::args::{Diagnosis, ListValues as _, Output, Serve};
 use crate::descriptors;
+use crate::forks::Forks;
 use crate::log::{self, Verbosity};
 use crate::memory;
 use crate::parent::Parent;
@@ -38,7 +39,7 @@ pub(crate) const LAST_GRACE: Duration = Duration::from_secs(10);
 
 /// The time that idle clients have to close their connections to an ephemeral server. They run on this machine, and
 /// their test has ended.
-const EPHEMERAL_PARTING: Duration = Duration::from_millis(30);
+pub(crate) const EPHEMERAL_PARTING: Duration = Duration::from_millis(30);
 
 /// The gate of chunked lists.
 const CHUNKING: &str = "APIListChunking";
@@ -104,7 +105,10 @@ async fn serve(args: Serve, traces: Option<Traces>, verbosity: Verbosity) -> any
         console: false,
         beside_audit: false,
         ephemeral: args.startup.ephemeral,
+        fork_socket: None,
     };
+    // ORDER: of the ephemeral server alone. A fork comes with the rights of the administrator.
+    let max_forks = if args.startup.ephemeral { usize::from(args.startup.max_forks) } else { 0 };
     if let Some(path) = &announcement.ready_file {
         ReadyFile::clear(path).with_context(|| format!("removing the earlier --ready-file {}", path.display()))?;
     }
@@ -127,39 +131,65 @@ async fn serve(args: Serve, traces: Option<Traces>, verbosity: Verbosity) -> any
     config.outbound_connections = config.outbound_connections.min(room.others);
     config.flow.watches = memory::watches().unwrap_or(config.flow.watches);
     let Some(server) = start(config, &mut signals).await? else { return Ok(()) };
-    let mut unannounced = None;
-    let mut fault = tokio::select! {
-        () = signals.received() => None,
-        announced = announcement.make(&server) => {
-            unannounced = announced.err();
+    let forks =
+        server.fork_origin().filter(|_| max_forks > 0).and_then(|origin| Forks::open(origin, &data_dir, max_forks));
+    announcement.fork_socket = forks.as_ref().map(|forks| forks.path().to_owned());
+    let (mut fault, unannounced) = until_stop(&server, &announcement, &versions, &mut signals, forks.as_ref()).await?;
+    if fault.is_none() && unannounced.is_none() {
+        fault = drained(&server, &mut signals).await;
+    }
+    if let Some(forks) = forks {
+        tokio::join!(forks.end(), server.shutdown());
+    } else {
+        server.shutdown().await;
+    }
+    match (fault, unannounced) {
+        (Some(why), _) => bail!(why),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Runs the server until it has to stop. Returns the fault that ends it, or the error of the announcement.
+async fn until_stop(
+    server: &RunningServer,
+    announcement: &Announcement,
+    versions: &StorageVersions,
+    signals: &mut Signals,
+    forks: Option<&Forks>,
+) -> anyhow::Result<(Option<String>, Option<anyhow::Error>)> {
+    let forking = async {
+        match forks {
+            Some(forks) => forks.serve().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = signals.received() => Ok((None, None)),
+        announced = announcement.make(server) => Ok((None, announced.err())),
+        failed = versions.follow(server) => match failed? {},
+        never = forking => match never {},
+        why = server.replaced() => Ok((Some(why), None)),
+        failure = server.failed() => {
+            end_soon(failure.to_string());
+            Ok((Some(failure.to_string()), None))
+        }
+    }
+}
+
+/// Runs the phases of a shutdown. Returns the fault of a server that fails meanwhile.
+async fn drained(server: &RunningServer, signals: &mut Signals) -> Option<String> {
+    tokio::select! {
+        () = server.drain() => None,
+        () = signals.received() => {
+            tracing::info!("a second request to stop ends the phases of the shutdown");
             None
         }
-        failed = versions.follow(&server) => match failed? {},
         why = server.replaced() => Some(why),
         failure = server.failed() => {
             end_soon(failure.to_string());
             Some(failure.to_string())
         }
-    };
-    if fault.is_none() && unannounced.is_none() {
-        fault = tokio::select! {
-            () = server.drain() => None,
-            () = signals.received() => {
-                tracing::info!("a second request to stop ends the phases of the shutdown");
-                None
-            }
-            why = server.replaced() => Some(why),
-            failure = server.failed() => {
-                end_soon(failure.to_string());
-                Some(failure.to_string())
-            }
-        };
-    }
-    server.shutdown().await;
-    match (fault, unannounced) {
-        (Some(why), _) => bail!(why),
-        (None, Some(error)) => Err(error),
-        (None, None) => Ok(()),
     }
 }
 

@@ -5,7 +5,8 @@
 //! paths.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::fmt;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use keelson_meta::json::{Value, json};
 use keelson_schema::{SchemaRef, Schemas};
@@ -41,14 +42,18 @@ pub(crate) enum Rendering {
 }
 
 /// Schemas, the version of the server, and the common parts of documents.
-#[derive(Debug)]
 pub struct SharedDefinitions {
     pub(crate) schemas: &'static Schemas,
     server_version: String,
-    kinds: Kinds,
-    definitions: HashMap<&'static str, Definition>,
+    lookup: LazyLock<Lookup, Box<dyn FnOnce() -> Lookup + Send>>,
     /// The pages outside of groups: `/api/`, `/apis/`, `/version/`.
     pub(crate) pages: [DocumentPart; 3],
+}
+
+/// The definitions by name, and the kinds of each.
+struct Lookup {
+    kinds: Kinds,
+    definitions: HashMap<&'static str, Definition>,
 }
 
 #[derive(Debug)]
@@ -62,17 +67,26 @@ impl SharedDefinitions {
     /// Creates the shared definitions for a server of this version. `DeleteOptions` and `WatchEvent` list all of
     /// `versions` as theirs; as in kube-apiserver, these are the built-in versions.
     pub fn new(schemas: &'static Schemas, versions: &[VersionDescription], server_version: &str) -> Arc<Self> {
-        let definition = |schema: SchemaRef<'static>| {
-            let name = schema.definition_name()?;
-            Some((name, Definition { schema, rendered: Default::default() }))
-        };
-        Arc::new(Self {
-            schemas,
-            server_version: server_version.to_owned(),
-            kinds: Kinds::new(versions, schemas),
-            definitions: schemas.definitions().filter_map(definition).collect(),
-            pages: Default::default(),
-        })
+        let lookup = Lookup::new(schemas, versions);
+        Self::with(schemas, server_version, move || lookup)
+    }
+
+    /// As [`new`](Self::new), but calls `versions` at the first use. Many servers for tests never use them.
+    pub fn deferred(
+        schemas: &'static Schemas,
+        versions: impl FnOnce() -> Vec<VersionDescription> + Send + 'static,
+        server_version: &str,
+    ) -> Arc<Self> {
+        Self::with(schemas, server_version, move || Lookup::new(schemas, &versions()))
+    }
+
+    fn with(
+        schemas: &'static Schemas,
+        server_version: &str,
+        lookup: impl FnOnce() -> Lookup + Send + 'static,
+    ) -> Arc<Self> {
+        let (server_version, lookup) = (server_version.to_owned(), LazyLock::new(Box::new(lookup) as Box<_>));
+        Arc::new(Self { schemas, server_version, lookup, pages: Default::default() })
     }
 
     /// The pages outside of groups, in the order of `pages`.
@@ -86,11 +100,29 @@ impl SharedDefinitions {
 
     /// A definition as a member of the enclosing object or message.
     pub(crate) fn definition(&self, name: &str, rendering: Rendering) -> &[u8] {
-        let Some(Definition { schema, rendered }) = self.definitions.get(name) else { return &[] };
+        let Lookup { kinds, definitions } = &*self.lookup;
+        let Some(Definition { schema, rendered }) = definitions.get(name) else { return &[] };
         rendered[rendering as usize].get_or_init(|| match rendering {
-            Rendering::V3 => member(name, &Dialect::V3.definition(*schema, &self.kinds)),
-            Rendering::V2Json => member(name, &Dialect::V2.definition(*schema, &self.kinds)),
-            Rendering::V2Protobuf => protobuf::definition(name, &Dialect::V2.definition(*schema, &self.kinds)),
+            Rendering::V3 => member(name, &Dialect::V3.definition(*schema, kinds)),
+            Rendering::V2Json => member(name, &Dialect::V2.definition(*schema, kinds)),
+            Rendering::V2Protobuf => protobuf::definition(name, &Dialect::V2.definition(*schema, kinds)),
         })
+    }
+}
+
+impl Lookup {
+    fn new(schemas: &'static Schemas, versions: &[VersionDescription]) -> Self {
+        let definition = |schema: SchemaRef<'static>| {
+            let name = schema.definition_name()?;
+            Some((name, Definition { schema, rendered: Default::default() }))
+        };
+        let kinds = Kinds::new(versions, schemas);
+        Self { kinds, definitions: schemas.definitions().filter_map(definition).collect() }
+    }
+}
+
+impl fmt::Debug for SharedDefinitions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedDefinitions").field("server_version", &self.server_version).finish_non_exhaustive()
     }
 }

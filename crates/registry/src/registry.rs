@@ -78,6 +78,20 @@ impl Registry {
         Self { kinds: Some(kinds), ..Self::over(surfaces, store, cache, clock, random, config) }
     }
 
+    /// A registry of a fork, which begins with the resources of another server with the same configuration.
+    pub fn forked(
+        kinds: Arc<dyn BuiltinKinds>,
+        origin: &ServedApis,
+        store: Arc<dyn Store>,
+        cache: Arc<Cache>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        config: RegistryConfig,
+    ) -> Self {
+        let surfaces = ApiRegistrations::forked(origin, cache.clone(), &config);
+        Self { kinds: Some(kinds), ..Self::over(surfaces, store, cache, clock, random, config) }
+    }
+
     /// A registry that serves nothing yet, not even namespaces. It is for aggregated servers: the main server has the
     /// namespaces of their objects.
     pub fn without_builtin(

@@ -31,6 +31,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::audit::AuditConfig;
 use crate::encryption::EncryptionConfig;
+use crate::fork::Inherited;
 use crate::issuers::AuthenticationSources;
 use crate::node_access::NodeOptions;
 use crate::store::{StoreConfig, StoreLimits};
@@ -152,6 +153,8 @@ pub struct Config {
     /// True if another server of this process has created the default objects in this store, so that this server skips
     /// them.
     pub bootstrapped: bool,
+    /// The values that a fork shares with its origin.
+    pub inherited: Option<Arc<Inherited>>,
     /// The limits of concurrent requests.
     pub flow: FlowLimits,
     /// The interval at which the default flow schemas and priority levels are checked.
@@ -244,6 +247,7 @@ impl Default for Config {
             unread: Limits::default().unread,
             pinned_bytes: Limits::default().pinned_bytes,
             bootstrapped: false,
+            inherited: None,
             flow: FlowLimits::default(),
             flow_object_interval: FlowObjects::INTERVAL,
             service_routes: ServiceRoutes::default(),

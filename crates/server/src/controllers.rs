@@ -20,7 +20,7 @@ use keelson_controllers::{
     QuotaStatus, RegisteredServers, StorageVersionCollection, StorageVersionMigrator, StorageVersionPublication,
     storage_state_definition,
 };
-use keelson_extensions::Extensions;
+use keelson_extensions::{Extensions, InheritedDefinitions};
 use keelson_meta::ApiError;
 use keelson_outbound::Outbound;
 use keelson_registry::Registry;
@@ -69,13 +69,14 @@ pub(crate) async fn extensions(
     config: &Config,
     registry: &Arc<Registry>,
     outbound: &Arc<Outbound>,
+    inherited: Option<&InheritedDefinitions>,
 ) -> Result<Arc<Extensions>, ApiError> {
     let mut supplied = Vec::new();
     if config.registry.storage_version_api && config.registry.storage_states {
         let states = keelson_extensions::of_program(&storage_state_definition(), None);
         supplied.push(states.map_err(|error| ApiError::Internal(error.to_string()))?);
     }
-    Extensions::start(registry.clone(), outbound.clone(), supplied, keelson_builtin::non_structural).await
+    Extensions::start(registry.clone(), outbound.clone(), supplied, keelson_builtin::non_structural, inherited).await
 }
 
 /// The aggregation of cluster roles, if it is enabled.

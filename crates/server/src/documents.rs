@@ -8,8 +8,10 @@ use keelson_aggregator::{Aggregator, PeerServers};
 use keelson_http::pages::{self, Documentation, OtherDocuments};
 use keelson_meta::Release;
 use keelson_openapi::{SharedDefinitions, VersionDescription};
+use keelson_registry::Registry;
 
 use crate::builtin;
+use crate::fork::Inherited;
 
 /// The other servers whose resources the documents include.
 #[derive(Clone)]
@@ -20,17 +22,26 @@ pub(crate) struct OtherServers {
     pub(crate) peers: Option<Arc<PeerServers>>,
 }
 
-/// The documents of this server, which has the API of a release, and of others. As upstream, `DeleteOptions` and
-/// `WatchEvent` list every version of every kind in the catalogue.
-pub(crate) fn documentation(release: Release, others: OtherServers) -> Documentation {
+/// The documents of this server, which has the API of the registry's release, and of others. A fork begins with those of
+/// its origin. As upstream, `DeleteOptions` and `WatchEvent` list every version of every kind in the catalogue.
+pub(crate) fn documentation(
+    registry: &Registry,
+    others: OtherServers,
+    inherited: Option<&Inherited>,
+) -> Arc<Documentation> {
     static NEWEST: OnceLock<Arc<SharedDefinitions>> = OnceLock::new();
     static OLDER: OnceLock<Arc<SharedDefinitions>> = OnceLock::new();
+    let release = registry.config().release();
     let shared = if release == Release::NEWEST { &NEWEST } else { &OLDER };
     let definitions = || {
-        let versions = VersionDescription::all(builtin::catalogue_of(release));
-        SharedDefinitions::new(builtin::schemas(release), &versions, release.git_version())
+        let versions = move || VersionDescription::all(builtin::catalogue_of(release));
+        SharedDefinitions::deferred(builtin::schemas(release), versions, release.git_version())
     };
-    Documentation::new(shared.get_or_init(definitions).clone(), others)
+    let documentation = Documentation::new(shared.get_or_init(definitions).clone(), others);
+    Arc::new(match inherited {
+        Some(inherited) => documentation.inheriting(&inherited.documents, &registry.surface()),
+        None => documentation,
+    })
 }
 
 impl pages::OtherServers for OtherServers {

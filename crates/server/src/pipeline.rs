@@ -15,7 +15,7 @@ use keelson_http::handlers::ResourceHandlers;
 use keelson_http::health::Health;
 use keelson_http::metrics::Metrics;
 use keelson_http::nodes::NodeAccess;
-use keelson_http::pages::Pages;
+use keelson_http::pages::{Documentation, Pages};
 use keelson_http::router::{Router, StoredDefinitions};
 use keelson_http::shutdown::Shutdown;
 use keelson_outbound::Outbound;
@@ -36,7 +36,7 @@ use crate::metrics::{
 use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};
-use crate::{audit, console, documents};
+use crate::{audit, console};
 
 /// The components that answer requests.
 pub(crate) struct PipelineParts {
@@ -46,6 +46,7 @@ pub(crate) struct PipelineParts {
     pub(crate) nodes: Arc<NodeAccess>,
     pub(crate) admission_counts: AdmissionCounts,
     pub(crate) others: OtherServers,
+    pub(crate) documentation: Arc<Documentation>,
     pub(crate) extensions: Arc<Extensions>,
     pub(crate) tokens: Tokens,
     pub(crate) health: Health,
@@ -68,6 +69,7 @@ impl PipelineParts {
             nodes,
             admission_counts,
             others,
+            documentation,
             extensions,
             tokens,
             health,
@@ -99,7 +101,7 @@ impl PipelineParts {
         metrics.add_source(move || read_samples(&reads));
         let info = server_info(&config.server_id);
         metrics.add_source(move || vec![info.clone()]);
-        let OtherServers { aggregator, peers } = others.clone();
+        let OtherServers { aggregator, peers } = others;
         metrics.add_source(move || aggregation_samples(&aggregator));
         if let Some(auditor) = &auditor {
             let told = auditor.clone();
@@ -111,7 +113,6 @@ impl PipelineParts {
         name_resources(&metrics, &registry);
 
         let release = config.registry.release();
-        let documentation = Arc::new(documents::documentation(release, others));
         let issuer = tokens.issuer().clone();
         let pages = Pages::new(health, metrics.clone(), config.shown_host(addr)).emulating(release);
         let shown = config.shown_host(addr);

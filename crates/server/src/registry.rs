@@ -10,7 +10,7 @@ use keelson_access_config::ReviewClient;
 use keelson_admission::{AdmissionConfiguration, ManifestSet, Parts, PodSecurityStats, PolicyStats, WebhookStats};
 use keelson_cache::Cache;
 use keelson_outbound::{ClusterServices, Outbound, Proxies};
-use keelson_registry::{Registry, RegistryConfig};
+use keelson_registry::{Registry, RegistryConfig, ServedApis};
 use keelson_storage::Store;
 use keelson_supervision::TaskGroup;
 use tokio_util::sync::CancellationToken;
@@ -80,13 +80,15 @@ impl AdmissionParts {
     }
 }
 
-/// Creates the registry of a server with its admission chain, and the metrics of that.
+/// Creates the registry of a server with its admission chain, and the metrics of that. A fork begins with the resources
+/// of its origin.
 pub(crate) fn registry_of(
     config: &Config,
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
     rights: &Rights,
     outbound: &Arc<Outbound>,
+    origin: Option<&ServedApis>,
 ) -> anyhow::Result<(Arc<Registry>, AdmissionParts)> {
     let image_reviews = config.admission.image_reviews(&config.admission_configuration, outbound, &config.random);
     let image_reviews = image_reviews.map_err(anyhow::Error::msg).context("preparing admission")?;
@@ -115,7 +117,11 @@ pub(crate) fn registry_of(
         manifests: counts.manifests.clone(),
     };
     let admission = keelson_admission::chain(&config.admission, &parts).context("preparing admission")?;
-    let registry = keelson_builtin::registry(store, cache, config.clock.clone(), config.random.clone(), settings);
+    let (clock, random) = (config.clock.clone(), config.random.clone());
+    let registry = match origin {
+        Some(origin) => keelson_builtin::forked_registry(origin, store, cache, clock, random, settings),
+        None => keelson_builtin::registry(store, cache, clock, random, settings),
+    };
     let registry = registry.with_authorizer(rights.authorizer()).with_admission(admission);
     Ok((Arc::new(registry), AdmissionParts { counts, image_reviews }))
 }

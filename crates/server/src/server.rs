@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use keelson_access::FileReads;
 use keelson_access::pki::{self, PendingFiles, Pki, PkiError, WrittenFiles};
 use keelson_aggregator::Aggregator;
-use keelson_cache::{Cache, CacheConfig, Compactor};
+use keelson_cache::{AddError, Cache, CacheConfig, Compactor};
 use keelson_controllers::{
     ClusterRoleAggregation, FlowConfiguration, IdentityConfig, IdentityLease, RegisteredServers,
     StorageVersionPublication, identity_key,
@@ -38,10 +38,11 @@ use crate::audit::RunningAudit;
 use crate::config::Config;
 use crate::controllers::{self, ControllerParts, Membership};
 use crate::data_directory::{self, OwnDirectory, RecordedStore};
-use crate::documents::OtherServers;
+use crate::documents::{self, OtherServers};
 use crate::egress::connect_store_through;
 use crate::encryption::{Encryption, LoadedConfiguration};
 use crate::flow_control;
+use crate::fork::{ForkOrigin, Inherited};
 use crate::health::health;
 use crate::keys::LiveKeys;
 use crate::metrics::StoreRequests;
@@ -92,6 +93,8 @@ struct PreparedServer {
     aggregator: Arc<Aggregator>,
     rights: Rights,
     flow: FlowConfiguration,
+    /// The values that a fork shares with its origin.
+    inherited: Option<Arc<Inherited>>,
 }
 
 impl Server {
@@ -131,6 +134,7 @@ impl PreparedServer {
     async fn prepare(mut config: Config) -> anyhow::Result<Self> {
         // SIZE: one list of the steps of a start, in their order.
         connect_store_through(&config.egress, &mut config.store);
+        config.store.hold_memory();
         // ORDER: the check comes before anything is created in the directory.
         let least = config.store.check_there(config.data_dir.as_deref(), config.accept_loss)?;
         data_directory::warn_of_other_store(&config);
@@ -154,24 +158,28 @@ impl PreparedServer {
             );
         }
         let (store, encryption) = LoadedConfiguration::over(encryption, &config, store).await;
-        let specs = keelson_builtin::collection_specs_for(config.registry.release(), &config.registry.service_ranges);
-        let cache = Cache::start(store.clone(), specs, cache_config(&config, &supervisor))
-            .await
-            .context("loading the store into the cache")?;
+        let inherited = config.inherited.take();
+        let cache = cache_of(&config, &store, inherited.as_deref(), &supervisor).await;
+        let cache = cache.context("loading the store into the cache")?;
         let fence = Arc::new(Fence::new(identity_key(&config.server_id), config.clock.clone()));
         let store_requests = Arc::<StoreRequests>::default();
         let fenced = fenced(&config, &store, &fence, &store_requests);
         let rights = Rights::new(&config, &cache, files)?;
         let (outbound, services) = outbound_of(&config, &pki);
         let nodes = config.nodes.client(config.outbound_connections, &config.egress)?;
-        let (registry, admission) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
+        let (registry, admission) = {
+            let origin = inherited.as_ref().map(|inherited| &**inherited.definitions.apis());
+            registry_of(&config, fenced.clone(), cache, &rights, &outbound, origin)?
+        };
         services.are_those_of(&registry);
         registry.ensure_system_namespaces().await.context("making the system namespaces")?;
         let tokens = Tokens::new(&config, &registry, issuer, &rights, &outbound)?;
         let aggregation = controllers::aggregation(&config, &registry)?;
         let publication = controllers::publication(&config, &registry)?;
         let extensions =
-            controllers::extensions(&config, &registry, &outbound).await.context("serving custom resources")?;
+            controllers::extensions(&config, &registry, &outbound, inherited.as_ref().map(|it| &it.definitions))
+                .await
+                .context("serving custom resources")?;
         let aggregator = Aggregator::start(registry.clone(), outbound.clone()).context("reading API services")?;
         let flow = flow_control::objects(&registry).context("reading flow schemas")?;
         Ok(Self {
@@ -200,6 +208,7 @@ impl PreparedServer {
             aggregator,
             rights,
             flow,
+            inherited,
         })
     }
 
@@ -328,13 +337,17 @@ impl PreparedServer {
         background.spawn_finite("readiness", async move {
             let _: Option<()> = told.run_until_cancelled_owned(following).await;
         });
+        let others = OtherServers { aggregator: self.aggregator, peers };
+        let documentation = documents::documentation(&registry, others.clone(), self.inherited.as_deref());
+        let origin = ForkOrigin::new(&config, &pki, (&registry, &self.extensions, &documentation));
         let parts = PipelineParts {
             supervisor: supervisor.clone(),
             registry: registry.clone(),
             outbound: outbound.clone(),
             nodes: config.nodes.clone().access(self.nodes, fields, &background),
             admission_counts: self.admission.counts,
-            others: OtherServers { aggregator: self.aggregator, peers },
+            others,
+            documentation,
             extensions: self.extensions,
             tokens: self.tokens,
             health,
@@ -360,6 +373,7 @@ impl PreparedServer {
         tracing::info!(server_id = config.server_id, %addr, "the server listens");
         RunningServer {
             addr,
+            origin,
             server_id: config.server_id,
             pki,
             kubeconfig,
@@ -506,6 +520,21 @@ fn with_way_on(error: PkiError) -> anyhow::Error {
 fn url(addr: SocketAddr) -> String {
     let host = if addr.ip().is_unspecified() { "localhost".to_owned() } else { addr.ip().to_string() };
     format!("https://{}", host_port(&host, addr.port()))
+}
+
+/// The cache of a server. A fork begins with the collections of its origin.
+async fn cache_of(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    inherited: Option<&Inherited>,
+    supervisor: &Supervisor,
+) -> Result<Arc<Cache>, AddError> {
+    let settings = cache_config(config, supervisor);
+    if let Some(inherited) = inherited {
+        return Cache::from_state(store.clone(), &inherited.cache, settings).await;
+    }
+    let specs = keelson_builtin::collection_specs_for(config.registry.release(), &config.registry.service_ranges);
+    Cache::start(store.clone(), specs, settings).await
 }
 
 fn cache_config(config: &Config, supervisor: &Supervisor) -> CacheConfig {

@@ -159,6 +159,13 @@ impl StoreConfig {
         );
     }
 
+    /// Creates the store of [`StoreConfig::Memory`], so that the configuration has its handle.
+    pub(crate) fn hold_memory(&mut self) {
+        if matches!(self, Self::Memory) {
+            *self = Self::InMemory(MemoryStore::new());
+        }
+    }
+
     /// Returns true if other servers may use the same store at the same time.
     pub fn is_shared(&self) -> bool {
         match self {

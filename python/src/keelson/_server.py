@@ -9,6 +9,7 @@ import os
 import re
 import select
 import shutil
+import socket
 import ssl
 import subprocess
 import sysconfig
@@ -62,30 +63,17 @@ def find_binary() -> str:
     return found
 
 
-class Server:
-    """A running server. It stops when the ``with`` block ends."""
+class _Api:
+    """Requests to a server or a fork."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", line: Mapping[str, Any], log: Any) -> None:
-        self._process = process
-        self._log = log
+    def __init__(self, line: Mapping[str, Any], tls: ssl.SSLContext) -> None:
         #: The URL, such as ``https://127.0.0.1:41234``.
         self.url: str = line["url"]
         #: The path of the administrator's kubeconfig.
         self.kubeconfig: str = line["kubeconfig"]
         self.pid: int = line["pid"]
         self.version: str = line["version"]
-        self._tls = _tls(Path(self.kubeconfig).read_text())
-
-    def __enter__(self) -> "Server":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def log(self) -> str:
-        """What the server has logged so far."""
-        return _read(self._log)
+        self._tls = tls
 
     def request(
         self,
@@ -135,6 +123,43 @@ class Server:
 
     def stop(self) -> None:
         """Stops the server and waits for its end."""
+        raise NotImplementedError
+
+    def fork(self, *, timeout: float = START_TIMEOUT) -> "Fork":
+        """Starts a fresh server with the objects of this one, in the same process and on its own port.
+
+        Neither sees later writes of the other. Users and tokens of this server are valid there.
+
+        Raises:
+            StartError: The limit of forks is reached, or the fork did not start.
+        """
+        raise NotImplementedError
+
+
+class Server(_Api):
+    """A running server. It stops when the ``with`` block ends."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", line: Mapping[str, Any], log: Any) -> None:
+        super().__init__(line, _tls(Path(line["kubeconfig"]).read_text()))
+        self._process = process
+        self._log = log
+        self._fork_socket: Optional[str] = line.get("forkSocket")
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def log(self) -> str:
+        """What the server has logged so far."""
+        return _read(self._log)
+
+    def fork(self, *, timeout: float = START_TIMEOUT) -> "Fork":
+        return _fork(self._fork_socket, {}, self._tls, timeout)
+
+    def stop(self) -> None:
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -145,6 +170,65 @@ class Server:
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._log.close()
+
+
+class Fork(_Api):
+    """A fork of a server. It stops when the ``with`` block ends, and at the latest with this process."""
+
+    def __init__(self, line: Mapping[str, Any], tls: ssl.SSLContext, connection: socket.socket, path: str) -> None:
+        super().__init__(line, tls)
+        self._name: str = line["fork"]
+        self._connection = connection
+        self._fork_socket = path
+
+    def __enter__(self) -> "Fork":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def fork(self, *, timeout: float = START_TIMEOUT) -> "Fork":
+        return _fork(self._fork_socket, {"of": self._name}, self._tls, timeout)
+
+    def stop(self) -> None:
+        try:
+            self._connection.shutdown(socket.SHUT_WR)
+            self._connection.settimeout(STOP_TIMEOUT)
+            # The server closes the connection when the fork has ended.
+            while self._connection.recv(4096):
+                pass
+        except OSError:
+            # The server has ended, and its forks with it.
+            pass
+        finally:
+            self._connection.close()
+
+
+def _fork(path: Optional[str], request: Mapping[str, str], tls: ssl.SSLContext, timeout: float) -> Fork:
+    """Asks the server at a socket for a fork. The fork lives as long as the connection."""
+    if path is None:
+        raise StartError("this server has no forks; its log has the reason")
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(timeout)
+        connection.connect(path)
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        text = b""
+        while not text.endswith(b"\n"):
+            chunk = connection.recv(65536)
+            if not chunk:
+                raise StartError("the server has ended")
+            text += chunk
+        line = json.loads(text)
+        if "error" in line:
+            raise StartError(line["error"])
+        return Fork(line, tls, connection, path)
+    except OSError as error:
+        connection.close()
+        raise StartError(f"the fork did not start: {error}") from error
+    except StartError:
+        connection.close()
+        raise
 
 
 def start(

@@ -1,4 +1,4 @@
-"""The pytest plugin: a server for the session, and a namespace or a server for each test."""
+"""The pytest plugin: a server for the session, and a namespace, a fork or a server for each test."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 import shlex
 import uuid
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Union
 
 import pytest
 
-from ._server import KeelsonError, Server, start
+from ._server import Fork, KeelsonError, Server, start
 
 
 class TestKeelson:
@@ -18,7 +18,7 @@ class TestKeelson:
 
     __test__ = False
 
-    def __init__(self, server: Server, namespace: str) -> None:
+    def __init__(self, server: Union[Server, Fork], namespace: str) -> None:
         self.server = server
         #: The namespace of the test.
         self.namespace = namespace
@@ -36,7 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "keelson(fresh=False, args=()): fresh gives the test a server of its own, args are more flags of keelson serve for it",
+        "keelson(fresh=False, args=(), fork=False): fresh gives the test a server of its own, args are more flags of "
+        "keelson serve for it, fork gives it a fork of the fixture keelson_prepared",
     )
 
 
@@ -49,11 +50,27 @@ def keelson_server(request: pytest.FixtureRequest) -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def keelson_prepared(keelson_server: Server) -> Server:
+    """The origin of forks. Override it to install definitions and fixtures once."""
+    return keelson_server
+
+
+@pytest.fixture
+def keelson_fork(keelson_prepared: Server) -> Iterator[Fork]:
+    """A fresh server for the test, with the objects of ``keelson_prepared``."""
+    with keelson_prepared.fork() as fork:
+        yield fork
+
+
 @pytest.fixture
 def keelson(request: pytest.FixtureRequest) -> Iterator[TestKeelson]:
-    """The server with a namespace of the test's own, or a server of its own."""
+    """The server with a namespace of the test's own, or a server or a fork of its own."""
     mark = request.node.get_closest_marker("keelson")
     settings = mark.kwargs if mark else {}
+    if settings.get("fork"):
+        yield _with_namespace(request.getfixturevalue("keelson_fork"), request.node.name)
+        return
     if settings.get("fresh") or settings.get("args"):
         with start(settings.get("args", ())) as server:
             yield _with_namespace(server, request.node.name)
@@ -92,7 +109,7 @@ def keelson_client(keelson_kubeconfig: Path) -> Iterator[Any]:
         yield client
 
 
-def _with_namespace(server: Server, test: str) -> TestKeelson:
+def _with_namespace(server: Union[Server, Fork], test: str) -> TestKeelson:
     words = re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-")[:40].strip("-")
     name = f"{words or 'test'}-{uuid.uuid4().hex[:8]}"
     server.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

@@ -21,7 +21,7 @@ const STARTS: [&str; 11] = [
 ];
 
 /// Files that may start tasks by themselves, with the reason.
-const ALLOWED: [(&str, &str); 24] = [
+const ALLOWED: [(&str, &str); 25] = [
     ("crates/supervision/", "it is the supervisor"),
     ("crates/etcd-double/", "a program without supervision: its threads serve until the process ends"),
     ("crates/apiserver/src/mirrored_store.rs", "a write to a program's store, whose end and panics go to its caller"),
@@ -66,6 +66,7 @@ const ALLOWED: [(&str, &str); 24] = [
         "drives one connection; when it dies, the session is seen to be closed",
     ),
     ("crates/keelson/src/serve.rs", "ends the process"),
+    ("crates/keelson/src/forks.rs", "a connection for each fork of a server for tests, which ends with it"),
     ("crates/keelson/src/interrupt.rs", "waits for signals in a command that is not a server"),
     ("crates/keelson-test/", "for tests"),
     ("crates/testkit/", "for tests"),

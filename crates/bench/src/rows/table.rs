@@ -17,7 +17,7 @@ use super::{Row, Work, row};
 use crate::figure::Quantity;
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 106] = [
+pub(crate) const ALL: [Row; 107] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("start-memory", "start to ready, in memory", Work::Ephemeral(Ephemeral::Start), Some(Quantity::millis(30))),
@@ -407,9 +407,15 @@ pub(crate) const ALL: [Row; 106] = [
     ),
     row(
         "fork",
-        "fork of a server in memory with 500 objects, until it is ready",
+        "fork of a server in memory with 500 objects and 20 definitions, until it is ready",
         Work::Cost("fork"),
         Some(Quantity::millis(5)),
+    ),
+    row(
+        "fork-answer",
+        "fork of that server, until a new client has the answer to its first request",
+        Work::Cost("fork-answer"),
+        Some(Quantity::millis(10)),
     ),
     row(
         "fork-stop",

@@ -12,7 +12,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::entry::Decoder;
-use crate::labels::{LabelInterner, PartInterner};
 use crate::packing::{Packer, Pool};
 use crate::snapshot::Snapshot;
 
@@ -58,15 +57,7 @@ fn layout() -> Arc<Layout> {
 }
 
 fn decoder() -> Decoder {
-    Decoder {
-        id: crate::written::DecoderId::next(),
-        layout: layout(),
-        complete: None,
-        encodings: crate::encodings::Encodings::default(),
-        pool: Arc::new(Pool::new(Packer::off())),
-        labels: LabelInterner::default(),
-        parts: PartInterner::default(),
-    }
+    Decoder::new(layout(), None, Arc::new(Pool::new(Packer::off())))
 }
 
 fn label(app: u8) -> String {

@@ -8,7 +8,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::entry::Decoder;
-use crate::labels::{LabelInterner, PartInterner};
 use crate::packing::{Packer, Pool};
 use crate::spec::Layout;
 use crate::trees::Trees;
@@ -34,15 +33,7 @@ impl PositionSource for ByLetters {
 }
 
 fn decoder() -> Decoder {
-    Decoder {
-        id: DecoderId::next(),
-        layout: Arc::new(Layout::default()),
-        complete: None,
-        labels: LabelInterner::default(),
-        parts: PartInterner::default(),
-        encodings: crate::encodings::Encodings::default(),
-        pool: Arc::new(Pool::new(Packer::off())),
-    }
+    Decoder::new(Arc::new(Layout::default()), None, Arc::new(Pool::new(Packer::off())))
 }
 
 fn entry(decoder: &Decoder, number: u16, letters: &str, revision: u64) -> Arc<Entry> {

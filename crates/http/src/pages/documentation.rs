@@ -43,6 +43,14 @@ pub struct OtherDocuments {
     pub peers: Arc<PeerDocuments>,
 }
 
+impl OtherDocuments {
+    /// Returns true if there are no other servers.
+    fn is_empty(&self) -> bool {
+        let Self { generation: _, discovery, openapi, paths, peers } = self;
+        discovery.is_empty() && openapi.is_empty() && paths.is_empty() && peers.versions.is_empty()
+    }
+}
+
 /// No other servers.
 impl OtherServers for () {
     fn generation(&self) -> u64 {
@@ -59,11 +67,28 @@ pub struct Documentation {
     shared: Arc<SharedDefinitions>,
     others: Box<dyn OtherServers>,
     /// The newest documents, with their generations.
-    current: ArcSwapOption<(Generations, Arc<ServedDocuments>)>,
+    current: ArcSwapOption<Newest>,
     /// The renderings of each group version.
     known: Mutex<HashMap<(Text, Text), Version>>,
     /// Held by the request that renders documents.
     making: tokio::sync::Mutex<()>,
+}
+
+/// The newest documents.
+struct Newest {
+    of: Generations,
+    /// True if they describe no other servers.
+    are_own: bool,
+    documents: Arc<ServedDocuments>,
+}
+
+/// The documents of a server, for the start of a fork.
+pub struct InheritedDocuments {
+    /// Its surface.
+    apis: Arc<ServedApis>,
+    /// The documents of this surface, if they describe no other servers.
+    current: Option<Arc<ServedDocuments>>,
+    known: HashMap<(Text, Text), Version>,
 }
 
 /// The generations of the surface and of the other servers that documents describe.
@@ -93,6 +118,40 @@ impl Documentation {
         }
     }
 
+    /// The documents of a surface of this server, for the start of a fork.
+    pub fn inheritable(&self, apis: &Arc<ServedApis>) -> InheritedDocuments {
+        let current = self.current.load();
+        let current = current.as_deref().filter(|newest| newest.are_own && newest.of.surface == apis.generation());
+        let current = current.map(|newest| newest.documents.clone());
+        InheritedDocuments { apis: apis.clone(), current, known: self.known.lock().clone() }
+    }
+
+    /// Begins with the documents of another server, as far as they describe this surface, which was made from that
+    /// server's.
+    #[must_use]
+    pub fn inheriting(self, inherited: &InheritedDocuments, surface: &ServedApis) -> Self {
+        let InheritedDocuments { apis, current, known } = inherited;
+        let own = |resource: &Arc<ServedResource>| {
+            let (group, plural) = (&*resource.group, &*resource.plural);
+            let is_known = apis.resource(group, plural).is_some_and(|known| Arc::ptr_eq(known, resource));
+            surface.resource(group, plural).filter(|_| is_known).cloned()
+        };
+        let own = |(name, version): (&(Text, Text), &Version)| {
+            let resources = version.resources.iter().map(own).collect::<Option<Vec<_>>>()?;
+            Some((name.clone(), Version { resources, ..version.clone() }))
+        };
+        *self.known.lock() = known.iter().filter_map(own).collect();
+        let is_whole = surface.resources().count() == apis.resources().count();
+        if let Some(documents) = current.as_ref().filter(|_| is_whole) {
+            let others = self.others.described();
+            if others.is_empty() {
+                let of = Generations { surface: surface.generation(), others: others.generation };
+                self.current.store(Some(Arc::new(Newest { of, are_own: true, documents: documents.clone() })));
+            }
+        }
+        self
+    }
+
     /// The documents of this surface or a newer one, and of other servers.
     ///
     /// Cost: two atomic increments if nothing changed. Otherwise a comparison of each resource, and rendering of the
@@ -112,7 +171,7 @@ impl Documentation {
     /// The newest documents, if nothing has changed since.
     fn newest(&self, surface: &ServedApis) -> Option<Arc<ServedDocuments>> {
         let current = self.current.load();
-        let (of, documents) = &**current.as_ref()?;
+        let Newest { of, documents, .. } = &**current.as_ref()?;
         let is_new = of.surface >= surface.generation() && of.others >= self.others.generation();
         is_new.then(|| documents.clone())
     }
@@ -131,7 +190,8 @@ impl Documentation {
         }
         *known = next;
         let others = self.others.described();
-        let wanted = Generations { surface: surface.generation(), others: others.generation };
+        let of = Generations { surface: surface.generation(), others: others.generation };
+        let are_own = others.is_empty();
         let local = known.values().map(|version| version.discovery.clone());
         let discovery: Vec<_> = local.chain(others.discovery).collect();
         let openapi: Vec<_> = known.values().map(|version| version.openapi.clone()).collect();
@@ -140,7 +200,7 @@ impl Documentation {
             discovery: Documents::assemble(&discovery),
             openapi: Descriptions::assemble(&self.shared, &openapi).with_foreign(others.openapi, others.paths),
         });
-        self.current.store(Some(Arc::new((wanted, documents.clone()))));
+        self.current.store(Some(Arc::new(Newest { of, are_own, documents: documents.clone() })));
         documents
     }
 }

@@ -14,6 +14,10 @@ pub(crate) struct Startup {
     /// Keep nothing: objects stay in memory; keys and the kubeconfig go to a temporary directory that is removed at the end.
     #[arg(long, env = "KEELSON_EPHEMERAL", conflicts_with_all = ["store", "data_dir"])]
     pub(crate) ephemeral: bool,
+    /// The largest number of forks that an ephemeral server runs at once. Its owner gets them at the socket that the line
+    /// of --output json names. 0 opens no socket.
+    #[arg(long, env = "KEELSON_MAX_FORKS", value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(..=1000))]
+    pub(crate) max_forks: u16,
     /// A file that is written with the URL of the server as soon as it is ready, in one step, and removed when the server stops.
     #[arg(long, env = "KEELSON_READY_FILE", value_name = "PATH")]
     pub(crate) ready_file: Option<PathBuf>,

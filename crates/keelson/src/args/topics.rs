@@ -105,7 +105,10 @@ const TOPICS: [(&str, &[&str]); 14] = [
     ("Services", &["endpoint-reconciler-type", "service-cluster-ip-range", "service-node-port-range"]),
     ("APIs and controllers", &["controllers", "coordinated-", "emulated-version", "feature-gates", "runtime-config"]),
     ("Log, traces and profiles", &["log-", "profiling", "tracing-", "v"]),
-    ("Start", &["config", "console", "data-dir", "ephemeral", "help-all", "output", "ready-file", "threads"]),
+    (
+        "Start",
+        &["config", "console", "data-dir", "ephemeral", "help-all", "max-forks", "output", "ready-file", "threads"],
+    ),
 ];
 
 /// Gives each flag of a command its topic.

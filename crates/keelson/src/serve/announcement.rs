@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::args::Output;
 use crate::output;
 use crate::ready_file::ReadyFile;
+use crate::trimming;
 
 /// The time to wait for readiness before the text output shows the server's address anyway.
 const READY_PATIENCE: Duration = Duration::from_secs(10);
@@ -27,6 +28,8 @@ pub(crate) struct Announcement {
     pub(crate) beside_audit: bool,
     /// True for a server that removes its data directory at the end.
     pub(crate) ephemeral: bool,
+    /// The socket for forks, if the server has one.
+    pub(crate) fork_socket: Option<PathBuf>,
 }
 
 impl Announcement {
@@ -39,6 +42,9 @@ impl Announcement {
             self.print(&self.waiting(server));
         }
         server.ready().await;
+        if self.ephemeral {
+            trimming::after_start();
+        }
         let _written = match &self.ready_file {
             Some(path) => {
                 let written = ReadyFile::write(path, &server.url());
@@ -62,15 +68,18 @@ impl Announcement {
 
     /// The line of JSON.
     fn line(&self, server: &RunningServer) -> String {
-        json!({
+        let mut line = json!({
             "url": server.url(),
             "kubeconfig": server.kubeconfig(),
             "pid": std::process::id(),
             "version": env!("CARGO_PKG_VERSION"),
             "dataDirectory": self.data_dir,
             "serverId": server.server_id(),
-        })
-        .to_string()
+        });
+        if let Some(socket) = &self.fork_socket {
+            line["forkSocket"] = json!(socket);
+        }
+        line.to_string()
     }
 
     /// The lines for a server that is not ready after the wait.

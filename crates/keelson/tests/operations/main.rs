@@ -13,6 +13,7 @@ mod copy;
 mod diagnosis;
 mod envtest;
 mod first_steps;
+mod forks;
 mod hot_loops;
 mod kubeadm;
 mod language_packages;

@@ -170,6 +170,27 @@ impl ServedResource {
         self
     }
 
+    /// This resource in a fork. `stored` has the collection of a prefix in the cache of the fork, and `defined` that
+    /// of definitions. `None` if it has no collection there, or a converter, which belongs to one server.
+    pub(super) fn forked(
+        &self,
+        stored: impl Fn(&str) -> Option<Arc<StoredCollection>>,
+        defined: impl Fn(&str) -> Option<Arc<CachedCollection>>,
+    ) -> Option<Self> {
+        if self.converter.is_some() {
+            return None;
+        }
+        let mut served = self.clone();
+        if let Some(origin) = &self.stored {
+            served.stored = Some(stored(&origin.layout.prefix)?);
+        }
+        if let Some(definition) = &self.definition {
+            let collection = defined(definition.collection.prefix())?;
+            served.definition = Some(Arc::new(DefinedBy { collection, ..(**definition).clone() }));
+        }
+        Some(served)
+    }
+
     pub(super) fn with_collection(mut self, stored: Arc<StoredCollection>) -> Self {
         self.stored = Some(stored);
         self

@@ -68,6 +68,30 @@ impl ApiRegistrations {
         Self(Arc::new(surfaces))
     }
 
+    /// The surface of a fork: the resources of another server that have a collection in this cache, with the compiled
+    /// schemas. Its generation is the same, so that documents of the other server's surface describe it too, if no
+    /// resource is missing.
+    pub fn forked(origin: &ServedApis, cache: Arc<Cache>, config: &RegistryConfig) -> Self {
+        let surfaces = Shared::new(cache, gates(config));
+        let mut surface = ServedApis { generation: origin.generation, ..ServedApis::default() };
+        for stored in origin.collections.values() {
+            let Some(cached) = surfaces.cache.collection(&stored.layout.key_prefix()) else { continue };
+            let gate = surfaces.gates.gate(&stored.layout.prefix);
+            let forked = StoredCollection { id: stored.id, layout: stored.layout.clone(), cached, gate };
+            surfaces.ids.fetch_max(stored.id.0 + 1, Ordering::Relaxed);
+            surface.put_collection(Arc::new(forked));
+        }
+        let defined = |prefix: &str| surfaces.cache.collection(prefix);
+        let forked: Vec<ServedResource> = {
+            let stored = |prefix: &str| surface.collections.get(prefix).cloned();
+            origin.resources().filter_map(|resource| resource.forked(stored, defined)).collect()
+        };
+        forked.into_iter().for_each(|served| surface.insert(Arc::new(served)));
+        surfaces.generation.send_replace(surface.generation);
+        surfaces.current.store(Arc::new(surface));
+        Self(Arc::new(surfaces))
+    }
+
     /// A surface without resources.
     pub fn empty(cache: Arc<Cache>, config: &RegistryConfig) -> Self {
         Self(Arc::new(Shared::new(cache, gates(config))))

@@ -21,6 +21,7 @@ use super::url;
 use crate::audit::RunningAudit;
 use crate::controllers::Starting;
 use crate::data_directory::OwnDirectory;
+use crate::fork::ForkOrigin;
 use crate::readiness::Readiness;
 
 /// The interval at which a shutdown checks whether the store is released.
@@ -31,6 +32,8 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// A server that answers requests until it is shut down. Dropping it stops it at once.
 pub struct RunningServer {
     pub(super) addr: SocketAddr,
+    /// The origin of forks, if the store is in memory.
+    pub(super) origin: Option<ForkOrigin>,
     pub(super) server_id: String,
     pub(super) pki: Pki,
     pub(super) kubeconfig: Option<PathBuf>,
@@ -77,6 +80,11 @@ impl RunningServer {
     /// The certificates and keys of this server.
     pub fn pki(&self) -> &Pki {
         &self.pki
+    }
+
+    /// The origin of forks of this server. `None` if its store is not in memory.
+    pub const fn fork_origin(&self) -> Option<&ForkOrigin> {
+        self.origin.as_ref()
     }
 
     /// The verbs, for callers in the same process.
