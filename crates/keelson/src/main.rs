@@ -29,7 +29,6 @@ mod shared_keys;
 mod storage;
 mod storage_versions;
 mod token;
-mod trimming;
 mod user;
 mod verify;
 

@@ -13,7 +13,6 @@ use serde_json::json;
 use crate::args::Output;
 use crate::output;
 use crate::ready_file::ReadyFile;
-use crate::trimming;
 
 /// The time to wait for readiness before the text output shows the server's address anyway.
 const READY_PATIENCE: Duration = Duration::from_secs(10);
@@ -42,9 +41,6 @@ impl Announcement {
             self.print(&self.waiting(server));
         }
         server.ready().await;
-        if self.ephemeral {
-            trimming::after_start();
-        }
         let _written = match &self.ready_file {
             Some(path) => {
                 let written = ReadyFile::write(path, &server.url());
