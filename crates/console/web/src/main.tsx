@@ -3,12 +3,13 @@
 import './guard';
 import { render } from 'preact';
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { whoAmI } from './api/client';
+import { isAborted, told, whoAmI } from './api/client';
 import { connection } from './api/connection';
 import { discover, discovery, followDiscovery, preferredResource } from './api/discovery';
 import { logOut, session, shareSession } from './api/session';
 import { bind, type Key } from './lib/keymap';
 import { resourceHref } from './lib/links';
+import { visible } from './lib/visible';
 import { landInNamespace } from './pages/landing';
 import { ApplyPage } from './pages/apply/apply';
 import { HomePage } from './pages/start/start';
@@ -18,6 +19,8 @@ import { LoginDialog, LoginPage } from './pages/login';
 import { ObjectPage } from './pages/object/object';
 import { ServerPage } from './pages/server';
 import { StoragePage } from './pages/storage';
+import { ViewsPage } from './pages/views';
+import { WhoPage } from './pages/who';
 import { go, href, leave, place, type Place, readAgain } from './state/router';
 import { useStore } from './state/store';
 import { nextTheme, theme } from './state/theme';
@@ -61,6 +64,10 @@ function Page({ at }: { at: Place }) {
       return <KeysPage />;
     case 'apply':
       return <ApplyPage />;
+    case 'who':
+      return <WhoPage place={at} />;
+    case 'views':
+      return <ViewsPage place={at} />;
     default:
       return <p class="problem">There is no such page.</p>;
   }
@@ -96,6 +103,8 @@ function keysOf(setOverlay: (overlay: Overlay) => void): Key[] {
     'g c': toResource('apiextensions.k8s.io', 'customresourcedefinitions'),
     'g v': () => go(href(['storage'])),
     'g s': () => go(href(['server'])),
+    'g a': () => go(href(['who'])),
+    'g w': () => go(href(['views'])),
     'g k': () => go(href(['keys'])),
     T: turnTheme,
   });
@@ -105,6 +114,8 @@ const ACTIONS: PaletteAction[] = [
   { text: 'Create or apply from YAML', icon: 'plus', keys: 'c', run: () => go(href(['apply'])) },
   { text: 'Choose namespaces', icon: 'filter', keys: 'N', run: () => switcher.set(true) },
   { text: 'Overview', icon: 'home', run: () => go(href([])) },
+  { text: 'Who may…', icon: 'access', keys: 'g a', run: () => go(href(['who'])) },
+  { text: 'Views', icon: 'star', keys: 'g w', run: () => go(href(['views'])) },
   { text: 'Server', icon: 'server', run: () => go(href(['server'])) },
   { text: 'Storage versions', icon: 'storage', run: () => go(href(['storage'])) },
   { text: 'All keys', icon: 'keys', run: () => go(href(['keys'])) },
@@ -261,6 +272,11 @@ function App() {
     </>
   );
 }
+
+// A failure that no page shows is announced, so that nothing waits for it in silence.
+window.addEventListener('unhandledrejection', ({ reason }: PromiseRejectionEvent) => {
+  if (!isAborted(reason)) announce(visible(told(reason)), 'failed');
+});
 
 const root = document.getElementById('app');
 // A new tab takes the session of another one before it asks for a token.
