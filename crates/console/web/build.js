@@ -31,8 +31,10 @@ const apart = {
 };
 await build({
   ...options,
-  entryPoints: { app: 'src/main.tsx', editor: 'src/editor.ts', yaml: 'src/yaml.ts' },
+  entryPoints: { app: 'src/main.tsx', pages: 'src/pages.ts', editor: 'src/editor.ts', yaml: 'src/yaml.ts' },
   splitting: true,
+  // What the first page and the others share is one file.
+  chunkNames: 'shared',
   plugins: [apart],
 });
 await build({
@@ -44,7 +46,7 @@ await build({
 await build({ absWorkingDir: here, entryPoints: ['src/app.css'], outdir: out, minify: true, bundle: true });
 // Brotli is smaller than gzip, and too slow for a server to make.
 const { BROTLI_PARAM_MODE, BROTLI_MODE_TEXT, BROTLI_PARAM_QUALITY, BROTLI_PARAM_SIZE_HINT } = constants;
-for (const name of ['app.css', 'app.js', 'editor.js', 'terminal.js', 'yaml.js']) {
+for (const name of ['app.css', 'app.js', 'editor.js', 'pages.js', 'shared.js', 'terminal.js', 'yaml.js']) {
   const content = await readFile(join(out, name));
   const params = {
     [BROTLI_PARAM_MODE]: BROTLI_MODE_TEXT,

@@ -158,7 +158,8 @@ export async function readPage(query: ListQuery, signal?: AbortSignal): Promise<
   // Some servers know no limit. Their rows are divided into pages here.
   const isDivided = all.length > query.limit;
   const rows = isDivided ? all.slice((query.page - 1) * query.limit, query.page * query.limit) : all;
-  const left = table.metadata.remainingItemCount;
+  const remaining: unknown = table.metadata.remainingItemCount;
+  const left = typeof remaining === 'number' ? remaining : undefined;
   const isWhole = query.token === '' && (table.metadata.continue ?? '') === '';
   return {
     columns: columnsOf(table),

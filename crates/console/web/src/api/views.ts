@@ -1,7 +1,7 @@
 // Views of lists that are kept in config maps, so that other users and browsers have them.
 //
-// Each user has a config map of their own in a namespace. Whoever may read config maps there may open the views. Their
-// content is of others: it is used only if it is the address of a list.
+// Each user has a config map of their own in a namespace. All who may read config maps there may open the views. The
+// content belongs to others: it is used only if it is the address of a list.
 
 import { isMap } from '../lib/json';
 import { hasCode, getJson } from './client';

@@ -1,4 +1,4 @@
-// Who may do something, by roles and bindings (RBAC).
+// The subjects that may do something, by roles and bindings (RBAC).
 //
 // A binding gives the rules of one role to its subjects. Roles and their bindings count in their namespace, and those of
 // the cluster everywhere. A cluster role that a role binding names counts in the namespace of the binding.

@@ -1,4 +1,4 @@
-// The page that tells who may do something: the subjects of all bindings whose roles allow it.
+// The page of the subjects that may do something: those of all bindings whose roles allow it.
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { getJson, told } from '../api/client';

@@ -36,7 +36,7 @@ function useCounts(query: ListQuery, reach: number, now: number): Point[] {
         setPoints((before) => [{ seconds, count }, ...before]);
       }
     };
-    // What is no longer kept has no count.
+    // A moment that is no longer kept has no count.
     read().catch(() => undefined);
     return () => abort.abort();
     // The query of a key is the same.

@@ -1,6 +1,6 @@
 // Requests to a port of the pod, over a connection that the server forwards to the pod's own network.
 //
-// A browser can't listen on a port, as kubectl does. What comes back is shown as text and never as a page.
+// A browser can't listen on a port, as kubectl does. Answers are shown as text and never as a page.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { connect, type Connection } from '../../api/sessions';
