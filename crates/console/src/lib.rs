@@ -23,16 +23,36 @@ const VERSION_BYTES: usize = 8;
 /// The variable with a directory whose files replace the embedded ones, in debug builds only.
 const DIRECTORY: &str = "KEELSON_CONSOLE_ASSETS";
 
-/// The embedded files: name, type, content.
-const EMBEDDED: [(&str, &str, &[u8]); 8] = [
-    ("app.css", "text/css; charset=utf-8", include_bytes!("../assets/app.css")),
-    ("app.js", "text/javascript; charset=utf-8", include_bytes!("../assets/app.js")),
-    ("editor.js", "text/javascript; charset=utf-8", include_bytes!("../assets/editor.js")),
-    ("icon.svg", "image/svg+xml", include_bytes!("../assets/icon.svg")),
-    ("index.html", "text/html; charset=utf-8", include_bytes!("../assets/index.html")),
-    ("licenses.txt", "text/plain; charset=utf-8", include_bytes!("../assets/licenses.txt")),
-    ("terminal.js", "text/javascript; charset=utf-8", include_bytes!("../assets/terminal.js")),
-    ("yaml.js", "text/javascript; charset=utf-8", include_bytes!("../assets/yaml.js")),
+/// A file in the program.
+struct Embedded {
+    name: &'static str,
+    content_type: &'static str,
+    bytes: &'static [u8],
+    /// The content in brotli format, which the build of the files makes.
+    brotli: Option<&'static [u8]>,
+}
+
+macro_rules! embedded {
+    ($name:literal, $type:literal) => {
+        Embedded { name: $name, content_type: $type, bytes: include_bytes!(concat!("../assets/", $name)), brotli: None }
+    };
+    ($name:literal, $type:literal, "br") => {
+        Embedded { brotli: Some(include_bytes!(concat!("../assets/", $name, ".br"))), ..embedded!($name, $type) }
+    };
+}
+
+/// The embedded files.
+const EMBEDDED: [Embedded; 10] = [
+    embedded!("app.css", "text/css; charset=utf-8", "br"),
+    embedded!("app.js", "text/javascript; charset=utf-8", "br"),
+    embedded!("editor.js", "text/javascript; charset=utf-8", "br"),
+    embedded!("icon.svg", "image/svg+xml"),
+    embedded!("index.html", "text/html; charset=utf-8"),
+    embedded!("licenses.txt", "text/plain; charset=utf-8"),
+    embedded!("pages.js", "text/javascript; charset=utf-8", "br"),
+    embedded!("shared.js", "text/javascript; charset=utf-8", "br"),
+    embedded!("terminal.js", "text/javascript; charset=utf-8", "br"),
+    embedded!("yaml.js", "text/javascript; charset=utf-8", "br"),
 ];
 /// The page, which loads the other files.
 const PAGE: &str = "index.html";
@@ -47,6 +67,8 @@ pub struct File {
     pub bytes: Bytes,
     /// A strong validator, in quotes.
     pub etag: String,
+    /// The content in brotli format, if there is such a file.
+    pub brotli: Option<Bytes>,
     compressed: OnceLock<Bytes>,
 }
 
@@ -67,9 +89,9 @@ pub enum Asset {
 }
 
 impl File {
-    fn new(name: &'static str, content_type: &'static str, bytes: Bytes) -> Self {
+    fn new(of: &Embedded, bytes: Bytes, brotli: Option<Bytes>) -> Self {
         let etag = format!("\"{}\"", HEXLOWER.encode(&Sha256::digest(&bytes)));
-        Self { name, content_type, bytes, etag, compressed: OnceLock::new() }
+        Self { name: of.name, content_type: of.content_type, bytes, etag, brotli, compressed: OnceLock::new() }
     }
 
     /// The content in gzip format. The first call compresses it.
@@ -90,23 +112,31 @@ struct Files {
 }
 
 static FILES: LazyLock<Files> = LazyLock::new(|| {
-    let contents = EMBEDDED.map(|(name, content_type, bytes)| (name, content_type, content(name, bytes)));
+    let contents = EMBEDDED.map(|of| {
+        let (bytes, brotli) = content(&of);
+        (of, bytes, brotli)
+    });
     let mut hash = Sha256::new();
-    contents.iter().for_each(|(_, _, bytes)| hash.update(bytes));
+    contents.iter().for_each(|(_, bytes, _)| hash.update(bytes));
     let directory = format!("{ASSETS}{}/", HEXLOWER.encode(&hash.finalize()[..VERSION_BYTES]));
-    let all = contents.map(|(name, content_type, bytes)| {
+    let all = contents.map(|(of, bytes, brotli)| {
         let bytes =
-            if name == PAGE { String::from_utf8_lossy(&bytes).replace(ASSETS, &directory).into() } else { bytes };
-        File::new(name, content_type, bytes)
+            if of.name == PAGE { String::from_utf8_lossy(&bytes).replace(ASSETS, &directory).into() } else { bytes };
+        File::new(&of, bytes, brotli)
     });
     Files { all: all.into(), directory }
 });
 
-/// The content of a file. A debug build takes it from a directory, so that a change needs no compilation.
-fn content(name: &str, embedded: &'static [u8]) -> Bytes {
+/// The content of a file, and its brotli form. A debug build takes them from a directory, so that a change needs no
+/// compilation.
+fn content(of: &Embedded) -> (Bytes, Option<Bytes>) {
     let directory = std::env::var_os(DIRECTORY).filter(|_| cfg!(debug_assertions));
-    let read = directory.and_then(|directory| std::fs::read(std::path::Path::new(&directory).join(name)).ok());
-    read.map_or_else(|| Bytes::from_static(embedded), Bytes::from)
+    let directory = directory.map(std::path::PathBuf::from);
+    let read = |name: &str| Some(Bytes::from(std::fs::read(directory.as_ref()?.join(name)).ok()?));
+    match read(of.name) {
+        Some(bytes) => (bytes, read(&format!("{}.br", of.name))),
+        None => (Bytes::from_static(of.bytes), of.brotli.map(Bytes::from_static)),
+    }
 }
 
 /// Finds the file of a path; `None` for a path outside of the console.
@@ -177,6 +207,9 @@ mod tests {
             let mut read = Vec::new();
             flate2::read::GzDecoder::new(&*file.compressed()).read_to_end(&mut read).unwrap();
             assert_eq!(read, file.bytes);
+            // A file without a brotli form, or with one of other content, shows as a difference of `cargo xtask console
+            // --check`. Here it must only be worth sending.
+            assert!(file.brotli.as_ref().is_none_or(|brotli| brotli.len() < file.compressed().len()), "{}", file.name);
         }
     }
 }

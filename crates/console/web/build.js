@@ -5,6 +5,7 @@ import { build } from 'esbuild';
 import { copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { brotliCompressSync, constants } from 'node:zlib';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = process.argv[2] ?? join(here, '..', 'assets');
@@ -30,8 +31,10 @@ const apart = {
 };
 await build({
   ...options,
-  entryPoints: { app: 'src/main.tsx', editor: 'src/editor.ts', yaml: 'src/yaml.ts' },
+  entryPoints: { app: 'src/main.tsx', pages: 'src/pages.ts', editor: 'src/editor.ts', yaml: 'src/yaml.ts' },
   splitting: true,
+  // What the first page and the others share is one file.
+  chunkNames: 'shared',
   plugins: [apart],
 });
 await build({
@@ -41,6 +44,17 @@ await build({
   inject: ['src/lib/page-document.ts'],
 });
 await build({ absWorkingDir: here, entryPoints: ['src/app.css'], outdir: out, minify: true, bundle: true });
+// Brotli is smaller than gzip, and too slow for a server to make.
+const { BROTLI_PARAM_MODE, BROTLI_MODE_TEXT, BROTLI_PARAM_QUALITY, BROTLI_PARAM_SIZE_HINT } = constants;
+for (const name of ['app.css', 'app.js', 'editor.js', 'pages.js', 'shared.js', 'terminal.js', 'yaml.js']) {
+  const content = await readFile(join(out, name));
+  const params = {
+    [BROTLI_PARAM_MODE]: BROTLI_MODE_TEXT,
+    [BROTLI_PARAM_QUALITY]: 11,
+    [BROTLI_PARAM_SIZE_HINT]: content.length,
+  };
+  await writeFile(join(out, `${name}.br`), brotliCompressSync(content, { params }));
+}
 for (const file of ['index.html', 'icon.svg']) await copyFile(join(here, 'src', file), join(out, file));
 // What is in the files by others, whose licences ask to be told with them.
 const licensed = [

@@ -33,8 +33,11 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use keelson_access::audit::AuditRecord;
 use keelson_meta::ApiError;
-use keelson_meta::options::Query;
-use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens, Target, Warnings, WriteResult};
+use keelson_meta::options::{ListOptions, Query};
+use keelson_query::Query as SearchQuery;
+use keelson_registry::{
+    Caller, Effect, Estimate, Matches, Registry, ServiceAccountTokens, Target, Warnings, WriteResult,
+};
 use keelson_resources::{CreateHandler, SubresourceHandler, Verb};
 use tokio::time::Instant;
 
@@ -189,6 +192,20 @@ impl ApiService for ResourceHandlers {
             }
             _ => about,
         }
+    }
+
+    fn search(
+        &self,
+        target: Target,
+        caller: Caller,
+        query: SearchQuery,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Matches, ApiError>> {
+        Box::pin(async move {
+            let options = format!("resourceVersion=0&limit={limit}");
+            let options = ListOptions::parse(&Query::parse(&options), false)?;
+            self.registry.query_matches(&target, &caller, &options, &query).await
+        })
     }
 }
 

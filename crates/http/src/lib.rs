@@ -20,6 +20,7 @@ pub mod request_info;
 pub mod request_query;
 pub mod respond;
 pub mod router;
+mod search;
 pub mod service;
 mod shares;
 pub mod shutdown;

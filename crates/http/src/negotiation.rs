@@ -353,11 +353,16 @@ pub fn error_form(parts: &Parts) -> MediaType {
 
 /// Returns true if the client accepts gzip. Other encodings are not supported.
 pub fn accepts_gzip(headers: &HeaderMap) -> bool {
+    accepts_coding(headers, "gzip")
+}
+
+/// Returns true if `Accept-Encoding` names this coding, with a weight above 0.
+pub fn accepts_coding(headers: &HeaderMap, coding: &str) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|clause| {
         let mut parts = clause.split(';').map(str::trim);
-        let gzip = parts.next().is_some_and(|coding| coding.eq_ignore_ascii_case("gzip"));
-        gzip && parts.all(|parameter| weight(parameter).is_none_or(|weight| weight > 0))
+        let is_named = parts.next().is_some_and(|named| named.eq_ignore_ascii_case(coding));
+        is_named && parts.all(|parameter| weight(parameter).is_none_or(|weight| weight > 0))
     })
 }
 

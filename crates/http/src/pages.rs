@@ -34,7 +34,7 @@ use crate::negotiation::{
 };
 use crate::request_info::RequestInfo;
 use crate::service::ApiRequest;
-use crate::{respond, version};
+use crate::{respond, search, version};
 pub use documentation::{Documentation, InheritedDocuments, OtherDocuments, OtherServers};
 pub(crate) use paths::{Described, is_page};
 use paths::{Page, has_method};
@@ -44,6 +44,7 @@ use zpages::ZPage;
 const OTHER_PATHS: &[&str] = &[
     CONFIGURATION_PATH,
     announcement::PATH,
+    search::PATH,
     "/healthz",
     "/livez",
     "/metrics",
@@ -315,7 +316,7 @@ async fn prepare(documents: &Arc<ServedDocuments>, parts: &Parts, form: Discover
     let documents = documents.clone();
     let make = move || {
         let document = documents.discovery_of(serving).aggregated_groups(form);
-        if respond::is_compressed(gzip, document.json.len()) {
+        if respond::is_compressed_discovery(gzip, document.json.len()) {
             document.compressed(respond::COMPRESS);
         }
     };
@@ -352,9 +353,12 @@ fn with_etag(
         response
     } else {
         let mut response = if media == (MediaType { kind: MediaKind::Json, pretty: false }) {
-            let kept = |compress: respond::Compress| document.compressed(compress);
-            let gzip = accepts_gzip(headers);
-            respond::compressed(StatusCode::OK, media.kind.content_type(), document.json.clone(), gzip, kept)
+            let content_type = media.kind.content_type();
+            if respond::is_compressed_discovery(accepts_gzip(headers), document.json.len()) {
+                respond::gzipped(StatusCode::OK, content_type, document.compressed(respond::COMPRESS))
+            } else {
+                respond::bytes(StatusCode::OK, content_type, document.json.clone())
+            }
         } else {
             respond::object(StatusCode::OK, document.json.clone(), media)?
         };

@@ -26,6 +26,9 @@ use crate::negotiation::{MediaKind, MediaType};
 
 /// Responses larger than this many bytes are compressed for clients that accept it (128 KiB, as upstream).
 pub const GZIP_THRESHOLD_BYTES: usize = 128 * 1024;
+/// Documents of discovery larger than this many bytes are compressed. Every client gets them at its start, and their
+/// compressed form is kept.
+pub const GZIP_DISCOVERY_BYTES: usize = 4 * 1024;
 
 /// The initial capacity for header fields. Most responses have fewer, including those of filters and the connection.
 const USUAL_FIELDS: usize = 12;
@@ -183,19 +186,9 @@ pub fn is_compressed(accepts_gzip: bool, bytes: usize) -> bool {
     accepts_gzip && bytes > GZIP_THRESHOLD_BYTES
 }
 
-/// Bytes of a given type, compressed if they are many and the client accepts gzip. `kept` returns the cached compressed
-/// bytes. It gets the function that compresses.
-pub fn compressed(
-    code: StatusCode,
-    content_type: &'static str,
-    body: Bytes,
-    accepts_gzip: bool,
-    kept: impl FnOnce(Compress) -> Bytes,
-) -> Response<ResponseBody> {
-    if !is_compressed(accepts_gzip, body.len()) {
-        return bytes(code, content_type, body);
-    }
-    gzipped(code, content_type, kept(COMPRESS))
+/// Returns true if a document of discovery of this size is compressed.
+pub fn is_compressed_discovery(accepts_gzip: bool, bytes: usize) -> bool {
+    accepts_gzip && bytes > GZIP_DISCOVERY_BYTES
 }
 
 /// Gzip bytes of a given type.

@@ -19,8 +19,8 @@ use crate::diagnostics::Diagnostics;
 use crate::pages::{Described, Pages, ServedDocuments, is_page};
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
-use crate::respond;
 use crate::service::{ApiRequest, ApiService};
+use crate::{respond, search};
 
 /// Returns the current surface.
 type ServedApisSource = Box<dyn Fn() -> Arc<ServedApis> + Send + Sync>;
@@ -77,7 +77,12 @@ impl Router {
             // Boxed, since few requests come here, and the others would carry the size of this future too.
             return Box::pin(self.pages.diagnose(*request)).await;
         }
-        let ApiRequest { info, parts, query, error_form, .. } = &*request;
+        let ApiRequest { info, parts, query, caller, error_form, .. } = &*request;
+        if info.path == search::PATH {
+            // Boxed for the same reason.
+            let answer = Box::pin(search::answer(&(self.surface)(), &*self.service, (parts, query, caller))).await;
+            return answer.unwrap_or_else(|error| respond::error(&error, *error_form));
+        }
         if !info.is_resource_request {
             self.catch_up_described(info).await;
             let documents = (self.documents)((self.surface)()).await;

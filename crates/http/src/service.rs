@@ -6,7 +6,9 @@
 use futures::future::BoxFuture;
 use http::Response;
 use http::request::Parts;
-use keelson_registry::{Caller, Estimate, Target};
+use keelson_meta::ApiError;
+use keelson_query::Query;
+use keelson_registry::{Caller, Estimate, Matches, Target};
 use tokio_util::sync::CancellationToken;
 
 use crate::body::{RequestBody, ResponseBody};
@@ -45,5 +47,19 @@ pub trait ApiService: Send + Sync + 'static {
     /// Estimates the objects of a request before it is answered. It is quick, and never refuses a request.
     fn estimate(&self, _info: &RequestInfo, _parts: &Parts, _query: &RequestQuery, _target: &Target) -> Estimate {
         Estimate::default()
+    }
+
+    /// Searches the collection of `target`, and returns its first `limit` objects. The result may lag behind the store by
+    /// the delay of the watch cache.
+    fn search(
+        &self,
+        target: Target,
+        caller: Caller,
+        query: Query,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Matches, ApiError>> {
+        let _ = (caller, query, limit);
+        let resource = target.group_resource();
+        Box::pin(async { Err(ApiError::MethodNotSupported { resource, verb: "list".to_owned() }) })
     }
 }

@@ -5,15 +5,15 @@
 //! styles, frames, forms to other hosts, and requests to other hosts.
 
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, REFERRER_POLICY,
-    VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION,
+    REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 use keelson_console::{Asset, File};
 use keelson_discovery::etag_matches;
 use keelson_http::body::{ResponseBody, empty};
-use keelson_http::negotiation::accepts_gzip;
+use keelson_http::negotiation::{accepts_coding, accepts_gzip};
 use keelson_http::respond;
 
 /// The content security policy.
@@ -60,6 +60,10 @@ fn with_file(file: &'static File, lasting: bool, asked: &HeaderMap) -> Response<
         let mut response = Response::new(empty());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
+    } else if let Some(brotli) = file.brotli.as_ref().filter(|_| accepts_coding(asked, "br")) {
+        let mut response = respond::bytes(StatusCode::OK, file.content_type, brotli.clone());
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("br"));
+        response
     } else if accepts_gzip(asked) && file.bytes.len() >= COMPRESSED_FROM {
         respond::gzipped(StatusCode::OK, file.content_type, file.compressed())
     } else {
@@ -105,8 +109,11 @@ mod tests {
         let text = page.into_body().collect().await.unwrap().to_bytes();
         let text = String::from_utf8(text.to_vec()).unwrap();
         let script = text.split('"').find(|part| part.ends_with("/app.js")).unwrap();
-        let script = get(script, &[("accept-encoding", "gzip")]).unwrap();
-        assert_eq!(script.headers()["content-encoding"], "gzip");
+        for (accepted, encoding) in [("gzip", "gzip"), ("gzip, br;q=0", "gzip"), ("gzip, deflate, br, zstd", "br")] {
+            let script = get(script, &[("accept-encoding", accepted)]).unwrap();
+            assert_eq!(script.headers()["content-encoding"], encoding, "{accepted}");
+        }
+        let script = get(script, &[("accept-encoding", "br")]).unwrap();
         assert_eq!(script.headers()["vary"], "Accept-Encoding");
         assert_eq!(script.headers()["cache-control"], "public, max-age=31536000, immutable");
     }

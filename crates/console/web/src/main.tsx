@@ -1,23 +1,19 @@
 // The console: selects the page by the URL and renders the frame around it.
 
 import './guard';
-import { render } from 'preact';
+import { type ComponentChildren, render } from 'preact';
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { whoAmI } from './api/client';
+import { isAborted, told, whoAmI } from './api/client';
 import { connection } from './api/connection';
 import { discover, discovery, followDiscovery, preferredResource } from './api/discovery';
 import { logOut, session, shareSession } from './api/session';
 import { bind, type Key } from './lib/keymap';
 import { resourceHref } from './lib/links';
+import { visible } from './lib/visible';
 import { landInNamespace } from './pages/landing';
-import { ApplyPage } from './pages/apply/apply';
 import { HomePage } from './pages/start/start';
-import { KeysPage } from './pages/keys';
 import { ListPage } from './pages/list/list';
 import { LoginDialog, LoginPage } from './pages/login';
-import { ObjectPage } from './pages/object/object';
-import { ServerPage } from './pages/server';
-import { StoragePage } from './pages/storage';
 import { go, href, leave, place, type Place, readAgain } from './state/router';
 import { useStore } from './state/store';
 import { nextTheme, theme } from './state/theme';
@@ -31,6 +27,7 @@ import { LeaveQuestion } from './ui/leave';
 import { Menu } from './ui/menu';
 import { NamespaceSwitcher, switcher } from './ui/namespaces';
 import { Palette, type PaletteAction } from './ui/palette';
+import { Problem } from './ui/problem';
 import { Sidebar } from './ui/sidebar';
 
 /** Links inside of the console change the page without loading it anew. */
@@ -45,6 +42,31 @@ function followLinks(event: MouseEvent): void {
 
 document.addEventListener('click', followLinks);
 
+/** When the other pages are loaded, in milliseconds after the first. */
+const LATER = 1500;
+
+type Pages = typeof import('./pages');
+
+/** The pages that are loaded after the first one, once they are there. */
+let pages: Pages | null = null;
+
+async function loadPages(): Promise<Pages> {
+  pages ??= await import('./pages');
+  return pages;
+}
+
+/** A page of another file, which is loaded when it is first needed. */
+function Later({ show }: { show: (all: Pages) => ComponentChildren }) {
+  const [all, setAll] = useState(pages);
+  const [error, setError] = useState<unknown>(null);
+  useEffect(() => {
+    if (all !== null) return;
+    loadPages().then(setAll, setError);
+  }, [all]);
+  if (error !== null) return <Problem error={error} />;
+  return all === null ? <p class="loading">Loading…</p> : <>{show(all)}</>;
+}
+
 function Page({ at }: { at: Place }) {
   const [kind, , , , , name] = at.path;
   if (at.malformed) return <p class="problem">This address can&apos;t be read: its escapes stand for no text.</p>;
@@ -52,15 +74,23 @@ function Page({ at }: { at: Place }) {
     case undefined:
       return <HomePage />;
     case 'r':
-      return name === undefined ? <ListPage place={at} /> : <ObjectPage place={at} />;
+      return name === undefined ? (
+        <ListPage place={at} />
+      ) : (
+        <Later show={({ ObjectPage }) => <ObjectPage place={at} />} />
+      );
     case 'storage':
-      return <StoragePage />;
+      return <Later show={({ StoragePage }) => <StoragePage />} />;
     case 'server':
-      return <ServerPage />;
+      return <Later show={({ ServerPage }) => <ServerPage />} />;
     case 'keys':
-      return <KeysPage />;
+      return <Later show={({ KeysPage }) => <KeysPage />} />;
     case 'apply':
-      return <ApplyPage />;
+      return <Later show={({ ApplyPage }) => <ApplyPage />} />;
+    case 'who':
+      return <Later show={({ WhoPage }) => <WhoPage place={at} />} />;
+    case 'views':
+      return <Later show={({ ViewsPage }) => <ViewsPage place={at} />} />;
     default:
       return <p class="problem">There is no such page.</p>;
   }
@@ -96,6 +126,8 @@ function keysOf(setOverlay: (overlay: Overlay) => void): Key[] {
     'g c': toResource('apiextensions.k8s.io', 'customresourcedefinitions'),
     'g v': () => go(href(['storage'])),
     'g s': () => go(href(['server'])),
+    'g a': () => go(href(['who'])),
+    'g w': () => go(href(['views'])),
     'g k': () => go(href(['keys'])),
     T: turnTheme,
   });
@@ -105,6 +137,8 @@ const ACTIONS: PaletteAction[] = [
   { text: 'Create or apply from YAML', icon: 'plus', keys: 'c', run: () => go(href(['apply'])) },
   { text: 'Choose namespaces', icon: 'filter', keys: 'N', run: () => switcher.set(true) },
   { text: 'Overview', icon: 'home', run: () => go(href([])) },
+  { text: 'Who may…', icon: 'access', keys: 'g a', run: () => go(href(['who'])) },
+  { text: 'Views', icon: 'star', keys: 'g w', run: () => go(href(['views'])) },
   { text: 'Server', icon: 'server', run: () => go(href(['server'])) },
   { text: 'Storage versions', icon: 'storage', run: () => go(href(['storage'])) },
   { text: 'All keys', icon: 'keys', run: () => go(href(['keys'])) },
@@ -262,7 +296,15 @@ function App() {
   );
 }
 
+// A failure that no page shows is announced, so that nothing waits for it in silence.
+window.addEventListener('unhandledrejection', ({ reason }: PromiseRejectionEvent) => {
+  if (!isAborted(reason)) announce(visible(told(reason)), 'failed');
+});
+
 const root = document.getElementById('app');
+// The other pages are loaded after the rows of the first one, and before they are needed.
+setTimeout(() => void loadPages().catch(() => undefined), LATER);
+
 // A new tab takes the session of another one before it asks for a token.
 void shareSession().then(() => {
   if (root !== null) render(<App />, root);

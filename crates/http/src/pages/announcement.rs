@@ -10,7 +10,7 @@ use keelson_query::{GROUP_VERSION, PARAMETERS, Parameter};
 
 use crate::body::ResponseBody;
 use crate::negotiation::negotiate_document;
-use crate::respond;
+use crate::{respond, search};
 
 /// Its path.
 pub(super) const PATH: &str = "/apis/keelson.io/v1alpha1";
@@ -34,6 +34,7 @@ fn document() -> Value {
     document.insert("groupVersion", Value::from(format!("{group}/{version}")));
     document.insert("resources", Value::Array(Vec::new()));
     document.insert("parameters", Value::Array(PARAMETERS.iter().map(described).collect()));
+    document.insert("search", Value::from(search::PATH));
     Value::Object(document)
 }
 

@@ -195,6 +195,10 @@ fn many() -> Arc<ServedDocuments> {
 
 #[tokio::test]
 async fn large_documents_are_compressed_for_those_who_accept_it() {
+    for target in ["/api", "/apis"] {
+        let response = get(target, &[("accept", V2), ("accept-encoding", "gzip")]).await;
+        assert_eq!(response.headers()["content-encoding"], "gzip", "{target}");
+    }
     let documents = many();
     let plain = answer(&documents, "/apis", &[("accept", V2)]).await;
     let compressed = answer(&documents, "/apis", &[("accept", V2), ("accept-encoding", "gzip")]).await;

@@ -19,6 +19,7 @@ mod query_costs;
 mod query_faults;
 mod query_watches;
 mod sealed_tokens;
+mod search;
 mod websockets;
 
 use serde_json::Value;

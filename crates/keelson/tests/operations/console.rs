@@ -12,6 +12,8 @@ mod lists;
 mod objects;
 mod others;
 mod pods;
+mod rows;
+mod tasks;
 mod truth;
 mod work;
 

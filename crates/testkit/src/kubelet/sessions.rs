@@ -40,6 +40,8 @@ pub(super) struct OutputChunk {
 pub(super) struct SessionRequest {
     pub(super) path: String,
     pub(super) command: Vec<String>,
+    /// The port to forward over a websocket; 0 for other sessions.
+    pub(super) port: u16,
     flags: Vec<String>,
 }
 
@@ -50,7 +52,8 @@ impl SessionRequest {
             pairs.filter_map(|pair| pair.split_once('=')).map(|(name, value)| (name, decoded(value))).collect();
         let command = pairs.iter().filter(|(name, _)| *name == "command").map(|(_, value)| value.clone()).collect();
         let flags = pairs.iter().filter(|(_, value)| value == "1").map(|(name, _)| (*name).to_owned()).collect();
-        Self { path: request.uri().path().to_owned(), command, flags }
+        let port = pairs.iter().find(|(name, _)| *name == "port").and_then(|(_, value)| value.parse().ok());
+        Self { path: request.uri().path().to_owned(), command, port: port.unwrap_or_default(), flags }
     }
 
     /// Returns true if the request asks for the stream with this parameter name.

@@ -2,13 +2,7 @@
 
 import { postJson } from './client';
 import type { Resource } from './discovery';
-
-interface ResourceRule {
-  verbs: string[];
-  apiGroups?: string[];
-  resources?: string[];
-  resourceNames?: string[];
-}
+import type { ResourceRule, SubjectAccessReviewStatus, SubjectRulesReviewStatus } from './kubernetes';
 
 export interface Rules {
   rules: ResourceRule[];
@@ -17,7 +11,7 @@ export interface Rules {
 
 export async function rulesIn(namespace: string): Promise<Rules> {
   const body = { kind: 'SelfSubjectRulesReview', apiVersion: 'authorization.k8s.io/v1', spec: { namespace } };
-  const answer = await postJson<{ status?: { resourceRules?: ResourceRule[] | null; incomplete?: boolean } }>(
+  const answer = await postJson<{ status?: SubjectRulesReviewStatus }>(
     '/apis/authorization.k8s.io/v1/selfsubjectrulesreviews',
     body,
   );
@@ -49,7 +43,7 @@ export async function mayI(question: Question): Promise<boolean> {
       },
     },
   };
-  const answer = await postJson<{ status?: { allowed?: boolean } }>(
+  const answer = await postJson<{ status?: SubjectAccessReviewStatus }>(
     '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews',
     body,
   );

@@ -27,7 +27,7 @@ export function plan(resources: Resource[], object: JsonObject, namespaces: stri
   const resource = ofKind(resources, apiVersion, kind);
   if (resource === undefined) throw new Error(`The server has no ${kind} of ${apiVersion}.`);
   const name = metadata?.name ?? '';
-  if (name === '' && (metadata as { generateName?: string } | undefined)?.generateName === undefined) {
+  if (name === '' && metadata?.generateName === undefined) {
     throw new Error(`This ${kind} has no name: metadata.name is wanted.`);
   }
   const usual = namespaces.length === 1 ? (namespaces[0] ?? 'default') : 'default';

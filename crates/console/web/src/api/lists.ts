@@ -1,7 +1,10 @@
 // Pages of a collection: Tables of one snapshot, sorted, selected and counted by the server. The console holds only one
 // page.
 
-import { bodyOf, getJson, send, TABLE } from './client';
+import { bodyOf, getJson, METADATA_LIST, send, TABLE } from './client';
+import { isMap } from '../lib/json';
+import { text } from '../lib/objects';
+import { own } from '../lib/own';
 import { oneOf } from '../lib/paths';
 import { collectionPath } from './paths';
 import type { Column, Json, ObjectList, Row, Table, ValueCounts } from './types';
@@ -43,6 +46,8 @@ export interface Page {
   lookedAt: number | undefined;
   /** Whether the server has page numbers, orders and counts. */
   extended: boolean;
+  /** Whether the server has sent all rows at once, which are divided into pages here. */
+  isDivided: boolean;
   token: string;
   milliseconds: number;
 }
@@ -72,8 +77,27 @@ export function selection(query: ListQuery): URLSearchParams {
 }
 
 function count(headers: Headers, name: string): number | undefined {
-  const text = headers.get(name);
-  return text === null ? undefined : Number(text);
+  const number = Number(headers.get(name) ?? Number.NaN);
+  return Number.isSafeInteger(number) && number >= 0 ? number : undefined;
+}
+
+/** The most columns of a table that are shown. */
+const MOST_COLUMNS = 200;
+
+/** The columns of a table, each with the members that a column has. */
+function columnsOf(table: Table): Column[] {
+  const columns: unknown[] = Array.isArray(table.columnDefinitions) ? table.columnDefinitions : [];
+  return columns.slice(0, MOST_COLUMNS).map((one) => {
+    const column = isMap(one) ? one : {};
+    const priority = column['priority'];
+    return {
+      name: text(column['name']),
+      type: text(column['type']),
+      format: text(column['format']),
+      description: text(column['description']),
+      priority: typeof priority === 'number' ? priority : 0,
+    };
+  });
 }
 
 /** The rows of a table. Aggregated servers may send anything, so each is checked to be a row. */
@@ -89,7 +113,23 @@ export function rowsOf(table: Table): Row[] {
       'The server that has these objects answers with a table that can not be shown: rows name no object.',
     );
   }
-  return rows;
+  return rows.map(plainRow);
+}
+
+const TEXTS = ['namespace', 'uid', 'resourceVersion', 'creationTimestamp', 'deletionTimestamp'] as const;
+
+/** A row whose names and times are texts, without those that are none. */
+function plainRow(row: Row): Row {
+  const { metadata } = row.object;
+  if (TEXTS.every((name) => metadata[name] === undefined || typeof metadata[name] === 'string')) return row;
+  const isWrong = (name: string) =>
+    (TEXTS as readonly string[]).includes(name) &&
+    typeof own(metadata as unknown as Record<string, unknown>, name) !== 'string';
+  const kept = Object.entries(metadata).filter(([name]) => !isWrong(name));
+  return {
+    ...row,
+    object: { ...row.object, metadata: Object.fromEntries(kept) as unknown as Row['object']['metadata'] },
+  };
 }
 
 /** The path of a list: of one namespace, or of all where several are chosen. */
@@ -114,19 +154,35 @@ export async function readPage(query: ListQuery, signal?: AbortSignal): Promise<
   const response = await send(`${path}?${params.toString()}`, { accept: TABLE, signal });
   const table = await bodyOf<Table>(response);
   const total = count(response.headers, 'Keelson-Total-Count');
-  const rows = rowsOf(table);
-  const left = table.metadata.remainingItemCount;
+  const all = rowsOf(table);
+  // Some servers know no limit. Their rows are divided into pages here.
+  const isDivided = all.length > query.limit;
+  const rows = isDivided ? all.slice((query.page - 1) * query.limit, query.page * query.limit) : all;
+  const remaining: unknown = table.metadata.remainingItemCount;
+  const left = typeof remaining === 'number' ? remaining : undefined;
   const isWhole = query.token === '' && (table.metadata.continue ?? '') === '';
   return {
-    columns: table.columnDefinitions ?? [],
+    columns: columnsOf(table),
     rows,
     revision: table.metadata.resourceVersion ?? '',
-    total: total ?? (isWhole ? rows.length : left === undefined ? undefined : rows.length + left),
+    total: isDivided
+      ? all.length
+      : (total ?? (isWhole ? rows.length : left === undefined ? undefined : rows.length + left)),
     lookedAt: count(response.headers, 'Keelson-Looked-At'),
-    extended: total !== undefined,
+    extended: total !== undefined && !isDivided,
+    isDivided,
     token: table.metadata.continue ?? '',
     milliseconds: performance.now() - begun,
   };
+}
+
+/** How many objects a query had at a moment of the past; undefined where the server does not count. */
+export async function readCountAt(query: ListQuery, moment: string, signal?: AbortSignal): Promise<number | undefined> {
+  const params = selection({ ...query, revision: '', at: moment });
+  params.set('limit', '1');
+  params.set('keelson.io/count', 'true');
+  const response = await send(`${pathOf(query)}?${params.toString()}`, { accept: METADATA_LIST, signal });
+  return count(response.headers, 'Keelson-Total-Count');
 }
 
 /** How many objects have which value at a path, the most frequent first. */

@@ -1,6 +1,7 @@
 // Requests for one object: reads its present and past states, writes it, and sends dry runs.
 
-import { jsonText, readJson } from '../lib/json';
+import { isMap, jsonText, readJson } from '../lib/json';
+import { text } from '../lib/objects';
 import { bodyOf, getJson, METADATA_LIST, send } from './client';
 import { type Resource } from './discovery';
 import { collectionPath, objectPath } from './paths';
@@ -15,7 +16,18 @@ export interface Name {
 export const MANAGER = 'keelson-console';
 
 export async function readObject(resource: Collection, of: Name, signal?: AbortSignal): Promise<KubeObject> {
-  return getJson<KubeObject>(objectPath(resource, of.namespace, of.name), { signal });
+  return objectIn(await getJson<unknown>(objectPath(resource, of.namespace, of.name), { signal }));
+}
+
+/** A value that is known to be an object. Aggregated servers may send anything. */
+function objectIn(value: unknown): KubeObject {
+  if (isMap(value) && isMap(value['metadata'])) return value as unknown as KubeObject;
+  throw new Error('The server that has these objects answers with something that is no object.');
+}
+
+/** Whether an object is the one that was asked for. */
+export function isAsked(object: KubeObject, of: Name): boolean {
+  return object.metadata.name === of.name && (object.metadata.namespace ?? '') === of.namespace;
 }
 
 type Collection = Pick<Resource, 'group' | 'version' | 'plural'>;
@@ -34,10 +46,11 @@ export async function readAt(
   });
   const path = `${collectionPath(resource, of.namespace)}?${params.toString()}`;
   const list = await getJson<ObjectList & { apiVersion: string; kind: string }>(path, { signal });
-  const [found] = list.items;
-  if (found === undefined) return null;
+  const [first] = Array.isArray(list.items) ? (list.items as unknown[]) : [];
+  if (first === undefined) return null;
+  const found = objectIn(first);
   // Items in lists of built-in kinds have no apiVersion and kind.
-  return { ...found, apiVersion: list.apiVersion, kind: list.kind.replace(/List$/, '') };
+  return { ...found, apiVersion: text(list.apiVersion), kind: text(list.kind).replace(/List$/, '') };
 }
 
 export interface Write {

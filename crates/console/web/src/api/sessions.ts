@@ -1,4 +1,4 @@
-// A session in a container over a WebSocket, in the protocols of Kubernetes: input, output, errors and the size.
+// Sessions with a pod over a WebSocket, in the protocols of Kubernetes: commands in a container, and forwarded ports.
 //
 // A browser can't give a WebSocket a header, so the token is among the names of its protocols, as the API takes it.
 
@@ -30,10 +30,31 @@ function base64url(of: string): string {
   return btoa(binary).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '');
 }
 
-function protocols(): string[] {
+function protocols(of: string[]): string[] {
   const token = session.get().credentials?.token ?? '';
-  return token === '' ? PROTOCOLS : [...PROTOCOLS, `base64url.bearer.authorization.k8s.io.${base64url(token)}`];
+  return token === '' ? of : [...of, `base64url.bearer.authorization.k8s.io.${base64url(token)}`];
 }
+
+/** Opens a session with a pod. */
+function open(of: Name, subresource: string, params: URLSearchParams, wanted: string[]): WebSocket {
+  const path = `${objectPath(PODS, of.namespace, of.name, subresource)}?${params.toString()}`;
+  const url = new URL(path, window.location.href);
+  url.protocol = url.protocol === 'http:' ? 'ws:' : 'wss:';
+  const socket = new WebSocket(url, protocols(wanted));
+  socket.binaryType = 'arraybuffer';
+  return socket;
+}
+
+/** Sends bytes on a channel, if the session is open. */
+function write(socket: WebSocket, channel: number, bytes: Uint8Array): void {
+  if (socket.readyState !== WebSocket.OPEN) return;
+  const message = new Uint8Array(bytes.length + 1);
+  message[0] = channel;
+  message.set(bytes, 1);
+  socket.send(message);
+}
+
+const REFUSED = 'The server did not open a session: the pod may not run, its node may be away, or you may not.';
 
 /** What the last message of a session says. */
 function endOf(bytes: Uint8Array): string {
@@ -51,20 +72,9 @@ export function exec(of: Name, container: string, command: string[], events: Exe
   const params = new URLSearchParams({ stdin: 'true', stdout: 'true', tty: 'true' });
   if (container !== '') params.set('container', container);
   for (const word of command) params.append('command', word);
-  const path = `${objectPath(PODS, of.namespace, of.name, 'exec')}?${params.toString()}`;
-  const url = new URL(path, window.location.href);
-  url.protocol = url.protocol === 'http:' ? 'ws:' : 'wss:';
-  const socket = new WebSocket(url, protocols());
-  socket.binaryType = 'arraybuffer';
+  const socket = open(of, 'exec', params, PROTOCOLS);
   let isOpen = false;
   let why = '';
-  const write = (channel: number, bytes: Uint8Array) => {
-    if (socket.readyState !== WebSocket.OPEN) return;
-    const message = new Uint8Array(bytes.length + 1);
-    message[0] = channel;
-    message.set(bytes, 1);
-    socket.send(message);
-  };
   socket.addEventListener('open', () => {
     isOpen = true;
     events.opened();
@@ -78,12 +88,56 @@ export function exec(of: Name, container: string, command: string[], events: Exe
     else if (channel === STATUS) why = endOf(bytes);
   });
   socket.addEventListener('close', ({ reason }) => {
-    const refused = 'The server did not open a session: the pod may not run, its node may be away, or you may not.';
-    events.ended(isOpen ? why || reason : refused);
+    events.ended(isOpen ? why || reason : REFUSED);
   });
   return {
-    send: (typed) => write(INPUT, new TextEncoder().encode(typed)),
-    resize: (columns, rows) => write(SIZE, new TextEncoder().encode(JSON.stringify({ Width: columns, Height: rows }))),
+    send: (typed) => write(socket, INPUT, new TextEncoder().encode(typed)),
+    resize: (columns, rows) =>
+      write(socket, SIZE, new TextEncoder().encode(JSON.stringify({ Width: columns, Height: rows }))),
     close: () => socket.close(),
   };
+}
+
+export interface PortEvents {
+  opened: () => void;
+  received: (bytes: Uint8Array) => void;
+  ended: (why: string) => void;
+}
+
+export interface Connection {
+  send: (bytes: Uint8Array) => void;
+  close: () => void;
+}
+
+/** The protocol of forwarded ports: bytes on channel 0, errors on 1, each after two bytes with the port. */
+const PORT_PROTOCOL = ['v4.channel.k8s.io'];
+const PORT_BYTES = 2;
+
+/** Connects to a port of a pod. */
+export function connect(of: Name, port: number, events: PortEvents): Connection {
+  const socket = open(
+    of,
+    'portforward',
+    new URLSearchParams({ ports: String(port), port: String(port) }),
+    PORT_PROTOCOL,
+  );
+  const begun = new Set<number>();
+  let isOpen = false;
+  let why = '';
+  socket.addEventListener('open', () => {
+    isOpen = true;
+    events.opened();
+  });
+  socket.addEventListener('message', ({ data }: MessageEvent<unknown>) => {
+    if (!(data instanceof ArrayBuffer)) return;
+    const message = new Uint8Array(data);
+    const [channel = 0] = message;
+    const bytes = message.subarray(begun.has(channel) ? 1 : 1 + PORT_BYTES);
+    begun.add(channel);
+    if (bytes.length === 0) return;
+    if (channel === INPUT) events.received(bytes);
+    else why += new TextDecoder().decode(bytes);
+  });
+  socket.addEventListener('close', ({ reason }) => events.ended(isOpen ? why || reason : REFUSED));
+  return { send: (bytes) => write(socket, INPUT, bytes), close: () => socket.close() };
 }

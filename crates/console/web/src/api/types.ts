@@ -1,41 +1,19 @@
-// The parts of the API's objects that the console reads.
+// The parts of the API's objects that the console reads. Types of Kubernetes are generated (kubernetes.ts).
 
 import type { NumberText } from '../lib/json';
+import type * as k8s from './kubernetes';
 
 export type Json = null | boolean | number | NumberText | string | Json[] | { [key: string]: Json };
 export type JsonObject = Record<string, Json>;
 
-export interface OwnerReference {
-  apiVersion: string;
-  kind: string;
-  name: string;
-  uid: string;
-  controller?: boolean;
-}
+/** A type whose named members are there in every object that is shown. */
+type With<T, Names extends keyof T> = T & { [Name in Names]-?: NonNullable<T[Name]> };
 
-export interface ManagedFields {
-  manager?: string;
-  operation?: string;
-  apiVersion?: string;
-  time?: string;
-  subresource?: string;
-  fieldsV1?: JsonObject;
-}
-
-export interface ObjectMeta {
-  name: string;
-  namespace?: string;
-  uid?: string;
-  resourceVersion?: string;
-  generation?: number;
-  creationTimestamp?: string;
-  deletionTimestamp?: string;
-  labels?: Record<string, string>;
-  annotations?: Record<string, string>;
+export type OwnerReference = With<k8s.OwnerReference, 'apiVersion' | 'kind' | 'name' | 'uid'>;
+export type ManagedFields = k8s.ManagedFieldsEntry;
+export type ObjectMeta = Omit<With<k8s.ObjectMeta, 'name'>, 'ownerReferences'> & {
   ownerReferences?: OwnerReference[];
-  finalizers?: string[];
-  managedFields?: ManagedFields[];
-}
+};
 
 export interface KubeObject {
   apiVersion: string;
@@ -44,11 +22,7 @@ export interface KubeObject {
   [key: string]: unknown;
 }
 
-export interface ListMeta {
-  resourceVersion?: string;
-  continue?: string;
-  remainingItemCount?: number;
-}
+export type ListMeta = k8s.ListMeta;
 
 export interface ObjectList {
   metadata: ListMeta;
@@ -75,21 +49,8 @@ export interface Table {
   rows: Row[] | null;
 }
 
-export interface StatusCause {
-  reason?: string;
-  message?: string;
-  field?: string;
-}
-
-export interface Status {
-  kind: 'Status';
-  status?: string;
-  message?: string;
-  reason?: string;
-  code?: number;
-  details?: { name?: string; kind?: string; causes?: StatusCause[]; retryAfterSeconds?: number };
-  metadata?: ListMeta;
-}
+export type StatusCause = k8s.StatusCause;
+export type Status = k8s.Status & { kind: 'Status' };
 
 export interface WatchEvent<T> {
   type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';

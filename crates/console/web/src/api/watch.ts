@@ -23,6 +23,8 @@ export interface Follower {
 const GATHERED = 150;
 /** More changes than these within a gathering time are not told one by one. */
 const MOST_AT_ONCE = 500;
+/** The longest event, in characters. Objects are shorter. */
+const LONGEST_LINE = 16 << 20;
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 15_000;
 
@@ -34,12 +36,17 @@ async function* linesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      rest += decoder.decode(value, { stream: true });
-      let end: number;
-      while ((end = rest.indexOf('\n')) >= 0) {
-        if (end > 0) yield rest.slice(0, end);
-        rest = rest.slice(end + 1);
+      const more = decoder.decode(value, { stream: true });
+      // A line without an end is not gathered for ever.
+      if (rest.length + more.length > LONGEST_LINE) throw new Error('an event is too long');
+      // Only what is new can have an end in it.
+      if (!more.includes('\n')) {
+        rest += more;
+        continue;
       }
+      const lines = (rest + more).split('\n');
+      rest = lines.pop() ?? '';
+      for (const line of lines) if (line !== '') yield line;
     }
   } finally {
     await reader.cancel().catch(() => undefined);

@@ -12,8 +12,17 @@ export function csvOf(rows: string[][]): string {
 
 /** Gives a file to the browser, which saves it. */
 export function save(name: string, type: string, text: string): void {
+  give(name, new Blob([text], { type }));
+}
+
+/** Saves bytes of others under a type that no program opens by itself. */
+export function saveBytes(name: string, bytes: Uint8Array): void {
+  give(name, new Blob([bytes.slice()], { type: 'application/octet-stream' }));
+}
+
+function give(name: string, content: Blob): void {
   const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.href = URL.createObjectURL(content);
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);

@@ -18,6 +18,19 @@ export function isLater(one: string, than: string): boolean {
 
 const MADE_BY_SERVER = ['managedFields', 'resourceVersion', 'uid', 'creationTimestamp', 'generation', 'selfLink'];
 
+/** Reads fields of a kind. A name that the kind does not have is an error of the build. Values may be anything. */
+export function fields<T>(value: unknown) {
+  return <
+    A extends keyof T & string,
+    B extends keyof NonNullable<T[A]> & string = never,
+    // It checks the last name.
+    // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters
+    C extends keyof NonNullable<NonNullable<T[A]>[B]> & string = never,
+  >(
+    ...path: [A] | [A, B] | [A, B, C]
+  ): unknown => at(value, ...path);
+}
+
 /** What of an object somebody may want to be so: what is applied. */
 export function wanted(object: JsonObject): JsonObject {
   const made = { ...object };

@@ -1,6 +1,7 @@
 // The reason for which a pod does not run, in one line.
 
-import { at, text } from './objects';
+import type { ContainerStateTerminated, ContainerStatus } from '../api/kubernetes';
+import { at, fields, text } from './objects';
 
 interface Why {
   /** The word for the state. */
@@ -31,14 +32,16 @@ export function containerStatuses(pod: unknown): unknown[] {
 
 /** What a container waits for or ended with; null for one that runs well. */
 export function whyContainer(status: unknown): Why | null {
+  const its = fields<ContainerStatus>(status);
   const [waiting, ended, before] = [
-    at(status, 'state', 'waiting'),
-    at(status, 'state', 'terminated'),
-    at(status, 'lastState', 'terminated'),
+    its('state', 'waiting'),
+    its('state', 'terminated'),
+    its('lastState', 'terminated'),
   ];
   const ending = (of: unknown) => {
-    const code = text(at(of, 'exitCode'));
-    const reason = text(at(of, 'reason')) || 'Ended';
+    const end = fields<ContainerStateTerminated>(of);
+    const code = text(end('exitCode'));
+    const reason = text(end('reason')) || 'Ended';
     return `${reason}${code === '' ? '' : `, exit code ${code}`}`;
   };
   if (waiting !== undefined) {

@@ -1,7 +1,7 @@
 // The storage versions of resources, the agreement of the servers on them, and the progress of migrations.
 
 import { useEffect, useState } from 'preact/hooks';
-import { getJson, isAborted } from '../api/client';
+import { getJson, hasCode, isAborted } from '../api/client';
 import { isEnded } from '../api/session';
 import type { KubeObject, ObjectList } from '../api/types';
 import { at, text } from '../lib/objects';
@@ -82,7 +82,16 @@ export function StoragePage() {
       {errors.migrations !== null && <Problem error={errors.migrations} />}
       {moved !== null && <Migrations all={moved} />}
       <h2>Storage versions</h2>
-      {errors.versions !== null && <Problem error={errors.versions} />}
+      {hasCode(errors.versions, 404) ? (
+        <div class="panel empty">
+          <p>
+            This server does not publish its storage versions. The API <code>internal.apiserver.k8s.io/v1alpha1</code>{' '}
+            serves them where <code>--runtime-config</code> or a feature gate turns it on.
+          </p>
+        </div>
+      ) : (
+        errors.versions !== null && <Problem error={errors.versions} />
+      )}
       {versions !== null && <Versions all={versions} />}
     </section>
   );

@@ -146,12 +146,14 @@ function Chooser({ chosen, onClose }: { chosen: string[]; onClose: () => void })
     showNamespaces(chosen.includes(name) ? chosen.filter((one) => one !== name) : [...chosen, name]);
   /** The name that Enter takes: the chosen row, else the text as it is, else what begins with it. */
   const enter = async () => {
-    const row = shown[at];
+    // Letters may have come since the last time that this was rendered.
+    const wanted = input.current?.value.trim() ?? typed;
+    const row = wanted === typed ? shown[at] : undefined;
     if (row !== undefined) return only(row);
-    if (typed === '') return only('');
+    if (wanted === '') return only('');
     const { names } = (await reading.current?.catch(() => null)) ?? { names: [] };
     const known = [...recentNamespaces, ...names];
-    only(known.includes(typed) ? typed : (fitting(known, typed)[0] ?? typed));
+    only(known.includes(wanted) ? wanted : (fitting(known, wanted)[0] ?? wanted));
   };
   const pressed = (event: KeyboardEvent) => {
     const row = shown[at];

@@ -2,13 +2,15 @@
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { discovery, fullName, type Resource } from '../api/discovery';
-import { type FoundObject, searchObjects, SIMILAR } from '../api/search';
+import { type Found, type FoundCount, type FoundObject, searchObjects, SIMILAR } from '../api/search';
 import { pluralOf, topicOf } from '../lib/kinds';
-import { objectHref, resourceHref } from '../lib/links';
+import { listHref, objectHref, resourceHref } from '../lib/links';
+import { counted } from '../lib/time';
 import { visible } from '../lib/visible';
 import { choices } from '../state/choices';
 import { go } from '../state/router';
 import { useStore } from '../state/store';
+import { readShared, shared } from '../state/views';
 import { Dialog } from './dialog';
 import { Icon, type IconName } from './icon';
 
@@ -61,31 +63,47 @@ function resourcesFor(resources: Resource[], text: string): Resource[] {
 
 interface Search {
   objects: FoundObject[];
+  counts: FoundCount[];
   busy: boolean;
+}
+
+const NO_OBJECTS: Search = { objects: [], counts: [], busy: false };
+/** How many kinds with more objects than are shown are offered as lists. */
+const LISTS = 4;
+
+/** The namespaces that the user is known to work in. */
+function usualNamespaces(): string[] {
+  const { namespaces, recentNamespaces } = choices.get();
+  return [...new Set([...namespaces, ...recentNamespaces])];
 }
 
 function useObjects(text: string): Search {
   const { resources } = useStore(discovery);
-  const [search, setSearch] = useState<Search>({ objects: [], busy: false });
+  const [search, setSearch] = useState<Search>(NO_OBJECTS);
   useEffect(() => {
     if (text.length < SEARCHED_FROM) {
-      setSearch({ objects: [], busy: false });
+      setSearch(NO_OBJECTS);
       return;
     }
     const abort = new AbortController();
     setSearch((now) => ({ ...now, busy: true }));
     let isFirst = true;
     const timer = setTimeout(() => {
-      const found = (objects: FoundObject[]) => {
+      const found = ({ objects, counts }: Found) => {
         const before = isFirst;
         isFirst = false;
-        setSearch((now) => ({ busy: true, objects: [...(before ? [] : now.objects), ...objects] }));
+        setSearch((now) => ({
+          busy: true,
+          objects: [...(before ? [] : now.objects), ...objects],
+          counts: [...(before ? [] : now.counts), ...counts],
+        }));
       };
-      const { namespaces } = choices.get();
-      void searchObjects(resources, namespaces, text, found, abort.signal).then(() => {
-        if (abort.signal.aborted) return;
-        setSearch((now) => ({ objects: isFirst ? [] : now.objects, busy: false }));
-      });
+      void searchObjects(resources, usualNamespaces(), text, found, abort.signal)
+        .catch(() => undefined)
+        .then(() => {
+          if (abort.signal.aborted) return;
+          setSearch((now) => (isFirst ? NO_OBJECTS : { ...now, busy: false }));
+        });
     }, REST);
     return () => {
       clearTimeout(timer);
@@ -98,10 +116,11 @@ function useObjects(text: string): Search {
 export function Palette({ actions, onClose }: { actions: PaletteAction[]; onClose: () => void }) {
   const { resources } = useStore(discovery);
   const { recent, favourites, views } = useStore(choices);
+  const others = useStore(shared);
   const [text, setText] = useState('');
   const [chosen, setChosen] = useState(0);
   const wanted = text.trim().toLowerCase();
-  const { objects, busy } = useObjects(wanted);
+  const { objects, counts, busy } = useObjects(wanted);
   const entries = useMemo((): Entry[] => {
     const includes = (name: string) => name.toLowerCase().includes(wanted);
     const link = (part: string, icon: IconName) => (one: { name: string; to: string }) => ({
@@ -132,10 +151,22 @@ export function Palette({ actions, onClose }: { actions: PaletteAction[]; onClos
       detail: one.namespace === '' ? one.resource.kind : `${one.resource.kind} in ${one.namespace}`,
       run: () => go(objectHref(one.resource, one.namespace, one.name)),
     }));
+    // All objects of a kind that fit, where more fit than are shown.
+    const more = counts
+      .filter(({ resource, count }) => count > best.filter((one) => one.resource === resource).length)
+      .slice(0, LISTS);
+    const ofLists = more.map(({ resource, namespace, count }) => ({
+      id: `all ${fullName(resource)}/${namespace}`,
+      part: 'All of a kind',
+      icon: topicOf(resource),
+      text: `${counted(count)} ${visible(pluralOf(resource.kind))}`,
+      detail: namespace === '' ? `with ${wanted}` : `with ${wanted} in ${namespace}`,
+      run: () => go(listHref(resource, { q: wanted, ns: namespace })),
+    }));
     const ofActions = actions
       .filter((one) => wanted === '' || includes(one.text))
       .map((one) => ({ ...one, id: `action ${one.text}`, part: 'Actions', detail: '' }));
-    const marked = [...favourites, ...views]
+    const marked = [...favourites, ...views, ...others]
       .filter((one) => includes(one.name))
       .map(link('Favourites and views', 'star'));
     if (wanted === '') {
@@ -143,8 +174,18 @@ export function Palette({ actions, onClose }: { actions: PaletteAction[]; onClos
     }
     // The short name of a resource means it and no object.
     const first = ofResources.some((_, at) => fit(resourcesFor(resources, wanted)[at] as Resource, wanted) >= 4);
-    return [...(first ? [...ofResources, ...ofObjects] : [...ofObjects, ...ofResources]), ...marked, ...ofActions];
-  }, [resources, objects, wanted, recent, favourites, views, actions]);
+    return [
+      ...(first ? [...ofResources, ...ofObjects] : [...ofObjects, ...ofResources]),
+      ...ofLists,
+      ...marked,
+      ...ofActions,
+    ];
+  }, [resources, objects, counts, wanted, recent, favourites, views, others, actions]);
+  useEffect(() => {
+    const abort = new AbortController();
+    void readShared(abort.signal);
+    return () => abort.abort();
+  }, []);
   const at = Math.min(chosen, entries.length - 1);
   const open = (entry: Entry | undefined) => {
     if (entry === undefined) return;

@@ -123,6 +123,16 @@ export function Sidebar({ onGo }: { onGo: () => void }) {
       )}
       <ul class="foot">
         <li>
+          <a class="item" href={href(['who'])} aria-current={kind === 'who' ? 'page' : undefined} onClick={onGo}>
+            <Icon name="access" /> Who may
+          </a>
+        </li>
+        <li>
+          <a class="item" href={href(['views'])} aria-current={kind === 'views' ? 'page' : undefined} onClick={onGo}>
+            <Icon name="star" /> Views
+          </a>
+        </li>
+        <li>
           <a
             class="item"
             href={href(['storage'])}

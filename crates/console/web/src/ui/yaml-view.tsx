@@ -1,13 +1,17 @@
 // YAML with folding: a key with nested lines is a button, whose state screen readers announce.
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
+import { told } from '../api/client';
 import type { Json, JsonObject } from '../api/types';
 import { lines, parts } from '../lib/folds';
 import { isMap } from '../lib/json';
 import { yamlOf } from '../lib/text';
+import { counted } from '../lib/time';
 import { visible } from '../lib/visible';
 import { copy } from './copy';
 
+/** How many lines are shown at first. */
+const MOST_LINES = 3000;
 /** What is folded at first: what is long and seldom read. */
 const FOLDED = /^ {2}(annotations|managedFields):$/;
 
@@ -16,7 +20,10 @@ export function useYaml(value: unknown): string | null {
   const [text, setText] = useState<string | null>(null);
   useEffect(() => {
     let current = true;
-    void yamlOf(value).then((made) => current && setText(made));
+    yamlOf(value)
+      .then((made) => current && setText(made))
+      // Objects of aggregated servers may be nested more deeply than can be written.
+      .catch((error: unknown) => current && setText(`# This can't be written as YAML: ${told(error)}`));
     return () => {
       current = false;
     };
@@ -57,6 +64,7 @@ export function YamlView({ value, isSecret = false }: { value: unknown; isSecret
   const text = useYaml(shownValue);
   const all = useMemo(() => lines(text ?? ''), [text]);
   const [folded, setFolded] = useState<Set<string> | null>(null);
+  const [most, setMost] = useState(MOST_LINES);
   /** A line is known by its number and text, so that it stays folded when something else changes. */
   const nameOf = (at: number) => `${all[at]?.indent ?? 0}${all[at]?.text ?? ''}`;
   const isFolded = (at: number) => {
@@ -77,7 +85,10 @@ export function YamlView({ value, isSecret = false }: { value: unknown; isSecret
   };
   if (text === null) return <p class="loading">Loading…</p>;
   const shown: number[] = [];
-  for (let at = 0; at < all.length; at = isFolded(at) ? (all[at]?.end ?? at + 1) : at + 1) shown.push(at);
+  for (let at = 0; at < all.length && shown.length < most; at = isFolded(at) ? (all[at]?.end ?? at + 1) : at + 1) {
+    shown.push(at);
+  }
+  const isCut = shown.length === most;
   const foldAll = (fold: boolean) => {
     setFolded(
       new Set(fold ? all.flatMap((line, at) => (line.end > at + 1 && line.indent === 0 ? [nameOf(at)] : [])) : []),
@@ -133,6 +144,11 @@ export function YamlView({ value, isSecret = false }: { value: unknown; isSecret
           );
         })}
       </div>
+      {isCut && (
+        <button type="button" onClick={() => setMost(most * 4)}>
+          Show more of {counted(all.length)} lines
+        </button>
+      )}
     </div>
   );
 }

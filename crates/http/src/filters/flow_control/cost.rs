@@ -12,6 +12,7 @@ use keelson_resources::Verb;
 use crate::body::RequestBody;
 use crate::negotiation::wants_pretty;
 use crate::request_info::{RequestInfo, RequestVerb};
+use crate::search;
 
 /// The number of response bytes of one seat: about two chunks of 500 pods.
 const SEAT_BYTES: u64 = 4 * 1024 * 1024;
@@ -40,7 +41,7 @@ const LONG_JUDGED: u64 = 1 << 20;
 /// be written plainly or with escapes.
 const COPYING: (&str, [&[u8]; 2]) = ("application/json-patch+json", [b"copy", b"\\u"]);
 /// Pages that are rendered on request, from all metrics, all served resources, or all requests of flow control.
-const LONG_PAGES: [&str; 3] = ["/openapi/", "/metrics", super::dumps::PATH];
+const LONG_PAGES: [&str; 4] = ["/openapi/", "/metrics", super::dumps::PATH, search::PATH];
 
 /// The body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,7 +84,8 @@ impl Default for Cost {
 /// The cost of a request, from the cache's estimate of its objects.
 pub(crate) fn of(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: RequestBodySize) -> Cost {
     let is_watch = info.verb == RequestVerb::Resource(Verb::Watch);
-    let seats = 1 + about.bytes / SEAT_BYTES + about.looked_at / SEAT_ROWS;
+    let least = if info.path == search::PATH { search::SEATS } else { 1 };
+    let seats = least + about.bytes / SEAT_BYTES + about.looked_at / SEAT_ROWS;
     let is_list = matches!(info.verb, RequestVerb::Resource(Verb::List | Verb::DeleteCollection | Verb::Watch));
     let longest = if is_made(parts) { LONG_MADE_BYTES } else { LONG_OBJECT_BYTES };
     let judged = (sent.bytes + about.bytes).saturating_mul(about.effort);

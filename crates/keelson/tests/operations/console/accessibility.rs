@@ -37,10 +37,14 @@ async fn no_page_has_an_accessibility_fault() {
             ("r/core/v1/pods/default/pod-00001?tab=related", ".related h2"),
             ("r/core/v1/pods/default/pod-00001?tab=logs", ".logs .problem"),
             ("r/core/v1/pods/default/pod-00001?tab=shell", ".shell-page"),
+            ("r/core/v1/pods/default/pod-00001?tab=port", ".port-page"),
+            ("r/core/v1/pods/default/pod-00001?tab=events", ".tab p"),
+            ("r/core/v1/pods/default/pod-00001?tab=history", ".tab .muted"),
             ("r/core/v1/pods?group=.spec.nodeName", "tr.group"),
             ("r/rbac.authorization.k8s.io/v1/clusterroles/-/edit", ".inner"),
             ("apply", ".code-editor[data-loaded=true]"),
             ("keys", ".keys-page"),
+            ("views", ".views-page"),
             ("storage", "tbody tr"),
             ("server", ".gauge"),
             ("r/core/v1/nothings", ".problem"),
@@ -62,8 +66,18 @@ async fn no_page_has_an_accessibility_fault() {
     lab.shows("Leave without saving?").await;
     check(&lab, &axe, "the question before leaving").await;
     press_button(&lab, "Leave, and keep the draft").await;
-    on_a_phone(&lab, &axe).await;
-    lab.ends_without_complaints(&["a status of 404", "a status of 400", "a status of 500", "a status of 503"]).await;
+    for theme in ["light", "dark"] {
+        lab.browser.value(&format!("localStorage.setItem('keelson.theme', '{theme}')")).await;
+        on_a_phone(&lab, &axe).await;
+    }
+    lab.ends_without_complaints(&[
+        "a status of 404",
+        "a status of 400",
+        "a status of 500",
+        "a status of 503",
+        "beforeunload",
+    ])
+    .await;
 }
 
 /// Checks pages on a phone: nothing is beyond its edge, and what is touched has 44 pixels.
@@ -73,8 +87,13 @@ async fn on_a_phone(lab: &Lab, axe: &str) {
         ("", ".tile"),
         ("r/core/v1/pods", "tbody tr"),
         ("r/core/v1/pods/default/pod-00001", ".yaml .line"),
+        ("r/core/v1/pods/default/pod-00001?tab=edit", ".editor .code-editor"),
+        ("r/core/v1/pods/default/pod-00001?tab=port", ".port-page"),
+        ("r/core/v1/pods/default/pod-00001?tab=related", ".related h2"),
+        ("r/core/v1/pods/default/pod-00001?tab=owners", ".tab p"),
         ("apply", ".code-editor[data-loaded=true]"),
         ("keys", ".keys-page"),
+        ("views", ".views-page"),
         ("storage", "tbody tr"),
         ("server", ".gauge"),
     ] {

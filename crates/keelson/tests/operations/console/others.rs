@@ -74,6 +74,16 @@ fn answer(path: &str, ran: &AtomicUsize) -> http::Response<keelson_testkit::Upst
             json!({"kind": "Status", "message": "no", "code": 401}).to_string(),
         ),
         "odd" => upstream_answer(200, "application/json", list.to_string()),
+        "all" => upstream_answer(200, "application/json", rows(json!("a"), 30_000).to_string()),
+        "huge" => upstream_answer(200, "application/json", rows(json!("x".repeat(3 << 20)), 1).to_string()),
+        "types" => upstream_answer(200, "application/json", wrong_types().to_string()),
+        // Objects: another one, none, and one that is nested too deeply.
+        "other" => upstream_answer(200, "application/json", object("kube-system", "someone", "{}")),
+        "none" => upstream_answer(200, "application/json", json!({"kind": "Thing", "metadata": null}).to_string()),
+        "deep" => {
+            let nested = format!("{}1{}", "{\"a\":".repeat(9000), "}".repeat(9000));
+            upstream_answer(200, "application/json", object("default", "deep", &nested))
+        }
         "ran" => {
             ran.fetch_add(1, Ordering::Relaxed);
             upstream_answer(200, "application/json", "{}")
@@ -90,6 +100,56 @@ fn answer(path: &str, ran: &AtomicUsize) -> http::Response<keelson_testkit::Upst
         answer.headers_mut().insert(name, value.parse().unwrap());
     }
     answer
+}
+
+/// A table of this many rows whatever the limit, with one cell each.
+fn rows(cell: serde_json::Value, count: usize) -> serde_json::Value {
+    let row = |number: usize| json!({"cells": [cell], "object": {"metadata": {"name": format!("row-{number:05}"), "namespace": "default", "uid": format!("u{number}")}}});
+    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "5"}, "columnDefinitions": [
+        {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}], "rows": (0..count).map(row).collect::<Vec<_>>()})
+}
+
+/// A table whose members have other types than in the API.
+fn wrong_types() -> serde_json::Value {
+    let metadata = json!({"name": "typed", "namespace": 5, "uid": {}, "creationTimestamp": [1], "labels": "text", "ownerReferences": 7});
+    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": 5, "continue": {}, "remainingItemCount": "abc"},
+        "columnDefinitions": [null, 5, {"name": null}, {"name": "Name", "priority": "0"}],
+        "rows": [{"cells": [{"toString": "x"}, null], "object": {"metadata": metadata}}]})
+}
+
+fn object(namespace: &str, name: &str, spec: &str) -> String {
+    format!(
+        "{{\"apiVersion\":\"{GROUP}/v1\",\"kind\":\"Thing\",\"metadata\":{{\"name\":\"{name}\",\"namespace\":\"{namespace}\",\"uid\":\"u\"}},\"spec\":{spec}}}"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_without_measure_and_of_other_types_are_bounded_and_explained() {
+    let Some(lab) = Lab::start(TestServer::builder()).await else { return };
+    let _evil = Evil::start(&lab).await;
+    lab.log_in(ADMIN).await;
+    // A server that knows no limit: its rows are divided into pages here.
+    lab.open_list(&format!("r/{GROUP}/v1/all?page=3")).await;
+    lab.pager("101–150 of 30,000").await;
+    assert_eq!(lab.browser.value("document.querySelectorAll('tbody tr[data-name]').length").await, 50);
+    lab.rows(&["row-00100"]).await;
+    // The beginning of a long cell is shown.
+    lab.open_list(&format!("r/{GROUP}/v1/huge")).await;
+    assert_eq!(lab.browser.value("document.querySelector('tbody th').innerText.length < 400").await, true);
+    lab.open_list(&format!("r/{GROUP}/v1/types")).await;
+    lab.browser.until("document.querySelector('tr[data-name=typed]') !== null").await;
+    // An object that is another one is named so, and can't be acted on.
+    lab.open(&format!("r/{GROUP}/v1/things/default/other")).await;
+    lab.shows("answered with another one: kube-system/someone").await;
+    assert_eq!(
+        lab.browser.value("[...document.querySelectorAll('.actions button.danger')].every(one => one.disabled)").await,
+        true
+    );
+    lab.open(&format!("r/{GROUP}/v1/things/default/none")).await;
+    lab.shows("answers with something that is no object").await;
+    lab.open(&format!("r/{GROUP}/v1/things/default/deep")).await;
+    lab.shows("This can't be written as YAML").await;
+    let _ = lab.browser.complaints().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -154,6 +214,8 @@ async fn odd_answers_and_addresses_break_neither_the_session_nor_the_next_page()
         lab.open(path).await;
         lab.shows("This is not there").await;
     }
+    lab.open("r/core/v1/configmaps?at=x").await;
+    lab.shows("The address names a time that is none").await;
     lab.open("r/core/v1/pods?ns=..").await;
     lab.shows("This address names nothing.").await;
     for path in ["%", "r/core/v1/pods/default/%E0"] {

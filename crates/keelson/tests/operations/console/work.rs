@@ -123,6 +123,21 @@ async fn the_search_finds_objects_of_any_kind_and_the_first_page_counts() {
     lab.browser.until(&format!("{options}.some(one => one.includes('lighthouse-settings')) && {options}[0].includes('Deployment in default')")).await;
     lab.browser.press("Enter").await;
     lab.browser.until("location.pathname === '/console/r/apps/v1/deployments/default/lighthouse'").await;
+    // One request of the server's own search finds them. More objects than are shown lead to their list.
+    let searches = "performance.getEntriesByType('resource').filter(one => one.name.includes('/apis/keelson.io/search?q=lighth')).length";
+    assert_eq!(lab.browser.value(&format!("{searches} > 0")).await, true);
+    let others = "performance.getEntriesByType('resource').some(one => one.name.includes('keelson.io/search=') || one.name.includes('keelson.io%2Fsearch='))";
+    assert_eq!(lab.browser.value(others).await, false);
+    for number in 0..30 {
+        raw.post(MAPS, &json!({"metadata": {"name": format!("harbour-{number}")}})).await.expect(201);
+    }
+    lab.browser.press(":").await;
+    lab.browser.press("harbour").await;
+    let lists = "[...document.querySelectorAll('#palette li')].find(one => one.innerText.includes('30 ConfigMaps'))";
+    lab.browser.until(&format!("{lists} !== undefined")).await;
+    lab.browser.value(&format!("{lists}.click()")).await;
+    lab.browser.until("location.search.includes('q=harbour')").await;
+    lab.pager("1–30 of 30").await;
     // A short name means its resource.
     lab.browser.press(":").await;
     lab.browser.press("cm").await;
@@ -309,6 +324,7 @@ async fn columns_groups_views_and_files_are_those_of_the_user() {
         .await;
     lab.rows(&["b", "a", "c"]).await;
     lab.browser.until(&format!("{groups} === 'back,front'")).await;
+    share_a_view(&lab, &groups).await;
     // The file has what is seen, and nothing that a table program would compute.
     lab.browser
         .value(
@@ -319,4 +335,48 @@ async fn columns_groups_views_and_files_are_those_of_the_user() {
     let file = lab.browser.until("window.file").await;
     assert!(file.as_str().unwrap().contains("b,1,") && file.as_str().unwrap().contains(",'=1+1\r\n"), "{file}");
     let _ = lab.browser.complaints().await;
+}
+
+/// Keeps the shown view in a config map, and opens it by its link as another user would.
+async fn share_a_view(lab: &Lab, groups: &str) {
+    let raw = lab.raw();
+    choose(lab, ".list .actions", "Keep this view…").await;
+    lab.browser.fill("dialog input[type=text]", "Tiers <b>of all").await;
+    lab.browser.click("dialog input[type=radio]:not(:checked)").await;
+    press_button(lab, "Keep and copy the link").await;
+    lab.browser.until("document.querySelector('dialog') === null").await;
+    let found = raw.get(format!("{MAPS}?labelSelector=console.keelson.io/views")).await.expect(200).json();
+    let map = &found["items"][0];
+    assert!(map["metadata"]["name"].as_str().unwrap().starts_with("console-views-admin-"), "{map}");
+    let (key, view) = map["data"].as_object().unwrap().iter().next().unwrap();
+    assert!(view.as_str().unwrap().contains("/console/r/core/v1/configmaps?ns=default"), "{view}");
+    lab.open(&format!("views/default/{}/{key}", map["metadata"]["name"].as_str().unwrap())).await;
+    lab.browser.until(&format!("{groups} === 'back,front'")).await;
+
+    // Views of others lead nowhere but to lists.
+    let evil = json!({
+        "script": json!({"name": "script", "to": "javascript:alert(1)"}).to_string(),
+        "host": json!({"name": "host", "to": "//evil.example.org/console/r/core/v1/pods"}).to_string(),
+        "object": json!({"name": "object", "to": "/console/r/core/v1/secrets/default/a"}).to_string(),
+        "torn": "{", "null": "null",
+        "hidden": json!({"name": "hid\u{202e}den", "to": "/console/r/core/v1/pods?ns=default"}).to_string(),
+    });
+    let metadata = json!({"name": "evil", "labels": {"console.keelson.io/views": "true"}});
+    raw.post(MAPS, &json!({"metadata": metadata, "data": evil})).await.expect(201);
+    lab.open("views").await;
+    lab.shows("hid\u{27e8}U+202E\u{27e9}den").await;
+    let links = "[...document.querySelectorAll('.views a')].map(one => one.getAttribute('href'))";
+    assert_eq!(
+        lab.browser
+            .value(&format!("{links}.every(one => /^.console.r.core.v1.(pods|configmaps).ns=default/.test(one))"))
+            .await,
+        true
+    );
+    assert_eq!(lab.browser.value(&format!("{links}.length")).await, 3);
+    lab.open("views/default/evil/script").await;
+    lab.shows("This config map has no such view.").await;
+    lab.open("views").await;
+    lab.browser.click("button[aria-label='Remove Tiers <b>of all']").await;
+    lab.browser.until(&format!("{links}.length === 2")).await;
+    lab.open_list("r/core/v1/configmaps?ns=default&labels=tier&group=.metadata.labels.tier").await;
 }

@@ -26,7 +26,7 @@ import { ask, Filters } from './filters';
 import { lastList } from './last';
 import { changeCount, type Changes, showNewest, type Shown, uidOf, usePage } from './live';
 import { pageCount, Pager, toPage } from './pager';
-import { isOn, isPast, revisionOf, sortedBy } from './query';
+import { isOn, isPast, momentOf, revisionOf, sortedBy } from './query';
 import { Rows } from './table';
 import { listDialog, ToolsMenu, toggleView } from './tools';
 import { TimeTravel, TimeTravelButton } from './travel';
@@ -235,6 +235,7 @@ export function ListPage({ place }: { place: Place }) {
   useLeft(place, page !== null);
   const withNamespace = namespaced === true && query.namespaces.length !== 1;
   const wrongRevision = place.params.has('rv') && revisionOf(place.params) === '';
+  const wrongMoment = place.params.has('at') && momentOf(place.params) === '';
   const inUse =
     [query.search, query.labels, query.fields, query.where].filter((one) => one !== '').length + query.terms.length;
   return (
@@ -290,6 +291,12 @@ export function ListPage({ place }: { place: Place }) {
         <p class="notice">
           The address names a revision that is none: <code>{visible(place.params.get('rv') ?? '')}</code>. The newest
           state is shown.
+        </p>
+      )}
+      {wrongMoment && (
+        <p class="notice">
+          The address names a time that is none: <code>{visible(place.params.get('at') ?? '')}</code>. The newest state
+          is shown.
         </p>
       )}
       {isPast(place) && <TimeTravel place={place} query={query} page={page} />}

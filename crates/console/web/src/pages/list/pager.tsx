@@ -34,7 +34,7 @@ export function Pager(props: { place: Place; query: ListQuery; page: Page }) {
         {page.rows.length === 0 ? 'None' : `${counted(first)}–${counted(until)}`}
         {page.total !== undefined && ` of ${counted(page.total)}`}
       </p>
-      {page.extended ? (
+      {page.extended || page.isDivided ? (
         <div class="pages">
           <Step label="First page" text="«" to={1} at={query.page} last={last} place={place} />
           <Step label="Previous page" text="‹" to={query.page - 1} at={query.page} last={last} place={place} />

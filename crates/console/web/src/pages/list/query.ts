@@ -23,6 +23,12 @@ export function revisionOf(params: URLSearchParams): string {
   return /^[1-9]\d{0,18}$/.test(text) ? text : '';
 }
 
+/** The time of an address; empty where it is none. */
+export function momentOf(params: URLSearchParams): string {
+  const text = params.get('at') ?? '';
+  return Number.isNaN(Date.parse(text)) ? '' : text;
+}
+
 /** Whether a part of the view, such as `wide`, is on. */
 export function isOn(params: URLSearchParams, name: string, usual: boolean): boolean {
   const text = params.get(name);
@@ -46,14 +52,14 @@ export function queryOf(place: Place): ListQuery {
     limit: whole(params.get('limit'), USUAL_SIZE, 500),
     page: whole(params.get('page'), 1, 1_000_000_000),
     revision: revision === '' ? (state.snapshot?.revision ?? '') : revision,
-    at: params.get('at') ?? '',
+    at: momentOf(params),
     token: state.token ?? '',
   };
 }
 
 /** Whether the page is of the past by the user's wish, and so does not follow what is written. */
 export function isPast(place: Place): boolean {
-  return revisionOf(place.params) !== '' || place.params.has('at');
+  return revisionOf(place.params) !== '' || momentOf(place.params) !== '';
 }
 
 export interface SortKey {

@@ -156,13 +156,20 @@ function Cell({ row, shown, extras }: { row: Row; shown: Shown; extras: Extras }
   if (column.name === 'Age' && shown.at !== undefined && created !== undefined && cell !== '')
     return <Age since={created} />;
   if (column.type === 'date' && cell !== '') return <Age since={cell} />;
-  if (STATES.includes(column.name) && shown.at !== undefined) return <Status word={cell} />;
+  if (STATES.includes(column.name) && shown.at !== undefined) return <Status word={brief(cell)} />;
   if (column.name === 'Type' && (cell === 'Normal' || cell === 'Warning')) return <Status word={cell} />;
   const tone = column.name === 'Ready' || column.name === 'Completions' ? toneOfRatio(cell) : undefined;
   if (tone !== undefined) return <span class={`is-${tone}`}>{cell}</span>;
-  if (column === WHY) return <span class="why">{visible(cell)}</span>;
+  if (column === WHY) return <span class="why">{brief(cell)}</span>;
   if (cell === '<none>') return <span class="none">–</span>;
-  return <>{visible(cell)}</>;
+  return <>{brief(cell)}</>;
+}
+
+/** How many characters of a cell are shown. The whole text is in the object and in exported files. */
+const SHOWN = 300;
+
+function brief(cell: string): string {
+  return visible(cell.length > SHOWN ? `${cell.slice(0, SHOWN)}…` : cell);
 }
 
 export function Rows(props: TableProps) {
@@ -212,7 +219,7 @@ export function Rows(props: TableProps) {
             )}
             {columns.map((shown) => (
               <Head
-                key={shown.column.name}
+                key={`${shown.at ?? ''} ${shown.column.name}`}
                 shown={shown}
                 isName={shown.at === nameAt}
                 path={shown.at === undefined ? shown.path : sortOf(props.paths, shown.column)}
@@ -246,7 +253,7 @@ export function Rows(props: TableProps) {
                       <input
                         type="checkbox"
                         tabIndex={-1}
-                        aria-label={`Select ${name}`}
+                        aria-label={`Select ${brief(name)}`}
                         checked={selected.has(uid)}
                         onChange={(event) => props.onSelect([uid], event.currentTarget.checked)}
                       />
@@ -255,22 +262,22 @@ export function Rows(props: TableProps) {
                   {props.withNamespace && <td data-label="Namespace">{visible(namespace ?? '')}</td>}
                   {columns.map((shown) =>
                     shown.at === nameAt ? (
-                      <th scope="row" key={shown.column.name} class="name-column">
-                        <a href={objectHref(props.resource, namespace, name)} title={name}>
-                          {visible(text(row.cells[nameAt]))}
+                      <th scope="row" key="name" class="name-column">
+                        <a href={objectHref(props.resource, namespace, name)} title={brief(name)}>
+                          {brief(text(row.cells[nameAt]))}
                         </a>
                         {gone && <small> deleted</small>}
                         {mark === 'changed' && <small class="hidden"> changed</small>}
                       </th>
                     ) : (
                       <td
-                        key={shown.column.name}
+                        key={`${shown.at ?? ''} ${shown.column.name}`}
                         data-label={shown.column.name}
                         class={`${isNumeric(shown.column) ? 'number' : ''}${shown.column === WHY ? ' why-column' : ''}`}
                         title={
                           shown.column.type === 'date' || shown.column.name === 'Age'
                             ? undefined
-                            : visible(cellText(row, shown, extras))
+                            : brief(cellText(row, shown, extras))
                         }
                       >
                         <Cell row={row} shown={shown} extras={extras} />

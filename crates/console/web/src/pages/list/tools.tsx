@@ -1,9 +1,11 @@
 // Tools for a list as a whole: columns, views that are kept and shared, files, and commands for a shell.
 
 import { useEffect, useState } from 'preact/hooks';
-import type { Resource } from '../../api/discovery';
+import { fullName, type Resource } from '../../api/discovery';
 import { type ListQuery, type Page, pathOf, selection } from '../../api/lists';
 import { getJson, told } from '../../api/client';
+import { session } from '../../api/session';
+import { shareView } from '../../api/views';
 import type { ObjectList } from '../../api/types';
 import { curlOf, kubectlOfList, rawPath } from '../../lib/commands';
 import { csvOf, save } from '../../lib/files';
@@ -12,12 +14,14 @@ import { stepsOf } from '../../lib/paths';
 import { yamlOf } from '../../lib/text';
 import { visible } from '../../lib/visible';
 import { choices, chooseColumns, choose, columnsFor, isFavourite, toggleFavourite } from '../../state/choices';
-import { type Place, show, withParams } from '../../state/router';
+import { go, href, type Place, show, withParams } from '../../state/router';
 import { store, useStore } from '../../state/store';
+import { linkOf } from '../../state/views';
 import { announce } from '../../ui/announce';
 import { copy } from '../../ui/copy';
 import { Dialog } from '../../ui/dialog';
 import { Menu, type MenuItem } from '../../ui/menu';
+import { Problem } from '../../ui/problem';
 import type { Extras } from './extras';
 import { cellText, shownColumns } from './table';
 
@@ -95,6 +99,14 @@ export function ToolsMenu(props: ToolsProps) {
       text: isFavourite(address) ? 'Remove from favourites' : 'Add to favourites',
       run: () => toggleFavourite({ name: title, to: address }),
     },
+    ...(known === undefined
+      ? []
+      : [
+          {
+            text: 'Who may delete these…',
+            run: () => go(href(['who'], { resource: fullName(known), ns: query.namespaces[0] ?? '' })),
+          },
+        ]),
     { text: 'Copy the link', run: () => copy(window.location.href, 'The link') },
     { text: 'Copy as kubectl', apart: true, run: () => copy(kubectlOfList(query), 'The command') },
     { text: 'Copy as curl', run: () => copy(curlOf({ path: rawPath(query) }), 'The command') },
@@ -241,35 +253,90 @@ function groupBy(place: Place, path: string): void {
   window.dispatchEvent(new PopStateEvent('popstate'));
 }
 
+/** Where a view is kept: in the browser, or in a config map of this namespace. */
 function ViewDialog({ title, address, onClose }: { title: string; address: string; onClose: () => void }) {
   const [name, setName] = useState(title);
+  const [isShared, setShared] = useState(false);
+  const [namespace, setNamespace] = useState(() => usualNamespace());
+  const [error, setError] = useState<unknown>(null);
+  const [busy, setBusy] = useState(false);
+  const keep = async () => {
+    const view = { name: name.trim(), to: address };
+    if (view.name === '' || busy) return;
+    if (!isShared) {
+      choose(({ views }) => ({ views: [...views.filter((one) => one.name !== view.name), view] }));
+      announce(`The view is kept as ${view.name}`);
+      onClose();
+      return;
+    }
+    setBusy(true);
+    try {
+      const kept = await shareView(session.get().user?.username ?? '', namespace.trim(), view);
+      copy(window.location.origin + linkOf(kept), 'The link of the view');
+      onClose();
+    } catch (failed) {
+      setError(failed);
+      setBusy(false);
+    }
+  };
   return (
     <Dialog title="Keep this view" onClose={onClose}>
+      {error !== null && <Problem error={error} />}
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          if (name.trim() === '') return;
-          const view = { name: name.trim(), to: address };
-          choose(({ views }) => ({ views: [...views.filter((one) => one.name !== view.name), view] }));
-          announce(`The view is kept as ${name.trim()}`);
-          onClose();
+          void keep();
         }}
       >
         <label class="stacked">
           Name
-          <input type="text" autofocus value={name} onInput={(event) => setName(event.currentTarget.value)} />
+          <input
+            type="text"
+            autofocus
+            maxLength={80}
+            value={name}
+            onInput={(event) => setName(event.currentTarget.value)}
+          />
           <small>
             Namespaces, filters, order and columns of the address. It is on the first page and in the search.
           </small>
         </label>
+        <fieldset class="choices-of">
+          <legend>Where</legend>
+          <label>
+            <input type="radio" name="where" checked={!isShared} onChange={() => setShared(false)} /> In this browser
+          </label>
+          <label>
+            <input type="radio" name="where" checked={isShared} onChange={() => setShared(true)} /> In a config map,
+            with a link for others
+          </label>
+        </fieldset>
+        {isShared && (
+          <label class="stacked">
+            Namespace
+            <input
+              type="text"
+              spellcheck={false}
+              autocomplete="off"
+              value={namespace}
+              onInput={(event) => setNamespace(event.currentTarget.value)}
+            />
+            <small>Whoever may read config maps there can open the view, and sees what their own rights show.</small>
+          </label>
+        )}
         <div class="buttons">
-          <button type="submit" class="main">
-            Keep
+          <button type="submit" class="main" disabled={busy || (isShared && namespace.trim() === '')}>
+            {isShared ? 'Keep and copy the link' : 'Keep'}
           </button>
         </div>
       </form>
     </Dialog>
   );
+}
+
+function usualNamespace(): string {
+  const { namespaces, recentNamespaces } = choices.get();
+  return namespaces[0] ?? recentNamespaces[0] ?? 'default';
 }
 
 /** Turns a part of the view on or off. It is in the address, so a link shows it as it is. */

@@ -9,8 +9,9 @@ import type { ListQuery, Page } from '../../api/lists';
 import { go, place as current, type Place, withParams } from '../../state/router';
 import { ago, full } from '../../lib/time';
 import { announce } from '../../ui/announce';
+import { Sparkline } from './counts';
 import { showNewest } from './live';
-import { isPast } from './query';
+import { isPast, momentOf } from './query';
 
 /** How long the slider rests before the list is read, in milliseconds. */
 const REST = 120;
@@ -72,10 +73,10 @@ function useReach(query: ListQuery): number {
 }
 
 /** A slider over time: how long ago the list is shown. */
-function TimeSlider({ place, reach }: { place: Place; reach: number }) {
-  const shown = place.params.get('at');
+function TimeSlider({ place, query, reach }: { place: Place; query: ListQuery; reach: number }) {
+  const shown = momentOf(place.params);
   const [now] = useState(() => Date.now());
-  const back = shown === null ? 0 : Math.max(0, Math.round((now - Date.parse(shown)) / 1000));
+  const back = shown === '' ? 0 : Math.max(0, Math.round((now - Date.parse(shown)) / 1000));
   const [seconds, setSeconds] = useState(back);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => setSeconds(back), [back]);
@@ -84,24 +85,27 @@ function TimeSlider({ place, reach }: { place: Place; reach: number }) {
   return (
     <label class="moment">
       <time dateTime={moment}>{full(moment)}</time> <small>{ago(seconds * 1000)} ago</small>
-      <input
-        type="range"
-        aria-label="Time"
-        aria-valuetext={full(moment)}
-        min={-Math.max(reach, seconds)}
-        max={0}
-        step={1}
-        value={-seconds}
-        onInput={(event) => {
-          const next = -Number(event.currentTarget.value);
-          setSeconds(next);
-          clearTimeout(timer.current);
-          timer.current = setTimeout(() => {
-            const at = new Date(now - next * 1000).toISOString();
-            go(withParams(current.get(), { rv: '', at }), { replace: true });
-          }, REST);
-        }}
-      />
+      <span class="timeline">
+        <Sparkline query={query} reach={reach} now={now} seconds={seconds} />
+        <input
+          type="range"
+          aria-label="Time"
+          aria-valuetext={full(moment)}
+          min={-Math.max(reach, seconds)}
+          max={0}
+          step={1}
+          value={-seconds}
+          onInput={(event) => {
+            const next = -Number(event.currentTarget.value);
+            setSeconds(next);
+            clearTimeout(timer.current);
+            timer.current = setTimeout(() => {
+              const at = new Date(now - next * 1000).toISOString();
+              go(withParams(current.get(), { rv: '', at }), { replace: true });
+            }, REST);
+          }}
+        />
+      </span>
     </label>
   );
 }
@@ -199,7 +203,7 @@ export function TimeTravel({ place, query, page }: { place: Place; query: ListQu
           </small>
         </>
       )}
-      {reach > 0 && <TimeSlider place={place} reach={reach} />}
+      {reach > 0 && <TimeSlider place={place} query={query} reach={reach} />}
       {reach === 0 && <Moments />}
       <button type="button" class="main" onClick={() => showNewest(place)}>
         Back to now

@@ -18,6 +18,8 @@ const REST = 250;
 export interface Editing {
   /** Null until what writes YAML is there. */
   text: string | null;
+  /** Why the object can't be written as YAML; null where it can. */
+  failed: unknown;
   base: KubeObject;
   mode: Mode;
   /** Whether the text says something that is not saved. */
@@ -61,6 +63,7 @@ export function useEditing(subject: Subject): Editing {
   });
   const now = useRef({ state, user, key });
   now.current = { state, user, key };
+  const [failed, setFailed] = useState<unknown>(null);
   const wasChanged = useRef(false);
   const isChanged = state.text !== null && state.text !== state.original;
 
@@ -83,7 +86,7 @@ export function useEditing(subject: Subject): Editing {
   useEffect(() => {
     // Text that the user has typed meanwhile takes precedence over the draft.
     if (now.current.state.text === null || now.current.state.text === now.current.state.original) {
-      void restore(subject.object);
+      restore(subject.object).catch((error: unknown) => setFailed(error ?? new Error('The object has no text.')));
     }
     // A change of the object itself does not change the text.
     // eslint-disable-next-line react-hooks/exhaustive-deps
@@ -126,6 +129,7 @@ export function useEditing(subject: Subject): Editing {
 
   return {
     text: state.text,
+    failed,
     base: state.base,
     mode: state.mode,
     isChanged,

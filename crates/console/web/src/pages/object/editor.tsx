@@ -15,6 +15,7 @@ import { unseenIn } from '../../lib/visible';
 import { announce } from '../../ui/announce';
 import { CodeEditor } from '../../ui/code-editor';
 import { Dialog } from '../../ui/dialog';
+import { Problem } from '../../ui/problem';
 import { DiffView } from '../../ui/diff-view';
 import { type Conflict, conflictsOf, mergeConflicts } from './conflicts';
 import { type Mode, useEditing } from './editing';
@@ -147,6 +148,7 @@ export function Editor({ subject }: { subject: Subject }) {
     void begin(subject.object);
   };
 
+  if (editing.failed !== null) return <Problem error={editing.failed} />;
   if (text === null) return <p class="loading">Loading…</p>;
   const isSeen = outcome?.kind === 'preview';
   const unseen = unseenIn(text, MOST_UNSEEN);

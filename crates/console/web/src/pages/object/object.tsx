@@ -6,13 +6,13 @@ import { hasCode, isAborted } from '../../api/client';
 import { connection } from '../../api/connection';
 import { discovery, findResource, fullName, type Resource } from '../../api/discovery';
 import { collectionPath } from '../../api/paths';
-import { type Name, readAt, readObject } from '../../api/objects';
+import { isAsked, type Name, readAt, readObject } from '../../api/objects';
 import type { KubeObject } from '../../api/types';
 import { type Change, follow } from '../../api/watch';
 import { bind } from '../../lib/keymap';
 import { pluralOf, topicOf } from '../../lib/kinds';
 import { groupOf, listHref } from '../../lib/links';
-import { shown as withoutNotes } from '../../lib/objects';
+import { shown as withoutNotes, text } from '../../lib/objects';
 import { stateOf } from '../../lib/states';
 import { clock } from '../../lib/time';
 import { visible } from '../../lib/visible';
@@ -34,6 +34,7 @@ import { History } from './history';
 import { Logs } from './logs';
 import { Overview } from './overview/overview';
 import { Owners } from './owners';
+import { PortPage } from './port';
 import { Related } from './related';
 import { ScaleDialog } from './scale';
 import { Shell } from './shell';
@@ -49,6 +50,7 @@ const TABS = {
   object: 'Overview',
   logs: 'Logs',
   shell: 'Shell',
+  port: 'Port',
   edit: 'Edit',
   events: 'Events',
   related: 'Related',
@@ -155,11 +157,11 @@ function useRights(known: Resource | undefined, of: Name): Rights {
   return rights;
 }
 
-/** The tabs of an object: logs and a shell are of pods alone. */
+/** The tabs of an object: logs, a shell and ports are of pods alone. */
 function tabsOf(resource: Subject['resource'], known: Resource | undefined, past: string): Tab[] {
   const isPod = fullName(resource) === 'pods';
   return (Object.keys(TABS) as Tab[]).filter((one) => {
-    if (one === 'logs' || one === 'shell') return isPod && past === '';
+    if (one === 'logs' || one === 'shell' || one === 'port') return isPod && past === '';
     return one !== 'edit' || (known?.verbs.includes('update') !== false && past === '');
   });
 }
@@ -182,7 +184,9 @@ export function ObjectPage({ place }: { place: Place }) {
   const tab: Tab = isTab(wanted) && tabs.includes(wanted) ? wanted : 'object';
   const all = lastListOf(resource) ?? listHref(resource);
   const list = lastListOf(resource) ?? listHref(resource, { ns: of.namespace });
-  const isNow = past === '' && !loaded.deleted;
+  // Of a server that answers with another object, nothing is acted on.
+  const isOther = loaded.object !== null && !isAsked(loaded.object, of);
+  const isNow = past === '' && !loaded.deleted && !isOther;
   const keys = useMemo((): Key[] => {
     const open = (next: Tab) =>
       tabs.includes(next) ? () => go(withParams(place, { tab: next === 'object' ? '' : next })) : undefined;
@@ -196,8 +200,9 @@ export function ObjectPage({ place }: { place: Place }) {
       O: open('owners'),
       l: open('logs'),
       S: open('shell'),
+      P: open('port'),
       a: () => document.querySelector<HTMLElement>('.object .actions [aria-haspopup=menu]')?.click(),
-      e: rights.update ? open('edit') : undefined,
+      e: rights.update && isNow ? open('edit') : undefined,
       s: rights.scale && isNow ? () => setAsked('scale') : undefined,
       D: rights.remove && isNow ? () => setAsked('delete') : undefined,
     });
@@ -230,12 +235,18 @@ export function ObjectPage({ place }: { place: Place }) {
           {state.word !== '' && !deleted && <Status word={state.word} tone={state.tone} />}
         </h1>
         {subject !== null && (
-          <ObjectActions subject={subject} rights={rights} deleted={deleted} past={past} onAsk={setAsked} />
+          <ObjectActions subject={subject} rights={rights} deleted={deleted || isOther} past={past} onAsk={setAsked} />
         )}
       </header>
       {deleted && (
         <p class="notice" role="status">
           {past === '' ? 'This object was deleted. What is shown is its last state.' : 'There was no such object then.'}
+        </p>
+      )}
+      {isOther && (
+        <p class="problem" role="alert">
+          The server that has these objects answered with another one: {visible(nameIn(object))}. What is shown is not{' '}
+          {visible(name)}, and can&apos;t be changed here.
         </p>
       )}
       {past !== '' && (
@@ -256,7 +267,7 @@ export function ObjectPage({ place }: { place: Place }) {
         <>
           <Tabs place={place} tab={tab} all={tabs} />
           <div class="tab" role="tabpanel" id="tabpanel" aria-labelledby={`tab-${tab}`}>
-            <TabPage tab={tab} subject={subject} place={place} mayUpdate={rights.update} />
+            <TabPage tab={tab} subject={subject} place={place} mayUpdate={rights.update && !isOther} />
           </div>
         </>
       )}
@@ -277,6 +288,12 @@ export function ObjectPage({ place }: { place: Place }) {
       )}
     </section>
   );
+}
+
+/** What an object says it is. */
+function nameIn(object: KubeObject | null): string {
+  const { namespace, name } = (object?.metadata ?? {}) as Record<string, unknown>;
+  return [text(namespace), text(name)].filter((one) => one !== '').join('/') || 'one without a name';
 }
 
 function Tabs({ place, tab, all }: { place: Place; tab: Tab; all: Tab[] }) {
@@ -328,6 +345,8 @@ function TabPage(props: { tab: Tab; subject: Subject; place: Place; mayUpdate: b
       return <Logs subject={subject} place={place} />;
     case 'shell':
       return <Shell subject={subject} />;
+    case 'port':
+      return <PortPage subject={subject} />;
     case 'edit':
       return props.mayUpdate ? <Editor subject={subject} /> : <p class="problem">You may not change this object.</p>;
     case 'events':

@@ -9,6 +9,7 @@ import { counted } from '../../lib/time';
 import { visible } from '../../lib/visible';
 import { choices, type Link } from '../../state/choices';
 import { useStore } from '../../state/store';
+import { readShared, shared } from '../../state/views';
 import { Icon } from '../../ui/icon';
 import { switcher, useNamespaces } from '../../ui/namespaces';
 import { useRules } from '../../ui/rules';
@@ -65,9 +66,15 @@ export function HomePage() {
     const permitted = listed.filter((one) => rules === null || rules.incomplete || allows(rules, 'list', one));
     return { any: permitted.length > 0, kinds: byTopic(permitted).get('custom') ?? [] };
   }, [all, rules]);
+  const others = useStore(shared);
   useEffect(() => {
     document.title = 'Overview · keelson';
   }, []);
+  useEffect(() => {
+    const abort = new AbortController();
+    void readShared(abort.signal);
+    return () => abort.abort();
+  }, [namespaces]);
   const failing = health.ready?.filter(({ well }) => !well) ?? [];
   const bad = health.figures.filter((one) => one.count > 0);
   const calm = health.figures.filter((one) => one.count === 0);
@@ -164,7 +171,7 @@ export function HomePage() {
             </ul>
           </section>
         )}
-        <Links title="Favourites and views" links={[...favourites, ...views]} icon="star" />
+        <Links title="Favourites and views" links={[...favourites, ...views, ...others]} icon="star" />
         <Links title="Recent" links={recent.slice(0, RECENT)} icon="clock" />
         {custom.kinds.length > 0 && (
           <section class="panel">
