@@ -76,7 +76,7 @@ async fn read_again<F: FollowedFile>(configuration: &Arc<F>) {
     }
     let (name, this) = (F::NAME, configuration.clone());
     // Compiling expressions takes long, so it runs on another thread.
-    let read = tokio::task::spawn_blocking(move || this.read()).await;
+    let read = keelson_supervision::spawn_blocking(move || this.read()).await;
     let now = configuration.now();
     match read {
         Ok(Ok(None)) => {}

@@ -89,7 +89,7 @@ impl NodeAuthorizer {
     async fn graph(&self) -> Result<&Follower<Graph>, String> {
         let made = self.0.graph.get_or_try_init(|| async {
             let inner = self.0.clone();
-            let making = tokio::task::spawn_blocking(move || {
+            let making = keelson_supervision::spawn_blocking(move || {
                 let [pods, volumes, attachments, slices, requests] = inner.prefixes.each_ref();
                 let sources = [
                     (Source::Pods, &**pods),

@@ -114,7 +114,7 @@ impl Rbac {
                 }
                 None => followed.current(|_| ()),
             };
-            outcome(tokio::task::spawn_blocking(work)).await;
+            outcome(keelson_supervision::spawn_blocking(work)).await;
         }
     }
 }

@@ -95,7 +95,7 @@ impl<C: Contents> ParsedFile<C> {
 
     async fn read_again(&self) {
         let (name, file) = (C::NAME, self.file.clone());
-        let read = tokio::task::spawn_blocking(move || C::read(&file)).await;
+        let read = keelson_supervision::spawn_blocking(move || C::read(&file)).await;
         self.reads.note(matches!(read, Ok(Ok(_))));
         match read {
             Ok(Ok(contents)) => {

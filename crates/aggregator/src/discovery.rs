@@ -382,7 +382,7 @@ pub(crate) async fn read<T: Send + 'static>(
         let read = value(&answer.body).and_then(|value| of(&value, &answer.body));
         read.map_err(|why| cut(&why, FAULT_BYTES).to_owned())
     };
-    if is_large { keelson_supervision::outcome(tokio::task::spawn_blocking(read)).await } else { read() }
+    if is_large { keelson_supervision::outcome(keelson_supervision::spawn_blocking(read)).await } else { read() }
 }
 
 /// Parses JSON, or YAML, which upstream accepts too.

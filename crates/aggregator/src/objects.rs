@@ -302,7 +302,7 @@ impl Watch {
             let Some(line) = self.next_line().await? else { return Ok(None) };
             let resource = self.resource.clone();
             let event = if line.len() > discovery::LARGE_BYTES {
-                outcome(tokio::task::spawn_blocking(move || event_of(&resource, &line))).await
+                outcome(keelson_supervision::spawn_blocking(move || event_of(&resource, &line))).await
             } else {
                 event_of(&resource, &line)
             };

@@ -180,7 +180,7 @@ fn decode(shared: &Shared, wanted: &ScanPrefixes, sorted: &[Arc<Collection>], pa
 pub(crate) fn on_a_core<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = Result<T, StoreError>> + Send + 'static {
-    let task = tokio::task::spawn_blocking(work);
+    let task = keelson_supervision::spawn_blocking(work);
     async move {
         match task.await {
             Ok(done) => Ok(done),

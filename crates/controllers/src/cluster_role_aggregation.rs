@@ -14,8 +14,7 @@ use keelson_meta::json::Value;
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
-use keelson_supervision::{outcome, warn_repeated};
-use tokio::task::spawn_blocking;
+use keelson_supervision::{outcome, spawn_blocking, warn_repeated};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, RevisedObject, collection};

@@ -137,7 +137,8 @@ impl FlowConfiguration {
                 if let Some((schemas, levels)) = newer {
                     let apply = apply.clone();
                     // Applying thousands of flow schemas takes longer than an asynchronous task may hold its thread.
-                    keelson_supervision::outcome(tokio::task::spawn_blocking(move || apply(schemas, levels))).await;
+                    keelson_supervision::outcome(keelson_supervision::spawn_blocking(move || apply(schemas, levels)))
+                        .await;
                 }
                 self.applied.send_replace(seen);
                 let rest = tokio::time::sleep(REST.max(begun.elapsed() * REST_TIMES));

@@ -125,7 +125,7 @@ impl Reloader {
 
     /// Uses the providers of the file if its hash is another than the known one. Returns the new hash then.
     async fn look(&self, file: PathBuf, known: String) -> Result<Option<String>, String> {
-        let read = tokio::task::spawn_blocking(move || ConfigurationFile::read_changed(&file, &known)).await;
+        let read = keelson_supervision::spawn_blocking(move || ConfigurationFile::read_changed(&file, &known)).await;
         let read = read.map_err(|error| error.to_string())?;
         let Some(loaded) = read.map_err(|error| error.to_string())? else { return Ok(None) };
         let made = Transformers::new(&loaded.configuration, self.environment.clone());

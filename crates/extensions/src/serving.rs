@@ -240,5 +240,5 @@ async fn compiled(
         let contributed = |known| contribution::contribution(known, &surface, &definitions, &outbound, &programs);
         wanted.iter().map(contributed).collect()
     };
-    if bytes <= SMALL_BYTES { compile() } else { outcome(tokio::task::spawn_blocking(compile)).await }
+    if bytes <= SMALL_BYTES { compile() } else { outcome(keelson_supervision::spawn_blocking(compile)).await }
 }

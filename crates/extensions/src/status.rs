@@ -9,8 +9,7 @@ use keelson_controllers::{Outcome, RevisedObject};
 use keelson_meta::json::json;
 use keelson_meta::{ApiError, Object, field_error};
 use keelson_schema::NonStructural;
-use keelson_supervision::{outcome, warn_repeated};
-use tokio::task::spawn_blocking;
+use keelson_supervision::{outcome, spawn_blocking, warn_repeated};
 
 use crate::approval;
 use crate::conditions::{self, Condition, ESTABLISHED, NON_STRUCTURAL};

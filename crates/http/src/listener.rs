@@ -19,6 +19,7 @@ mod heads;
 mod idle;
 mod linger;
 mod long_heads;
+mod port;
 mod request_head;
 mod sending;
 mod stall;
@@ -35,7 +36,6 @@ use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use keelson_access::tls::ServingConfig;
 use rustls::ServerConfig;
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::sync::oneshot::error::RecvError;
 use tokio_rustls::TlsAcceptor;
@@ -46,6 +46,7 @@ use self::answers::Answers;
 pub use self::answers::ReplacedBytes;
 use self::connections::Connections;
 use self::heads::LargeHeaders;
+pub use self::port::{Accept, Port, Transport};
 use crate::filters::Pipeline;
 use crate::metrics::Edge;
 
@@ -148,11 +149,16 @@ struct Shared {
 /// [`Limits::drain`] after the server stops.
 ///
 /// The caller binds the port, so that it learns the port number and can report a failure.
-pub fn serve(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>, limits: Limits) -> BoxFuture<'static, ()> {
-    Box::pin(serve_until_stopped(port, tls, pipeline, limits))
+pub fn serve(
+    port: impl Into<Port>,
+    tls: TlsSettings,
+    pipeline: Arc<Pipeline>,
+    limits: Limits,
+) -> BoxFuture<'static, ()> {
+    Box::pin(serve_until_stopped(port.into(), tls, pipeline, limits))
 }
 
-async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>, limits: Limits) {
+async fn serve_until_stopped(port: Port, tls: TlsSettings, pipeline: Arc<Pipeline>, limits: Limits) {
     let metrics = pipeline.metrics().edge().clone();
     let (closing, stopping) = (pipeline.closing().clone(), pipeline.stopping().clone());
     let answers = Arc::new(Answers::new(&limits, metrics.clone()));
@@ -173,7 +179,7 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
     // Dropping this future closes all connections.
     let _cut = cut.drop_guard();
     let served = TaskTracker::new();
-    let opened = port.into_std().and_then(|port| door::open(port, shared, served.clone()));
+    let opened = door::open(port, shared, served.clone());
     let mut door = match opened {
         Ok(door) => door,
         Err(error) => return tracing::error!(%error, "connections can't be accepted"),

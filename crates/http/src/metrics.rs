@@ -178,7 +178,7 @@ impl Metrics {
             tokio::time::sleep(CHANGES_PAUSE).await;
             changes.mark_unchanged();
             let requests = self.requests.clone();
-            keelson_supervision::outcome(tokio::task::spawn_blocking(move || requests.forget_past())).await;
+            keelson_supervision::outcome(keelson_supervision::spawn_blocking(move || requests.forget_past())).await;
         }
     }
 

@@ -320,7 +320,7 @@ async fn prepare(documents: &Arc<ServedDocuments>, parts: &Parts, form: Discover
             document.compressed(respond::COMPRESS);
         }
     };
-    let made = tokio::task::spawn_blocking(make).await;
+    let made = keelson_supervision::spawn_blocking(make).await;
     made.map_err(|error| ApiError::Internal(format!("the document could not be made: {error}")))
 }
 

@@ -94,7 +94,9 @@ impl ConversionWebhook {
         if answer.body.len() <= LARGE_BYTES {
             return read(&answer, form, &uid, expected).map_err(malformed);
         }
-        outcome(tokio::task::spawn_blocking(move || read(&answer, form, &uid, expected))).await.map_err(malformed)
+        outcome(keelson_supervision::spawn_blocking(move || read(&answer, form, &uid, expected)))
+            .await
+            .map_err(malformed)
     }
 }
 

@@ -203,7 +203,7 @@ impl Dialer {
 /// Creates the TLS setup of connections with this trust, which offer these protocols.
 pub(crate) async fn connector(trust: Trust, protocols: &[&[u8]]) -> Result<TlsConnector, String> {
     // Blocking: the system's certificates are read from disk.
-    let mut config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&trust))).await?;
+    let mut config = outcome(keelson_supervision::spawn_blocking(move || tls::client_config(&trust))).await?;
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config).into())
 }

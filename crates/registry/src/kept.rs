@@ -251,10 +251,8 @@ impl Drop for ResourceEntries {
 
 /// Drops cache entries, which may be many, on a thread that no request needs.
 fn drop_elsewhere(kept: HashMap<Key, ConvertedObject>) {
-    if !kept.is_empty()
-        && let Ok(runtime) = tokio::runtime::Handle::try_current()
-    {
-        runtime.spawn_blocking(move || drop(kept));
+    if !kept.is_empty() && tokio::runtime::Handle::try_current().is_ok() {
+        keelson_supervision::spawn_blocking(move || drop(kept));
     }
 }
 

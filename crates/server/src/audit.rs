@@ -143,7 +143,7 @@ async fn follow_policy(file: PathBuf, auditor: Arc<Auditor>, reads: FileReads) {
     loop {
         changes.changed().await;
         let read = file.clone();
-        let policy = tokio::task::spawn_blocking(move || read_policy(&read)).await;
+        let policy = keelson_supervision::spawn_blocking(move || read_policy(&read)).await;
         match policy.map_err(|error| error.to_string()).and_then(|policy| policy) {
             Ok(policy) => {
                 auditor.change(policy);

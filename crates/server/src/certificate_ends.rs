@@ -89,9 +89,8 @@ impl CertificateEnds {
     /// Checks the objects with certificates. It may decode many definitions, so it runs on no thread that serves
     /// requests.
     async fn look(self: Arc<Self>) {
-        let runtime = tokio::runtime::Handle::current();
-        let looked = tokio::task::spawn_blocking(move || {
-            let found = runtime.block_on(self.read_all());
+        let looked = keelson_supervision::spawn_heavy(async move {
+            let found = self.read_all().await;
             found.map(|found| self.of_objects.store(Arc::new(found)))
         });
         if let Ok(Err(error)) = looked.await {

@@ -19,7 +19,7 @@ use keelson_cache::{DEFAULT_CHECK_INTERVAL, DEFAULT_VIEW_BYTES, Packing};
 use keelson_controllers::{FlowObjects, IdentityConfig, LeadershipTimes, QUARANTINE, Switches};
 use keelson_http::diagnostics::Diagnostics;
 use keelson_http::filters::{AllowedOrigins, FlowLimits};
-use keelson_http::listener::Limits;
+use keelson_http::listener::{Accept, Limits};
 use keelson_http::shutdown::ShutdownTimes;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
@@ -46,6 +46,8 @@ const SERVER_ID_BYTES: usize = 16;
 pub struct Config {
     /// The address to listen on. Port 0 is any free port.
     pub bind: SocketAddr,
+    /// Accepts connections in place of a TCP port. For tests and simulations.
+    pub transport: Option<Arc<dyn Accept>>,
     /// The store of objects.
     pub store: StoreConfig,
     /// The directory of certificates, keys and the kubeconfig. `None` creates temporary ones.
@@ -195,6 +197,7 @@ impl Default for Config {
         // SIZE: one list of defaults.
         Self {
             bind: SocketAddr::from(([127, 0, 0, 1], 0)),
+            transport: None,
             store: StoreConfig::Memory,
             data_dir: None,
             history: Duration::from_mins(5),

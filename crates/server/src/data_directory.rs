@@ -181,7 +181,7 @@ pub(crate) async fn open_store(config: &Config, least: Revision, supervisor: &Su
     ensure!(accept, lost());
     tracing::warn!(store = %now, before = %noted, "beginning with an empty store in place of the one of before");
     // Some stores can be opened only once at a time, and closing one waits for its threads.
-    tokio::task::spawn_blocking(|| drop(opened)).await?;
+    keelson_supervision::spawn_blocking(|| drop(opened)).await?;
     store.open(Revision::new(ACCEPTED_LOSS_MARGIN), false, supervisor, room, accept).await
 }
 

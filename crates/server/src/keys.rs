@@ -166,7 +166,7 @@ impl LiveKeys {
                         continue;
                     }
                     let (keys, calls, kubeconfig) = (self.clone(), outbound.clone(), kubeconfig.clone());
-                    let renewed = tokio::task::spawn_blocking(move || keys.renew(&calls, kubeconfig.as_ref())).await;
+                    let renewed = keelson_supervision::spawn_blocking(move || keys.renew(&calls, kubeconfig.as_ref())).await;
                     if let Err(error) = renewed.map_err(anyhow::Error::from).flatten() {
                         tracing::error!("renewing certificates failed, retrying in {RENEWAL_RETRY:?}: {error:#}");
                         not_before = now + RENEWAL_RETRY;
@@ -178,7 +178,7 @@ impl LiveKeys {
 
     async fn follow_files(self: &Arc<Self>, outbound: &Arc<Outbound>) {
         let (keys, calls) = (self.clone(), outbound.clone());
-        match tokio::task::spawn_blocking(move || keys.read_again(&calls)).await {
+        match keelson_supervision::spawn_blocking(move || keys.read_again(&calls)).await {
             Ok(Ok(true)) => {
                 self.reads.note(true);
                 tracing::info!("certificates and keys were read again");

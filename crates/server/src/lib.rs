@@ -65,6 +65,7 @@ pub use keelson_admission::{AdmissionConfiguration, Selection as AdmissionPlugin
 pub use keelson_controllers::{LeadershipTimes, Switches};
 pub use keelson_http::diagnostics::{Diagnostics, LogVerbosity, Profiler};
 pub use keelson_http::filters::{AllowedOrigins, FlowLimits};
+pub use keelson_http::listener::{Accept, Transport};
 pub use keelson_http::shutdown::ShutdownTimes;
 pub use keelson_http::version::{Build, GIT_VERSION as KUBERNETES_VERSION};
 pub use keelson_outbound::{Proxy, ServiceRoute, ServiceRoutes};

@@ -108,7 +108,7 @@ impl NodeOptions {
         let options = Arc::new(self);
         loop {
             let (read, changed) = (options.clone(), client.clone());
-            match tokio::task::spawn_blocking(move || read.change(&changed)).await {
+            match keelson_supervision::spawn_blocking(move || read.change(&changed)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::error!(
                     "the certificates for kubelets are invalid; the previous ones stay in use: {error:#}"

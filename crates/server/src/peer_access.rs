@@ -69,7 +69,7 @@ async fn follow_authorities(file: PathBuf, peers: Arc<PeerServers>, reads: FileR
     loop {
         changes.changed().await;
         let path = file.clone();
-        let read = tokio::task::spawn_blocking(move || pki::read_authorities(PEER_AUTHORITIES, &path)).await;
+        let read = keelson_supervision::spawn_blocking(move || pki::read_authorities(PEER_AUTHORITIES, &path)).await;
         match read.map_err(|error| error.to_string()).and_then(|read| read.map_err(|error| error.to_string())) {
             Ok(pem) => {
                 peers.change_authorities(pem.into_bytes());

@@ -23,7 +23,7 @@ use keelson_controllers::{
 };
 use keelson_extensions::Extensions;
 use keelson_http::health::CheckResult;
-use keelson_http::listener::{self, Limits};
+use keelson_http::listener::{self, Limits, Port};
 use keelson_http::shutdown::Shutdown;
 use keelson_meta::host_port;
 use keelson_outbound::{NodeClient, Outbound};
@@ -69,7 +69,7 @@ pub struct Server;
 struct PreparedServer {
     config: Config,
     supervisor: Supervisor,
-    port: TcpListener,
+    port: Port,
     addr: SocketAddr,
     store: Arc<dyn Store>,
     encryption: Option<Encryption>,
@@ -146,9 +146,7 @@ impl PreparedServer {
         let keys = LiveKeys::new(&config, &pki, &issuer)?;
         let files = OperatorFiles::read(&config)?;
         let encryption = LoadedConfiguration::read(&config)?;
-        let port = TcpListener::bind(config.bind).await.with_context(|| {
-            format!("listening on {}; choose another address with --bind if it is in use", config.bind)
-        })?;
+        let port = port(&config).await?;
         let addr = port.local_addr().context("asking for the address")?;
         let supervisor = Supervisor::default();
         let Opened { store, metrics } = data_directory::open_store(&config, least, &supervisor).await?;
@@ -235,7 +233,7 @@ impl PreparedServer {
             Ok((identity, place)) => Ok(self.run(identity, place, kubeconfig, directory)),
             // Another server with other keys has registered meanwhile, and its keys are those of the cluster.
             Err(refused) => {
-                tokio::task::spawn_blocking(|| {
+                keelson_supervision::spawn_blocking(|| {
                     saved.take_back();
                     directory.take_back();
                 })
@@ -257,7 +255,7 @@ impl PreparedServer {
         {
             unsaved.keep_note(directory.join(data_directory::NOTE), &noted.to_line()).context("noting the store")?;
         }
-        let saved = tokio::task::spawn_blocking(|| unsaved.save()).await?;
+        let saved = keelson_supervision::spawn_blocking(|| unsaved.save()).await?;
         Ok((saved.context("saving keys and certificates")?, kubeconfig))
     }
 
@@ -392,6 +390,16 @@ impl PreparedServer {
             _directory: directory,
         }
     }
+}
+
+/// Opens the port.
+async fn port(config: &Config) -> anyhow::Result<Port> {
+    if let Some(transport) = &config.transport {
+        return Ok(Port::Other(transport.clone()));
+    }
+    let port = TcpListener::bind(config.bind).await;
+    let listening = || format!("listening on {}; choose another address with --bind if it is in use", config.bind);
+    port.map(Port::Tcp).with_context(listening)
 }
 
 /// The counts of a server's file reads, by the file's content.

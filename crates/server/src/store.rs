@@ -241,7 +241,7 @@ impl StoreConfig {
                 (settings.quota_bytes, settings.history_bytes) = (room.quota, room.history_bytes);
                 (settings.reserve_bytes, settings.disk) = (room.reserve, room.disk.clone());
                 settings.unsafe_no_fsync = room.unsafe_no_fsync;
-                let opened = tokio::task::spawn_blocking(move || SqliteStore::open(settings)).await?;
+                let opened = keelson_supervision::spawn_blocking(move || SqliteStore::open(settings)).await?;
                 let store = opened.context("opening the store")?;
                 let gauges = store.gauges();
                 Opened { store: Arc::new(store), metrics: Box::new(move || space_samples(gauges.read())) }

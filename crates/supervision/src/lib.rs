@@ -19,6 +19,7 @@ mod keeper;
 mod repeats;
 mod running;
 mod serving;
+mod threads;
 pub mod turns;
 mod watchdog;
 
@@ -43,6 +44,7 @@ pub use keeper::Keeper;
 pub use repeats::{LogLine, MAX_SUBJECTS, REPEAT_INTERVAL, RepeatLog};
 pub use running::{Mark, unwatched_thread};
 pub use serving::Serving;
+pub use threads::{is_one_thread, spawn_blocking, spawn_heavy, use_one_thread};
 pub use turns::{Turns, TurnsByOwner};
 pub use watchdog::HeldThread;
 

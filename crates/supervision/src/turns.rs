@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::outcome;
+use crate::{outcome, spawn_blocking};
 
 tokio::task_local! {
     /// The owner of this task's work.

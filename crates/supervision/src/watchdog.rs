@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::Supervisor;
 use crate::running::{Place, name_of};
+use crate::{Supervisor, is_one_thread};
 
 /// The name of the thread.
 const WATCHDOG: &str = "watchdog";
@@ -43,8 +43,11 @@ struct ObservedPoll {
 
 impl Supervisor {
     /// Starts the watchdog of this supervisor, until `stopping` is cancelled. If the system has no more threads, it
-    /// logs this and the server runs without a watchdog.
+    /// logs this and the server runs without a watchdog. A process of one thread has none.
     pub fn watch_threads(&self, stopping: &CancellationToken) {
+        if is_one_thread() {
+            return;
+        }
         let (supervisor, stop) = (self.clone(), stopping.clone());
         let watch = move || {
             let mut seen = HashMap::new();

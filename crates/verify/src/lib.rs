@@ -8,7 +8,7 @@
 //! The number of concurrent requests and their rate are bounded. In read-only mode, rules that write are skipped.
 
 mod args;
-mod judge;
+pub mod history;
 mod lab;
 mod report;
 mod rules;

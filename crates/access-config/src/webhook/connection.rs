@@ -76,7 +76,7 @@ impl WebhookConnection {
 
     async fn read_again(&self) {
         let file = self.file.clone();
-        let read = tokio::task::spawn_blocking(move || WebhookEndpoint::read(&file)).await;
+        let read = keelson_supervision::spawn_blocking(move || WebhookEndpoint::read(&file)).await;
         let next = match read.map_err(|error| ConfigurationError::Unusable(error.to_string())).and_then(|read| read) {
             Ok(same) if same == self.current.load().endpoint => return,
             Ok(endpoint) => Connected::to(endpoint, &self.file, &self.outbound),

@@ -67,7 +67,7 @@ impl HostCredentials {
 
     async fn read_again(&self) {
         let file = self.file.clone();
-        let read = tokio::task::spawn_blocking(move || WebhookUsers::read(&file)).await;
+        let read = keelson_supervision::spawn_blocking(move || WebhookUsers::read(&file)).await;
         match read.map_err(|error| ConfigurationError::Unusable(error.to_string())).and_then(|read| read) {
             Ok(same) if same == *self.current() => {}
             Ok(users) => {

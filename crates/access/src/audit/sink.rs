@@ -94,7 +94,7 @@ impl Forms {
             let is_heavy = |queued: &QueuedEvent| matches!(&queued.form, QueuedForm::Held(held) if held.is_heavy());
             let framed = if batch.events.iter().any(is_heavy) {
                 let forms = self.clone();
-                tokio::task::spawn_blocking(move || forms.framed(batch)).await
+                keelson_supervision::spawn_blocking(move || forms.framed(batch)).await
             } else {
                 Ok(self.framed(batch))
             };

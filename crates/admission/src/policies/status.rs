@@ -81,7 +81,7 @@ impl PolicyStatus {
             return Ok(());
         }
         let (surface, spec) = (self.registry.surface(), next.get(&["spec"]).cloned().unwrap_or_default());
-        let checking = tokio::task::spawn_blocking(move || warnings(&surface, &spec));
+        let checking = keelson_supervision::spawn_blocking(move || warnings(&surface, &spec));
         let warnings = checking.await.map_err(|error| ApiError::Internal(error.to_string()))?;
         let found = if warnings.is_empty() { json!({}) } else { json!({ "expressionWarnings": warnings }) };
         let status = next.0.entry("status").or_insert_with(|| Value::Object(Map::new()));

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use keelson_supervision::{STACK_BYTES, TurnsByOwner, outcome, unwatched_thread};
+use keelson_supervision::{STACK_BYTES, TurnsByOwner, is_one_thread, outcome, unwatched_thread};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -82,8 +82,11 @@ impl LongWork {
         outcome(AbortOnDropHandle::new(threads.spawn(counted))).await
     }
 
-    /// `None` if the system cannot start threads. The work then runs on the main runtime.
+    /// `None` if the system cannot start threads, or the process uses one. The work then runs on the main runtime.
     fn threads(&self, level: Level) -> Option<Handle> {
+        if is_one_thread() {
+            return None;
+        }
         let threads = if level.is_of_cluster() { &self.of_cluster } else { &self.threads };
         let made = threads.get_or_init(|| {
             let runtime = Builder::new_multi_thread()

@@ -22,7 +22,6 @@ use hyper_util::server::conn::auto::Builder;
 use keelson_access::{ClientCertificates, ClientIdentity, User};
 use keelson_meta::ApiError;
 use rustls::pki_types::CertificateDer;
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
@@ -34,6 +33,7 @@ use super::connections::Ticket;
 use super::heads::{AuthenticationState, HeadGuard, HeadLimit};
 use super::idle::{Activity, Busy};
 use super::long_heads::LongHeads;
+use super::port::Socket;
 use super::request_head;
 use super::sending::{Sending, SentBody, Streams};
 use super::stall::{StallGuard, StallTimer};
@@ -81,7 +81,7 @@ pub(super) const MAX_FRAME_BYTES: u32 = 256 * 1024;
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;
 
 /// A connection, decrypted.
-type Stream = TlsStream<StallGuard<HeadGuard<ReadAhead<TcpStream>>>>;
+type Stream = TlsStream<StallGuard<HeadGuard<ReadAhead<Socket>>>>;
 
 /// The threads that serve a connection.
 #[derive(Clone)]
@@ -178,13 +178,9 @@ impl ClientConnection for Client {
 }
 
 /// Serves one connection to its end.
-pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket, place: Threads) {
-    // Responses are written in large pieces, and a watch event must not wait for the next one.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "setting TCP_NODELAY failed");
-    }
-    let address = stream.peer_addr().ok().map(|address| address.ip());
-    let local = stream.local_addr().ok().map(|address| address.ip());
+pub(super) async fn serve(stream: Socket, shared: Arc<Shared>, ticket: Ticket, place: Threads) {
+    stream.send_at_once();
+    let (address, local) = (stream.peer(), stream.local());
     let standing = AuthenticationState::default();
     let guarded = HeadGuard::new(
         ReadAhead::new(stream, ReadAheadStream::default()),

@@ -1,9 +1,9 @@
-//! Accepts connections on a thread of its own, and hands them to the runtime.
+//! Accepts TCP connections on a thread of its own, and hands them to the runtime.
 //!
 //! The threads of the runtime serve requests, and a fault in one request may block them all, but a liveness probe must
 //! still get its answer. A connection that the runtime does not take in time is therefore served on the accepting
 //! thread. That thread answers health requests itself, and sends all others to the runtime. A connection that the
-//! runtime took in time stays with the runtime.
+//! runtime took in time stays with the runtime. Connections of another transport are accepted by a task.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::Shared;
 use super::connection::{self, Threads};
 use super::connections::Ticket;
+use super::port::{Accept, Port, Socket};
 
 /// The time in which the runtime must take a connection. Probes wait a second or more.
 const HAND_OVER: Duration = Duration::from_millis(250);
@@ -39,11 +40,23 @@ type AcceptedConnection = Arc<Mutex<Option<(std::net::TcpStream, Ticket)>>>;
 /// # Errors
 /// The thread cannot be started.
 pub(super) fn open(
-    port: std::net::TcpListener,
+    port: Port,
     shared: Arc<Shared>,
     served: TaskTracker,
 ) -> io::Result<oneshot::Receiver<thread::Result<()>>> {
     let (ended, end) = oneshot::channel();
+    let port = match port {
+        Port::Tcp(port) => port.into_std()?,
+        Port::Other(port) => {
+            let accepting = accept_other(port, shared, served);
+            // The receiver learns of a panic by the sender's end.
+            tokio::spawn(async move {
+                accepting.await;
+                let _ = ended.send(Ok(()));
+            });
+            return Ok(end);
+        }
+    };
     let runtime = Handle::current();
     let accepting = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(own) => own.block_on(accept(port, shared, served, runtime)),
@@ -88,6 +101,22 @@ async fn accept(port: std::net::TcpListener, shared: Arc<Shared>, served: TaskTr
     kept.wait().await;
 }
 
+/// Accepts the connections of another transport than TCP until the server stops.
+async fn accept_other(port: Arc<dyn Accept>, shared: Arc<Shared>, served: TaskTracker) {
+    loop {
+        let accepted = tokio::select! {
+            () = shared.pipeline.closing().cancelled() => return,
+            accepted = port.accept() => accepted,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => return tracing::error!(%error, "connections are no longer accepted"),
+        };
+        let Some(ticket) = shared.connections.register() else { continue };
+        served.spawn(connection::serve(Socket::Other(stream, peer), shared.clone(), ticket, Threads::Runtime));
+    }
+}
+
 /// Offers a connection to the runtime. This thread serves it if the runtime does not take it in time.
 fn offer(
     stream: std::net::TcpStream,
@@ -117,7 +146,7 @@ fn offer(
 async fn take(offered: AcceptedConnection, shared: Arc<Shared>, place: Threads) {
     let Some((stream, ticket)) = offered.lock().take() else { return };
     match TcpStream::from_std(stream) {
-        Ok(stream) => connection::serve(stream, shared, ticket, place).await,
+        Ok(stream) => connection::serve(Socket::Tcp(stream), shared, ticket, place).await,
         Err(error) => tracing::debug!(%error, "a connection could not be handed over"),
     }
 }

@@ -165,7 +165,7 @@ impl Documentation {
             return documents;
         }
         let documentation = self.clone();
-        outcome(tokio::task::spawn_blocking(move || documentation.make(&surface))).await
+        outcome(keelson_supervision::spawn_blocking(move || documentation.make(&surface))).await
     }
 
     /// The newest documents, if nothing has changed since.

@@ -80,7 +80,7 @@ async fn rendered(
         }
         Some(document)
     };
-    let made = tokio::task::spawn_blocking(make).await;
+    let made = keelson_supervision::spawn_blocking(make).await;
     made.map_err(|error| ApiError::Internal(format!("the document could not be made: {error}")))
 }
 

@@ -86,7 +86,7 @@ impl Sink for AuditLog {
     fn send(&self, batch: Vec<u8>) -> BoxFuture<'_, Result<(), String>> {
         let writer = self.writer.clone();
         Box::pin(async move {
-            let written = tokio::task::spawn_blocking(move || match &mut *writer.lock() {
+            let written = keelson_supervision::spawn_blocking(move || match &mut *writer.lock() {
                 Writer::Stdout(stream) => stream.write(&batch).map_err(|error| format!("standard output: {error}")),
                 Writer::File(file) => {
                     let written = file.write(&batch, SystemTime::now());
@@ -287,7 +287,7 @@ impl FileMaintenance {
             return;
         }
         let keeping = self.clone();
-        tokio::task::spawn_blocking(move || {
+        keelson_supervision::spawn_blocking(move || {
             loop {
                 while keeping.is_wanted.swap(false, Ordering::SeqCst) {
                     if let Err(error) = keeping.tidy(now) {

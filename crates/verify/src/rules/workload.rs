@@ -1,6 +1,6 @@
 //! The generated workload: clients read and write a few objects at once, and a watch sees all of it.
 //!
-//! The operations come from the seed alone. `judge.rs` checks the history.
+//! The operations come from the seed alone. `history.rs` checks the history.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};
 
 use super::{CONCEPTS, Need, Rule};
-use crate::judge::{Effect, Event, History, Operation, State};
+use crate::history::{Effect, Event, History, Operation, State};
 use crate::lab::{Checked, Fault, Lab, MARK, hold, version_of};
 use crate::server::{Ask, Exchange, Watch};
 
@@ -141,7 +141,7 @@ impl<'l> Client<'l> {
                 }
                 None
             },
-            None,
+            Effect::Nothing,
         ))
     }
 
@@ -156,7 +156,7 @@ impl<'l> Client<'l> {
                 StatusCode::CONFLICT => Some(Effect::SawPresence(true)),
                 _ => None,
             },
-            Some(state.clone()),
+            Effect::MayHaveMade(state.clone()),
         ))
     }
 
@@ -166,7 +166,7 @@ impl<'l> Client<'l> {
         let state = State::Written(mark);
         Ok(sent.operation(
             |exchange| (exchange.status == StatusCode::OK).then(|| Effect::Made { state: state.clone(), from: None }),
-            Some(state.clone()),
+            Effect::MayHaveMade(state.clone()),
         ))
     }
 
@@ -183,7 +183,7 @@ impl<'l> Client<'l> {
                 StatusCode::CONFLICT => Some(Effect::Nothing),
                 _ => None,
             },
-            Some(state.clone()),
+            Effect::MayHaveMade(state.clone()),
         ))
     }
 
@@ -197,7 +197,7 @@ impl<'l> Client<'l> {
                 let state = State::Deleted(uid?);
                 (exchange.status == StatusCode::OK).then_some(Effect::Made { state, from: None })
             },
-            None,
+            Effect::MayHaveDeleted,
         ))
     }
 
@@ -222,15 +222,13 @@ impl Sent {
         Self { text, begun, ended, answer }
     }
 
-    /// The operation. `known` reads an answer. Without an answer, or with a server error, the request may have made the
-    /// state.
-    fn operation(self, known: impl FnOnce(&Exchange) -> Option<Effect>, state: Option<State>) -> Operation {
-        let unknown = || state.map_or(Effect::Nothing, Effect::MayHaveMade);
+    /// The operation. `known` reads an answer. `unknown` is the effect without an answer, or with a server error.
+    fn operation(self, known: impl FnOnce(&Exchange) -> Option<Effect>, unknown: Effect) -> Operation {
         let (status, effect) = match &self.answer {
             Ok(exchange) if exchange.status == StatusCode::NOT_FOUND => (404, Effect::SawPresence(false)),
-            Ok(exchange) if exchange.status.is_server_error() => (exchange.status.as_u16(), unknown()),
+            Ok(exchange) if exchange.status.is_server_error() => (exchange.status.as_u16(), unknown),
             Ok(exchange) => (exchange.status.as_u16(), known(exchange).unwrap_or(Effect::Nothing)),
-            Err(_) => (0, unknown()),
+            Err(_) => (0, unknown),
         };
         let text = format!("{} ({status}, {effect:?})", self.text);
         Operation { text, begun: self.begun, ended: self.ended, effect }

@@ -72,7 +72,7 @@ fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> AbortOnDropHandle<T> {
     // Not a task: a runtime thread keeps the tasks that it spawns, unless another thread is idle.
-    AbortOnDropHandle::new(tokio::task::spawn_blocking(move || {
+    AbortOnDropHandle::new(keelson_supervision::spawn_blocking(move || {
         let _share = share;
         work()
     }))

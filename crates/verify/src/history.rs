@@ -1,5 +1,7 @@
 //! Checks a history of concurrent requests to one object against the order of its states in a watch.
 //!
+//! The workload of `keelson verify` and the simulation of servers both use it.
+//!
 //! Every write carries a mark of its own, and every deletion names the uid that it deleted, so each state of the object
 //! has one cause. The watch gives the total order of the states. The history is linearizable if that order contradicts
 //! neither the real time of the requests nor what any of them saw. With the order known, the check is exact, and takes
@@ -9,8 +11,8 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 /// A state of the object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum State {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
     /// The write with this mark is its last.
     Written(String),
     /// The object of this uid is deleted.
@@ -19,19 +21,27 @@ pub(crate) enum State {
 
 /// A state in the order of the watch.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
-    pub(crate) state: State,
+pub struct Event {
+    /// The state.
+    pub state: State,
     /// The resource version of the state.
-    pub(crate) version: String,
+    pub version: String,
 }
 
 /// The effect of a request: the state that it made or saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub enum Effect {
     /// It made this state. `from` is the version that it was to replace, if it named one.
-    Made { state: State, from: Option<String> },
-    /// It may have made this state: its answer did not say.
+    Made {
+        /// The state.
+        state: State,
+        /// The version that it was to replace.
+        from: Option<String>,
+    },
+    /// It may have made this state, or may still make it: its answer did not say.
     MayHaveMade(State),
+    /// It may have deleted the object, or may still delete it: its answer did not say.
+    MayHaveDeleted,
     /// It saw this state.
     Saw(State),
     /// It saw that the object is there, or that it is not.
@@ -42,18 +52,31 @@ pub(crate) enum Effect {
 
 /// A request with its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Operation {
-    pub(crate) text: String,
-    pub(crate) begun: Instant,
-    pub(crate) ended: Instant,
-    pub(crate) effect: Effect,
+pub struct Operation {
+    /// The request, for messages.
+    pub text: String,
+    /// The time before it was sent.
+    pub begun: Instant,
+    /// The time after its answer.
+    pub ended: Instant,
+    /// Its effect.
+    pub effect: Effect,
+}
+
+impl Operation {
+    /// Returns true if its effect, if any, has happened by its end.
+    fn is_over(&self) -> bool {
+        !matches!(self.effect, Effect::MayHaveMade(_) | Effect::MayHaveDeleted)
+    }
 }
 
 /// All requests to one object, and its states in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct History {
-    pub(crate) operations: Vec<Operation>,
-    pub(crate) events: Vec<Event>,
+pub struct History {
+    /// The requests, in any order.
+    pub operations: Vec<Operation>,
+    /// The states, in the order of the watch.
+    pub events: Vec<Event>,
 }
 
 impl History {
@@ -61,7 +84,7 @@ impl History {
     ///
     /// # Errors
     /// The contradiction, with the request.
-    pub(crate) fn check_events(&self) -> Result<(), String> {
+    pub fn check_events(&self) -> Result<(), String> {
         let mut seen: HashMap<&State, usize> = HashMap::new();
         for event in &self.events {
             *seen.entry(&event.state).or_default() += 1;
@@ -70,14 +93,19 @@ impl History {
             let (state, least) = match &operation.effect {
                 Effect::Made { state, .. } => (state, 1),
                 Effect::MayHaveMade(state) => (state, 0),
-                Effect::Saw(_) | Effect::SawPresence(_) | Effect::Nothing => continue,
+                Effect::MayHaveDeleted | Effect::Saw(_) | Effect::SawPresence(_) | Effect::Nothing => continue,
             };
             let times = seen.remove(state).unwrap_or_default();
             if times < least || times > 1 {
                 return Err(format!("{} is in the watch {times} times", operation.text));
             }
         }
-        if let Some((state, _)) = seen.into_iter().next() {
+        let unknown = self.operations.iter().filter(|operation| operation.effect == Effect::MayHaveDeleted).count();
+        let mut causeless: Vec<&State> = seen.into_keys().collect();
+        causeless.sort_unstable();
+        // A deletion without an answer does not know the uid.
+        let deleted = causeless.iter().filter(|state| matches!(state, State::Deleted(_))).count();
+        if let Some(state) = causeless.iter().find(|state| matches!(state, State::Written(_)) || deleted > unknown) {
             return Err(format!("the watch has {state:?}, which no request made"));
         }
         for pair in self.events.windows(2) {
@@ -95,7 +123,7 @@ impl History {
     ///
     /// # Errors
     /// The requests that contradict each other.
-    pub(crate) fn check_order(&self) -> Result<(), String> {
+    pub fn check_order(&self) -> Result<(), String> {
         let positions: HashMap<&State, usize> =
             self.events.iter().enumerate().map(|(number, event)| (&event.state, number + 1)).collect();
         let mut by_begin: Vec<&Operation> = self.operations.iter().collect();
@@ -103,7 +131,7 @@ impl History {
         // The operations with their place in the order: a write its own, a read that of the state it saw.
         let mut placed: Vec<(usize, &Operation)> = Vec::new();
         for operation in by_begin {
-            let earlier = placed.iter().filter(|(_, other)| other.ended < operation.begun);
+            let earlier = placed.iter().filter(|(_, other)| other.is_over() && other.ended < operation.begun);
             let last = earlier.max_by_key(|(position, _)| *position);
             let least = last.map_or(0, |(position, _)| *position);
             let position = match &operation.effect {
@@ -120,7 +148,7 @@ impl History {
                 Effect::SawPresence(is_there) => {
                     (least..=self.events.len()).find(|position| self.is_there(*position) == *is_there)
                 }
-                Effect::Nothing => continue,
+                Effect::MayHaveDeleted | Effect::Nothing => continue,
             };
             let Some(position) = position else {
                 let before = last.map_or("the beginning", |(_, other)| other.text.as_str());
@@ -135,7 +163,9 @@ impl History {
     fn check_future(&self, placed: &[(usize, &Operation)]) -> Result<(), String> {
         for (position, operation) in placed {
             let later = placed.iter().find(|(other, made)| {
-                matches!(made.effect, Effect::Made { .. }) && made.begun > operation.ended && other <= position
+                matches!(made.effect, Effect::Made { .. } | Effect::MayHaveMade(_))
+                    && made.begun > operation.ended
+                    && other <= position
             });
             if let Some((_, made)) = later {
                 return Err(format!("{} ended before {} began, and has a later state", operation.text, made.text));
@@ -200,6 +230,10 @@ mod tests {
         assert!(check(&both[..1], &[a.clone(), b.clone()]).unwrap_err().contains("no request"), "an invented event");
         let unknown = [(0, 1, Effect::MayHaveMade(a.clone()))];
         assert_eq!((check(&unknown, &[]), check(&unknown, std::slice::from_ref(&a))), (Ok(()), Ok(())));
+        let deleted = [a.clone(), State::Deleted("uid".to_owned())];
+        assert!(check(&both[..1], &deleted).unwrap_err().contains("no request"), "a deletion without a cause");
+        let lost = [both[0].clone(), (2, 3, Effect::MayHaveDeleted)];
+        assert_eq!(check(&lost, &deleted), Ok(()), "a deletion whose answer was lost");
         let mut falling = history(&both, &[a, b]);
         falling.events[1].version = "1".to_owned();
         assert!(falling.check_events().unwrap_err().contains("after"), "a version that does not increase");
@@ -219,6 +253,11 @@ mod tests {
         assert_eq!(check(&with((4, 5, Effect::Saw(b.clone()))), &events), Ok(()));
         assert!(check(&with((4, 5, Effect::Saw(a.clone()))), &events).is_err(), "a stale read");
         assert!(check(&with((0, 1, Effect::Saw(b.clone()))), &events).is_err(), "a read of the future");
+        // A write without an answer may take effect after its end, but not before its begin.
+        let late = |begun| vec![(0, 1, made("a")), (begun, begun + 1, Effect::MayHaveMade(b.clone()))];
+        let seen = |state: &State| (4, 5, Effect::Saw(state.clone()));
+        assert_eq!(check(&[late(2), vec![seen(&a)]].concat(), &events), Ok(()));
+        assert!(check(&[late(6), vec![seen(&b)]].concat(), &events).is_err(), "a read of the future");
         let backwards = [both(), vec![(2, 3, Effect::Saw(b)), (4, 5, Effect::Saw(a))]].concat();
         assert!(check(&backwards, &events).is_err(), "two reads that go back");
         assert!(check(&with((4, 5, Effect::SawPresence(false))), &events).is_err(), "an object that is not found");
