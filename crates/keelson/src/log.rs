@@ -19,6 +19,10 @@ use crate::output::{JsonLog, Log};
 /// The beginning of the targets of this program's spans.
 const OWN: &str = "keelson";
 
+/// The levels of the libraries of the wire, unless the filter names them. They warn about each connection that breaks a
+/// rule, so that anyone could fill the log.
+const WIRE: &str = "h2=error,hyper=error,hyper_util=error,rustls=error,tungstenite=error";
+
 /// Changes the verbosity of the log.
 pub(crate) struct Verbosity {
     current: AtomicU32,
@@ -40,7 +44,9 @@ impl LogVerbosity for Verbosity {
 /// Starts the log. `spans` also gets the spans of this program.
 pub(crate) fn start(format: LogFormat, verbosity: i32, spans: Option<SpanLayer>) -> Verbosity {
     let verbosity = u32::try_from(verbosity).unwrap_or_default();
-    let first = EnvFilter::try_from_env("KEELSON_LOG").map_or_else(|_| filter(verbosity), without_values);
+    let stated = std::env::var("KEELSON_LOG").ok().filter(|stated| !stated.trim().is_empty());
+    let stated = stated.and_then(|stated| EnvFilter::try_new(format!("{WIRE},{stated}")).ok());
+    let first = stated.map_or_else(|| filter(verbosity), without_values);
     let (first, handle) = reload::Layer::new(first);
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
     // A failed write to the log must not be reported on standard error, which is the log.
@@ -63,11 +69,11 @@ pub(crate) fn start(format: LogFormat, verbosity: i32, spans: Option<SpanLayer>)
 
 /// The levels of a verbosity.
 fn filter(verbosity: u32) -> EnvFilter {
-    without_values(EnvFilter::new(match verbosity {
-        8.. => "trace",
-        4.. => "debug",
-        _ => "info",
-    }))
+    without_values(match verbosity {
+        8.. => EnvFilter::new("trace"),
+        4.. => EnvFilter::new("debug"),
+        _ => EnvFilter::new(format!("info,{WIRE}")),
+    })
 }
 
 /// Limits the driver of PostgreSQL to `info`. At `debug` it logs the parameters of statements: the stored objects, with

@@ -172,7 +172,8 @@ impl FlowControl {
     /// Moves lendable seats between levels by their demand since the last call, and removes deleted levels without
     /// requests.
     pub fn adjust(&self) {
-        let mut configured = self.0.configured.lock();
+        // A change of the configuration may take a second, and the next call is soon.
+        let Some(mut configured) = self.0.configured.try_lock() else { return };
         if let Some(changed) = configured.adjust(&self.0.generation.load()) {
             self.0.generation.store(Arc::new(changed));
         }
