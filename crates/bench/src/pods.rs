@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_makes_up_for_what_is_missing() {
+    fn padding_brings_a_pod_to_the_stored_size() {
         let mut pods = Pods::new(10, owners());
         let bare = pods.body(0).len();
         assert!(bare < STORED_SIZE, "the template alone has {bare} bytes");

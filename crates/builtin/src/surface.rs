@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn every_served_version_of_what_is_stored_can_be_reached_from_the_stored_form() {
+    fn every_served_version_converts_from_the_storage_version() {
         for resource in catalogue().resources().filter(|resource| resource.is_persisted()) {
             for version in &resource.versions {
                 let view = view(&resource.gvk(&version.name));

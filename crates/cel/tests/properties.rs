@@ -111,7 +111,7 @@ proptest! {
 
     /// The estimated maximum is never less than the actual cost if every size is known.
     #[test]
-    fn the_estimate_is_no_less_than_what_is_used(numbers in prop::collection::vec(0..9_i64, 1..8)) {
+    fn the_estimated_cost_is_at_least_the_actual_cost(numbers in prop::collection::vec(0..9_i64, 1..8)) {
         let list = format!("{numbers:?}");
         for text in [
             format!("{list}.all(x, x < 20)"),

@@ -76,7 +76,7 @@ fn numbers_overflow_and_divide_as_go_has_it() {
 }
 
 #[test]
-fn conversions_say_what_they_cannot() {
+fn type_conversions_return_values_or_errors() {
     check(&[
         ("int(-7.9)", "-7"),
         ("int('4' + '2')", "42"),

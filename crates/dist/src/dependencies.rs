@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_of_the_program_are_in_the_bill_with_what_they_use() {
+    fn the_bill_of_materials_lists_crates_with_their_dependencies() {
         let metadata = json!({
             "packages": [
                 { "id": "1", "name": "keelson", "version": "0.1.0", "source": null, "license": "Apache-2.0", "manifest_path": "/k/Cargo.toml" },

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_out_of_what_the_program_says() {
+    fn versions_are_parsed_from_the_version_output() {
         let check = |said, expected: Option<(&str, &str)>| {
             let found = parse(said);
             assert_eq!(found.as_ref().map(|(version, kubernetes)| (version.as_str(), kubernetes.as_str())), expected);

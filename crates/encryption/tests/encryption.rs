@@ -178,7 +178,7 @@ async fn rows_that_the_engine_has_lost_are_reported() {
 }
 
 #[tokio::test]
-async fn a_seed_serves_all_values_and_a_dead_service_what_is_known() {
+async fn one_seed_encrypts_all_values_and_cached_keys_survive_outages() {
     let (memory, kms) = (MemoryStore::new(), KmsDouble::start("kek-1"));
     let providers = format!("{{kms: {{apiVersion: v2, name: one, endpoint: '{}', timeout: 1s}}}}", kms.endpoint());
     let key = |number: usize| StoreKey::new(format!("/registry/secrets/{number}"));

@@ -276,7 +276,7 @@ fn the_text_of_faults_is_limited() {
 }
 
 #[test]
-fn faults_that_show_what_all_items_are() {
+fn errors_about_every_item_of_long_lists() {
     let faults = |object: Value, group: &str, kind: &str| {
         let object = Object::from_value(object).expect("an object");
         let rules = Rules::of(group, kind).expect("a built-in kind");

@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_documents_are_compressed_for_those_who_accept_it() {
+    async fn large_documents_are_compressed_if_the_client_accepts_gzip() {
         let documents = many();
         let plain = answer(&documents, "/apis", &[("accept", V2)]).await;
         let compressed = answer(&documents, "/apis", &[("accept", V2), ("accept-encoding", "gzip")]).await;

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_says_what_it_requires_and_which_kind_it_is() {
+    fn definitions_have_required_fields_unions_and_group_version_kinds() {
         let deployment = definition(Dialect::V3, "io.k8s.api.apps.v1.Deployment");
         assert_eq!(
             deployment["x-kubernetes-group-version-kind"],

@@ -191,7 +191,7 @@ fn unknown_paths_have_no_document() {
 }
 
 #[test]
-fn an_operation_says_what_it_takes_and_what_it_gives() {
+fn operations_have_parameters_bodies_and_responses() {
     let document = v3("apis/apps/v1");
     let item = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"];
     let patch = &item["patch"];
@@ -260,7 +260,7 @@ mod wire {
 }
 
 #[test]
-fn protobuf_holds_what_the_json_of_version_2_holds() {
+fn openapi_2_protobuf_equals_its_json() {
     let openapi = openapi();
     let json = parsed(&v2(&openapi, DocumentEncoding::Json));
     let protobuf = &v2(&openapi, DocumentEncoding::Protobuf).bytes();

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_compared_as_what_they_are() {
+    fn values_are_compared_by_their_type() {
         check(
             &[
                 "spec.nodeName == 'n1'",

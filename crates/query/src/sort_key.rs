@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_compare_by_what_they_are() {
+    fn numbers_compare_by_value() {
         let groups: [&[&str]; 11] = [
             &["-1e400"],
             &["-100", "-1e2", "-100.0"],

@@ -61,7 +61,7 @@ fn definitions_may_refer_to_themselves() {
 }
 
 #[test]
-fn names_with_equal_ends_are_told_apart() {
+fn field_names_with_common_prefixes_and_suffixes_are_distinguished() {
     let names = ["abcdXefgh", "abcdYefgh", "abcdZefgh", "a", "b", ""];
     let schemas = schemas(|builder| {
         let text = builder.add(NodeSpec::leaf(Type::String, "string"));

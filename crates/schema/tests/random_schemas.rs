@@ -163,7 +163,7 @@ proptest! {
     /// A second walk changes nothing, and the check of bytes accepts the result. If bytes are accepted before a walk,
     /// the walk changes only the order of fields.
     #[test]
-    fn what_was_walked_stays_as_it_is(schema in any_schema(), spec in any_value()) {
+    fn a_second_walk_changes_nothing(schema in any_schema(), spec in any_value()) {
         let schema = compile(&schema);
         let sent = object(&spec);
         let mut once = sent.clone();

@@ -160,7 +160,7 @@ fn lengths_patterns_and_enumerations_are_kept() {
 }
 
 #[test]
-fn what_a_schema_takes_is_taken() {
+fn valid_values_are_accepted() {
     check(&json!({ "type": "number", "multipleOf": 0.1 }), json!(0.3), &[]);
     check(&json!({ "type": "integer", "multipleOf": 3 }), json!(-6), &[]);
     check(&json!({ "type": "string", "maxLength": 3 }), json!("äöü"), &[]);
@@ -233,7 +233,7 @@ fn how_much_a_schema_asks_for_is_known_beforehand() {
 }
 
 #[test]
-fn items_that_have_to_be_told_apart_are() {
+fn duplicate_items_of_sets_and_maps_are_refused() {
     let set = json!({ "type": "array", "items": { "type": "string" }, "x-kubernetes-list-type": "set" });
     let twice = |value: &str| format!("Duplicate value: {value}");
     check(&set, json!(["a", "b", "a", "b", "a"]), &[("spec.f[2]", &twice("\"a\"")), ("spec.f[3]", &twice("\"b\""))]);
@@ -250,7 +250,7 @@ fn items_that_have_to_be_told_apart_are() {
 }
 
 #[test]
-fn what_did_not_change_is_excused() {
+fn unchanged_invalid_values_are_accepted() {
     let short = json!({ "type": "string", "maxLength": 2 });
     let item = json!({ "type": "object", "properties": { "k": { "type": "string" }, "v": short } });
     let schema = schema(json!({
@@ -400,7 +400,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 proptest! {
     /// A second walk changes nothing, validation does not panic, and an unchanged object has no faults.
     #[test]
-    fn what_was_walked_is_in_its_form(spec in any_value()) {
+    fn walked_objects_have_canonical_form(spec in any_value()) {
         let schema = schema(json!({
             "d": { "type": "string", "default": "dd", "maxLength": 2, "pattern": "^[a-m]*$" },
             "n": { "type": "object", "default": {}, "properties": { "d": { "type": "integer", "default": 5 } } },
@@ -440,7 +440,7 @@ fn metadata_is_that_of_every_kind() {
 }
 
 #[test]
-fn what_can_t_be_used_is_named() {
+fn unusable_schemas_are_refused_with_their_path() {
     let kind = GroupVersionKind { group: "x.org".into(), version: "v1".into(), kind: "Check".into() };
     let check = |document: Value, path: &str| {
         assert_eq!(Schema::structural(&kind, &document).unwrap_err().path, path);
@@ -555,7 +555,7 @@ fn numbers_are_in_the_range_of_their_format() {
 }
 
 #[test]
-fn expressions_mean_what_they_mean_in_re2() {
+fn patterns_match_as_in_re2() {
     let check = |pattern: &str, text: &str, expected: bool| {
         let schema = schema(json!({ "f": { "type": "string", "pattern": pattern } }));
         let faults = schema.rules().unwrap().judge(&json!({ "spec": { "f": text } }), None, None).faults;

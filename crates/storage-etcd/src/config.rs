@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_default() {
+    fn missing_url_parts_have_defaults() {
         for url in ["etcd://h", "etcd://h:2379/", "etcd://h:2379/registry", "etcd://h?compression=none&tls=false"] {
             let config = parse(url);
             assert_eq!((config.endpoints, &*config.prefix), (vec!["h:2379".to_owned()], "/registry"), "{url}");

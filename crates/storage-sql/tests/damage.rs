@@ -200,7 +200,7 @@ async fn a_damaged_log_needs_accept_loss() {
 }
 
 #[tokio::test]
-async fn a_log_whose_database_is_gone_is_not_started_over() {
+async fn a_log_without_its_database_is_refused_and_kept() {
     let (directory, log) = killed().await;
     fs::remove_file(directory.path().join("keelson.db")).unwrap();
     let refused = SqliteStore::open(SqliteConfig::directory(directory.path())).err().unwrap();

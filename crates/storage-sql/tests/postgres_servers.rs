@@ -131,7 +131,7 @@ async fn inv16_all_servers_send_the_same_events_without_gaps() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv15_a_server_sees_what_another_has_acknowledged() {
+async fn inv15_servers_see_writes_acknowledged_by_others() {
     let Some(url) = database() else { return };
     let stores = servers(&url, 2).await;
     for round in 0..50 {
@@ -310,7 +310,7 @@ async fn inv17_a_copy_of_a_database_continues_above_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_a_dump_is_whole_and_continues_above_what_it_was_taken_of() {
+async fn inv17_a_restored_dump_continues_above_its_source() {
     let Some(url) = database() else { return };
     let server = PostgresServer::shared().unwrap();
     let store = open(&url).await;

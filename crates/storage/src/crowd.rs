@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_compacted_already_crowds_no_more() {
+    async fn compacted_revisions_request_no_further_compaction() {
         let crowded = watch::Sender::new(Revision::ZERO);
         raise(&crowded, Revision::new(5));
         raise(&crowded, Revision::new(3));

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_who_come_later_find_a_turn_and_the_one_with_fewest_is_next() {
+    fn freed_turns_go_to_the_owner_with_the_fewest() {
         let all = TurnsByOwner::shared(4, 2);
         let context = &mut Context::from_waker(Waker::noop());
         let take = |owner: u64| {

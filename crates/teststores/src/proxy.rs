@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_arrive_whose_answers_are_eaten() {
+    fn requests_arrive_if_the_proxy_drops_their_responses() {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let way = LossyWay::to(server.local_addr().expect("it is bound").port());
         let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, way.port())).expect("it listens");

@@ -177,7 +177,7 @@ fn the_administrator_is_a_master_while_the_certificate_holds() {
 }
 
 #[test]
-fn a_front_proxy_has_an_authority_of_its_own_which_signs_for_nobody_else() {
+fn the_front_proxy_authority_differs_from_the_client_authority() {
     let home = Home::new();
     let first = home.ensure(&[]).unwrap();
     assert_eq!(first.front_proxy.headers.allowed_names, [FRONT_PROXY_NAME]);

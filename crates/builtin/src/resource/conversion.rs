@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_below_exactly_comes_back() {
+    fn unknown_fields_below_exactly_survive_conversion() {
         let new = claim(&json!([{"name": "a", "exactly": {"deviceClassName": "gpu", "unknown": 1}}]));
         let old = claim(&json!([{"name": "a", "deviceClassName": "gpu", "exactly": {"unknown": 1}}]));
         check(flatten_claim, &new, &old);

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_knows_its_way_and_what_stood_there() {
+    fn a_position_has_its_path_and_its_old_value() {
         let object = |value| Object::from_value(value).expect("an object");
         let new = object(json!({"spec": {"ports": [{"name": "a"}], "labels": {"x": "y"}}}));
         let old = object(json!({"spec": {"ports": [{"name": "b"}]}}));

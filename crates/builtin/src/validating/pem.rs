@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_told_apart() {
+    fn pem_blocks_are_read_one_after_another() {
         let text =
             b"words\n-----BEGIN A-----\nYQ==\n-----END A-----\n-----BEGIN B-----\nx: y\n\nYQ==\n-----END B-----\n\
                      -----BEGIN C-----\n*\n-----END C-----\n";

@@ -58,7 +58,7 @@ fn verbs_and_subresources_are_in_alphabetical_order() {
 }
 
 #[test]
-fn what_can_be_watched_is_stored_and_nothing_else() {
+fn only_persisted_resources_can_be_watched() {
     for resource in catalogue().resources() {
         let watched = resource.versions.iter().any(|version| version.allows(Verb::Watch));
         assert_eq!(watched, resource.is_persisted(), "{}", resource.plural);
@@ -125,7 +125,7 @@ fn pods_are_dispatched_by_node() {
 }
 
 #[test]
-fn lookups_find_what_is_served_and_nothing_else() {
+fn lookups_find_only_served_resources() {
     let catalogue = catalogue();
     let (resource, version) = catalogue.lookup("apps", "v1", "deployments").expect("deployments");
     assert_eq!((&*resource.kind, &*version.name), ("Deployment", "v1"));

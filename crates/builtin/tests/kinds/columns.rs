@@ -179,7 +179,7 @@ fn a_kind_without_a_table_shows_its_name_and_time_of_creation() {
 }
 
 #[test]
-fn ages_are_told_only_if_known() {
+fn ages_are_shown_as_duration_unknown_or_invalid() {
     let age = |metadata: Value| row("", "ServiceAccount", &Object::from_value(json!({"metadata": metadata})).unwrap());
     assert_eq!(age(json!({"name": "x", "creationTimestamp": CREATED})), ["x", "3d4h"]);
     assert_eq!(age(json!({"name": "x", "creationTimestamp": NOW})), ["x", "0s"]);

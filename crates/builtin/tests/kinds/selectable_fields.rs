@@ -23,7 +23,7 @@ fn every_kind_knows_its_name() {
 }
 
 #[test]
-fn kinds_without_fields_say_what_they_know() {
+fn kinds_without_selectable_fields_list_name_and_namespace() {
     let refusal = "\"nope\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
     check("", "v1", "configmaps", "nope", Err(refusal));
     check("", "v1", "configmaps", "metadata.namespace", Ok("namespace"));

@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn a_summary_says_what_the_tree_says(object in object()) {
+    fn a_summary_equals_the_metadata_of_the_object(object in object()) {
         let stored = StoredObject::encode(&Object(object.clone()));
         let summary = stored.summary(&fields()).unwrap();
         let (read, written) = (ParsedObject::from(stored.clone()), ParsedObject::encode_with(&Object(object.clone()), None));

@@ -219,7 +219,7 @@ fn plain_text_gets_the_types_of_go_yaml() {
 }
 
 #[test]
-fn plain_scalars_are_what_the_table_says() {
+fn plain_scalars_have_the_types_of_the_table() {
     let table: Value = serde_json::from_str(include_str!("../scalars.json")).unwrap();
     for row in table.as_array().unwrap() {
         let (text, value) = (row[0].as_str().unwrap(), &row[1]);

@@ -104,7 +104,7 @@ async fn two() -> (MemoryStore, Arc<Reign>, Candidate, Candidate) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_answers_get_lost_continues_leading() {
+async fn lost_renewal_responses_do_not_end_leadership() {
     let (_store, reign, first, _second) = two().await;
     for lost in 1..4 {
         first.way.lose_answers(LEASE, lost);

@@ -139,7 +139,7 @@ fn now() -> SystemTime {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_whose_clock_is_hours_off_is_found_until_it_dies() {
+async fn clock_skew_does_not_remove_a_live_server() {
     for there in [now() - HOUR * 5, now() + HOUR * 5] {
         let store = MemoryStore::new();
         let here = Server::start(&store, "here", "192.0.2.1:6443", now()).await;

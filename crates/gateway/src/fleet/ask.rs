@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_one_source_is_refused() {
+    fn parameters_of_a_single_source_are_refused() {
         for query in [
             "resourceVersion=7",
             "keelson.io/at=7",

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_who_may_not_do_what() {
+    fn forbidden_errors_name_user_verb_and_resource() {
         check(&["system:masters"], "/api/v1/pods", Ok(()));
         check(
             &[],
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_authorizer_can_wait_and_knows_what_is_selected() {
+    async fn asynchronous_authorizers_receive_the_selectors() {
         let metrics = Metrics::new();
         for (target, allowed) in [
             ("/api/v1/pods?labelSelector=public%3Dtrue", true),

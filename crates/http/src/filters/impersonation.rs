@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_acts_as_another_without_the_right_to() {
+    fn impersonation_requires_the_right_to_impersonate() {
         check(&[("user-agent", "x")], Ok(()));
         check(&[("impersonate-user", "")], Ok(()));
         check(
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_impersonated_has_the_groups_that_such_users_have() {
+    fn impersonated_users_get_the_groups_of_their_kind() {
         let check = |headers: &[(&str, &str)], name: &str, groups: &[&str]| {
             let user = acts(&["system:masters"], headers).unwrap();
             assert_eq!(
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_nobody_are_no_request() {
+    fn impersonated_groups_without_a_user_are_bad_requests() {
         check(
             &[("Impersonate-Group", "a")],
             Err((

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_is_given_up() {
+    async fn abandoned_work_is_cancelled() {
         struct Gone(Option<tokio::sync::oneshot::Sender<()>>);
         impl Drop for Gone {
             fn drop(&mut self) {

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_the_table_stays_and_no_other_field() {
+    fn only_fields_that_change_the_table_are_kept() {
         let mark = literal(0x10, MARK.0, MARK.1);
         let check = |block: &[u8], expect: &[&[u8]]| assert_eq!(shrunk(block, MARK).unwrap(), expect.concat());
         let long = literal(0x00, "x", &"y".repeat(MOST_FIELD_BYTES));

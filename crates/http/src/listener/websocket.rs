@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_has_time_to_read_what_was_sent_before_it_is_gone() {
+    async fn sent_bytes_extend_the_time_before_a_client_is_dropped() {
         let heard = TrafficCounts::new(LEAST);
         let begun = Instant::now();
         heard.sends(1000);

@@ -142,7 +142,7 @@ async fn an_answer_that_is_not_read_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn strangers_connections_give_way() {
+async fn unauthenticated_connections_are_evicted_first() {
     let limits = Limits { connections: 16, ..Limits::default() };
     let server = Server::start_with(Setup { limits, ..Setup::default() }).await;
     let mut early = server.connect(Protocol::Http2, Credentials::Admin).await;
@@ -177,7 +177,7 @@ async fn strangers_connections_give_way() {
 
 /// Heads with a long selector are large, and users send such heads too.
 #[tokio::test]
-async fn strangers_with_large_heads_give_way() {
+async fn unauthenticated_clients_with_large_headers_are_evicted() {
     let server = Server::start().await;
     let long = |path: &str| format!("{path}?{}", "q".repeat(40_000));
     let mut strangers = Vec::new();

@@ -124,7 +124,7 @@ async fn a_response_that_waits_for_its_client_lends_and_regains_its_seats() {
 
 /// Two users who never read their lists once blocked all others without a time limit.
 #[tokio::test]
-async fn users_who_do_not_read_their_lists_keep_out_no_others() {
+async fn unread_lists_of_some_users_block_no_others() {
     let server = narrow(4, Limits { unread: Duration::from_secs(30), ..Limits::default() }).await;
     let (ann, carl) =
         (server.connect(Protocol::Shut, ANN).await, server.connect(Protocol::Shut, Credentials::Token("carl")).await);

@@ -153,7 +153,7 @@ async fn owners_wait_for_their_dependents_or_let_go_of_them_across_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_goes_by_an_owner_whose_server_is_away() {
+async fn owners_on_unreachable_servers_keep_their_dependents() {
     let main = TestServer::start().await;
     let store = |directory: &Path| format!("sqlite:{}", directory.display());
     let mut flunders = Example::flunders(&main, store).await;
@@ -284,7 +284,7 @@ async fn a_server_that_claims_a_foreign_uid_keeps_its_dependents_unchanged() {
 /// The objects of such a server are unknown. Nothing is deleted because of them, and no other object waits for the
 /// server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_whose_lists_and_watches_hang_or_never_end_delays_nothing_else() {
+async fn hanging_or_endless_lists_delay_no_other_collection() {
     for reply in [HookReply::Hangs, HookReply::Stalls, HookReply::Endless, HookReply::Closes] {
         let server = TestServer::start().await;
         let raw = server.raw();

@@ -422,7 +422,7 @@ async fn proxy_failures_have_upstream_errors() {
 /// If two servers disagree about the end of a request, the second one sees a further request, which was never
 /// authorized.
 #[tokio::test]
-async fn a_request_whose_end_can_be_read_in_two_ways_passes_no_second_one() {
+async fn ambiguous_framing_smuggles_no_second_request() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     let smuggled = Arc::new(AtomicBool::new(false));

@@ -101,7 +101,7 @@ async fn has_group(raw: &Raw, group: &str, expected: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_show_what_any_of_them_serves() {
+async fn discovery_includes_resources_of_peers() {
     let fleet = Fleet::new();
     let alone = fleet.start("server-a", &[]).await;
     let whole = discovery(&alone.raw(), "/apis", AGGREGATED).await;
@@ -202,7 +202,7 @@ async fn resources_of_peers_have_the_openapi_of_the_peer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_for_what_only_a_peer_serves_are_answered_by_it() {
+async fn requests_for_resources_of_a_peer_are_forwarded() {
     let fleet = Fleet::new();
     let (a, b) = fleet.two().await;
     for raw in [a.raw(), a.raw().http2()] {

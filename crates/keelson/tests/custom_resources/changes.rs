@@ -147,7 +147,7 @@ async fn owners_of_parts_own_a_field_that_becomes_atomic() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_ends_when_what_it_shows_is_defined_otherwise() {
+async fn a_change_of_the_definition_ends_watches() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let mut olds = definition(GROUP, "olds", "Old", before());

@@ -218,7 +218,7 @@ async fn a_kind_that_takes_anything_is_an_object_of_any_fields() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_whose_names_are_taken_is_not_described() {
+async fn definitions_with_taken_names_are_not_in_openapi() {
     let server = TestServer::start().await;
     let raw = server.raw();
     establish(&raw, &gadgets()).await;

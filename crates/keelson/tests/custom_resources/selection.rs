@@ -222,7 +222,7 @@ async fn a_watch_sees_objects_enter_and_leave_its_selection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_delete_of_a_collection_takes_only_what_is_selected() {
+async fn a_collection_delete_removes_only_selected_objects() {
     let (_server, raw) = filled().await;
     let deleted =
         raw.delete(format!("{SELS}?fieldSelector=spec.s!%3Done&labelSelector=n!%3Dc")).await.expect(200).json();

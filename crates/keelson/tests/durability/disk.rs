@@ -345,7 +345,7 @@ async fn a_missing_store_needs_accept_loss() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_store_is_refused_by_name_and_a_check_reports_what_it_is() {
+async fn damaged_rows_are_named_by_server_and_storage_check() {
     let mut server = start().await;
     let raw = server.raw();
     for number in 0..50 {

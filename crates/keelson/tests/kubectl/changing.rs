@@ -17,7 +17,7 @@ async fn settings(shell: &Shell) -> Value {
 }
 
 #[tokio::test]
-async fn a_replace_holds_only_on_what_was_read() {
+async fn a_replace_with_an_old_revision_conflicts() {
     let shell = shell().await;
     let mut read = settings(&shell).await;
     read["data"]["colour"] = json!("blue");
@@ -50,7 +50,7 @@ async fn a_forced_replace_makes_a_new_object() {
 }
 
 #[tokio::test]
-async fn patches_change_what_they_name() {
+async fn patches_of_each_type_change_the_named_fields() {
     let shell = shell().await;
     let session = [
         (r#"patch configmap settings --type=merge -p '{"data":{"size":"1"}}'"#, "configmap/settings patched\n"),

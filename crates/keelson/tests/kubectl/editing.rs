@@ -104,7 +104,7 @@ async fn one_thing_is_set_by_a_command_of_its_own() {
 }
 
 #[tokio::test]
-async fn services_are_made_of_what_they_lead_to() {
+async fn kubectl_expose_makes_services_for_pods_and_workloads() {
     let shell = shell().await;
     shell.ok("run shell --image=tool --port=8080 --labels=app=shell --expose").await;
     let session = [

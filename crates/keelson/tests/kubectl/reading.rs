@@ -73,7 +73,7 @@ async fn every_output_form_shows_the_same_object() {
 }
 
 #[tokio::test]
-async fn a_table_names_what_is_there() {
+async fn tables_list_the_existing_objects() {
     let shell = shell().await;
     let table = shell.ok("get configmaps").await;
     assert!(table.starts_with("NAME "), "{table}");

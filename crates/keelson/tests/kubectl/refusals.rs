@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::Shell;
 
 #[tokio::test]
-async fn a_refusal_says_what_is_wrong() {
+async fn kubectl_prints_the_reason_of_each_refusal() {
     let shell = Shell::start().await;
     shell.ok("create configmap taken").await;
     let refusals = [

@@ -151,7 +151,7 @@ async fn until_expired(raw: &Raw, token: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_walk_whose_history_is_gone_continues_with_the_token_of_the_refusal() {
+async fn expired_lists_continue_with_the_token_of_the_error() {
     let server = TestServer::builder().history(Duration::from_secs(1)).start().await;
     let raw = server.raw();
     create(&raw, CONFIG_MAPS, 0..6).await;

@@ -174,7 +174,7 @@ async fn an_order_that_takes_too_much_memory_is_refused() {
 }
 
 #[tokio::test]
-async fn objects_are_chosen_by_what_holds_of_them() {
+async fn filters_and_conditions_select_objects() {
     let server = TestServer::start().await;
     let raw = pods(&server, 12).await;
     let check = async |query: &str, expect: &[usize]| {
@@ -293,7 +293,7 @@ async fn the_parameters_are_announced_and_described() {
 }
 
 #[tokio::test]
-async fn a_page_carries_what_it_shows() {
+async fn a_page_carries_only_the_requested_fields() {
     let server = TestServer::start().await;
     let raw = pods(&server, 3).await;
     let whole = raw.get(format!("{PODS}/pod-01")).await.expect(200).json();

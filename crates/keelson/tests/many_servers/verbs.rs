@@ -203,7 +203,7 @@ async fn a_stalled_tail_makes_fresh_reads_fail_and_readiness_report_it() {
 /// The connection to the store breaks after the write. The client must not get an error that says that the write
 /// failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_whose_answer_is_lost_is_whole() {
+async fn a_write_with_a_lost_store_response_is_complete() {
     let cluster = Cluster::start(Engine::memory()).await;
     let (raw, other) = (cluster.raw(0), cluster.raw(1));
     cluster.servers[0].way.lose_answers(STORED, 1);

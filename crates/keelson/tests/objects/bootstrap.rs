@@ -45,7 +45,7 @@ async fn names(raw: &Raw, path: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_new_server_has_what_every_cluster_has() {
+async fn a_new_server_has_all_bootstrap_objects() {
     let server = TestServer::start().await;
     let raw = server.raw();
     assert_eq!(names(&raw, CLASSES).await, ["system-cluster-critical", "system-node-critical"]);

@@ -142,7 +142,7 @@ async fn pods_run_as_a_service_account() {
 }
 
 #[tokio::test]
-async fn a_pod_takes_over_what_its_runtime_class_says() {
+async fn a_pod_gets_overhead_and_scheduling_of_its_runtime_class() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let tolerations = json!([{ "key": "special", "operator": "Exists", "effect": "NoSchedule" }]);

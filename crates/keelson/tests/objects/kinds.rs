@@ -296,7 +296,7 @@ async fn every_kind_is_filled_in_and_reads_the_same_in_every_way_and_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writing_back_what_was_read_changes_nothing_in_any_version() {
+async fn unchanged_writes_in_any_version_change_nothing() {
     let server = TestServer::builder().every_version().start().await;
     let raw = server.raw();
     let samples = samples();
@@ -369,7 +369,7 @@ fn put(body: &mut Value, pointer: &str, value: &Value) {
 }
 
 #[tokio::test]
-async fn every_kind_refuses_what_breaks_a_rule_of_it() {
+async fn every_kind_refuses_invalid_objects() {
     let server = TestServer::builder().every_version().start().await;
     let raw = server.raw();
     let refusals: BTreeMap<String, Refusal> = serde_json::from_str(include_str!("kinds/refusals.json")).unwrap();

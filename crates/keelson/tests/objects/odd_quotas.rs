@@ -88,7 +88,7 @@ async fn a_name_that_no_resource_can_have_is_refused_and_others_block_no_others(
 }
 
 #[tokio::test]
-async fn a_quota_that_somebody_else_counts_holds_as_far_as_its_status_says() {
+async fn quotas_with_external_controllers_are_enforced_by_their_status() {
     let (_server, raw) = lab(&["*", "-resourcequota-controller"]).await;
     let hard =
         json!({ "limits.cpu": "2", "memory": "1Gi", "pods": "3", "requests.cpu": "1", "requests.memory": "1Gi" });

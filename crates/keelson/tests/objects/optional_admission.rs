@@ -120,7 +120,7 @@ async fn services_take_no_external_addresses_that_they_had_not() {
 }
 
 #[tokio::test]
-async fn pods_tolerate_what_keeps_others_from_the_resources_that_they_request() {
+async fn pods_get_tolerations_for_their_extended_resources() {
     let server = with(&["ExtendedResourceToleration"]).await;
     let raw = server.raw();
     let asks = |name: &str, resource: &str| {

@@ -150,7 +150,7 @@ async fn a_request_is_decided_once_and_gets_a_certificate_for_its_key() {
 }
 
 #[tokio::test]
-async fn only_who_may_sign_for_a_signer_issues_its_certificates() {
+async fn issuing_certificates_requires_the_sign_right_for_the_signer() {
     let server = TestServer::start().await;
     let raw = server.raw();
     permit(&raw, "example.org/other").await;

@@ -87,7 +87,7 @@ fn rule(verbs: &str, resources: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn users_may_do_what_is_bound_to_them_and_nothing_else() {
+async fn users_have_only_the_rights_of_their_bindings() {
     let cluster = Cluster::start().await;
     let (maps, one) = ("/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/a/configmaps/one");
     let refused = |verb: &str, scope: &str| {

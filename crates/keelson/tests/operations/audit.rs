@@ -151,7 +151,7 @@ fn map(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_level_writes_down_what_it_is_for() {
+async fn each_audit_level_logs_its_parts_of_a_request() {
     let audited = Audited::start().await;
     for (namespace, level) in [("all", "RequestResponse"), ("sent", "Request"), ("meta", "Metadata")] {
         let maps = format!("/api/v1/namespaces/{namespace}/configmaps");
@@ -300,7 +300,7 @@ async fn refusals_are_audited_with_user_and_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn impersonation_proxies_and_what_decided_are_written_down() {
+async fn impersonation_proxies_and_authorization_decisions_are_audited() {
     let audited = Audited::start().await;
     let maps = "/api/v1/namespaces/meta/configmaps";
     let acting =

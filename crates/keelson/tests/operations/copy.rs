@@ -383,7 +383,7 @@ async fn a_missing_external_store_is_recreated_only_with_accept_loss() {
 }
 
 #[tokio::test]
-async fn the_help_says_what_stores_there_are_and_how_to_copy() {
+async fn the_help_lists_store_urls_and_explains_copying() {
     let (done, text) = keelson(&["storage", "copy", "--help"]).await;
     assert!(done && text.contains("Copy all objects from one store to another, empty one"), "{text}");
     assert!(text.contains("Stop the servers of the source first") && text.contains("<FROM> <TO>"), "{text}");

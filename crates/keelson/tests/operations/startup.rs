@@ -121,7 +121,7 @@ async fn a_server_ends_with_its_parent() {
 }
 
 #[tokio::test]
-async fn a_server_whose_parent_has_ended_before_it_looks_does_not_start() {
+async fn a_server_does_not_start_after_its_parent_ended() {
     let mut gone = Command::new("true").spawn().unwrap();
     let pid = gone.id().unwrap();
     gone.wait().await.unwrap();

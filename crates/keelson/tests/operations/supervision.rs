@@ -59,7 +59,7 @@ async fn check(mut server: TestServer, task: &str) {
 }
 
 #[tokio::test]
-async fn a_server_whose_parts_all_run_is_live_and_names_them() {
+async fn livez_lists_all_running_tasks() {
     let (server, _) = server().await;
     let raw = server.raw();
     for task in [

@@ -27,7 +27,7 @@ async fn keelson(args: &[&str]) -> Said {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_works_with_the_file_that_was_written_and_may_do_what_was_bound() {
+async fn a_created_kubeconfig_authenticates_with_the_bound_rights() {
     let server = TestServer::start().await;
     let admin = server.raw();
     for namespace in ["a", "b"] {
@@ -150,7 +150,7 @@ async fn uncovered_names_and_cluster_wide_roles_get_a_warning() {
 
 /// A server knows no user before a request with its certificate, so only the record has them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn users_that_were_made_are_listed_with_what_they_may() {
+async fn created_users_are_listed_with_their_rights() {
     let server = TestServer::start().await;
     let kubeconfig = server.kubeconfig().to_str().unwrap();
     let list = async || keelson(&["user", "list", "--kubeconfig", kubeconfig]).await;

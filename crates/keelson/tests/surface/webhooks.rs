@@ -414,7 +414,7 @@ async fn conversion_webhook_failures_have_upstream_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_hangs_delays_only_those_who_need_it() {
+async fn a_hanging_conversion_webhook_delays_only_conversions() {
     let harbour = Harbour::open().await;
     let Harbour { raw, pilot, .. } = &harbour;
     for number in 0..3 {

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_users_those_who_took_most_are_known() {
+    fn growth_keeps_the_users_with_the_most_bytes() {
         let growth = Growth::default();
         let now = SystemTime::UNIX_EPOCH;
         for number in 0..=MOST_USERS {

@@ -320,7 +320,7 @@ fn a_list_holds_no_copy_of_an_object() {
 
 /// A list from the store's history leaves out values that are no objects, as the cache does.
 #[test]
-fn a_list_from_the_store_shows_what_the_cache_would() {
+fn lists_from_the_store_equal_lists_from_the_cache() {
     run(async {
         let cluster = Cluster::start(Engine::Memory, Settings { history_bytes: 0, ..Settings::default() }).await;
         let mut model = Model::default();

@@ -99,7 +99,7 @@ fn whatever_the_spec_a_namespace_does_not_go_before_it_was_emptied() {
 }
 
 #[test]
-fn a_second_deletion_takes_back_what_the_first_asked_for_dependents() {
+fn a_second_deletion_replaces_the_propagation_policy() {
     run(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let server = cluster.server(0);

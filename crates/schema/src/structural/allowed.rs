@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_list_allows_what_a_short_one_does() {
+    fn long_enumerations_allow_the_values_of_short_ones() {
         let few = [json!("a"), json!(1), json!({"x": [1.0]}), json!(null)];
         let many: Vec<Value> =
             few.iter().cloned().chain((0..100).map(|index| json!(format!("more-{index}")))).collect();

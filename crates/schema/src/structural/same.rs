@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_the_same_has_the_same_hash() {
+    fn equal_values_have_equal_hashes() {
         let hasher = RandomState::new();
         let check = |left: Value, right: Value, expected: bool| {
             assert_eq!(same(&left, &right), expected, "{left} and {right}");

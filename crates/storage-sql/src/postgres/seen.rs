@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_begins_after_what_is_still_there() {
+    fn a_loss_begins_after_the_last_common_revision() {
         let common = |found: &DatabaseContent| match expected().judge(found) {
             Verdict::Lost(loss) => loss.common.get(),
             other => panic!("{other:?}"),

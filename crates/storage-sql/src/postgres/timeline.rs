@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn own_groups_wait_for_what_is_before_them() {
+    fn own_groups_wait_for_earlier_revisions() {
         let mut timeline = Timeline::new(at(1), 1 << 20);
         timeline.add_own(at(1), events(2..=3));
         assert_eq!(timeline.gap(), (at(3), None));

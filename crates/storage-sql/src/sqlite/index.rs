@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn two_halves_say_what_the_whole_does() {
+    fn checks_of_two_halves_equal_the_whole_check() {
         let connection = filled();
         let middle = middle(&connection).unwrap();
         let parts = halves(&connection, &middle).unwrap();

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_log_left_behind_the_end_says_nothing() {
+    fn frames_of_an_older_log_behind_the_end_are_ignored() {
         let mut whole = log();
         let mut older = log()[HEADER..].to_vec();
         // Another log has other salts.

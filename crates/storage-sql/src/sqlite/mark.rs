@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_was_noted_last() {
+    fn a_mark_file_returns_the_last_mark() {
         let directory = tempfile::TempDir::new().unwrap();
         let (path, log) = (directory.path().join("mark"), directory.path().join("log"));
         assert_eq!(Mark::read(&path).unwrap(), MarkRead::Nothing);

@@ -125,7 +125,7 @@ fn claims_are_mapped_one_way() {
 }
 
 #[test]
-fn keys_of_what_else_is_known_have_a_domain_of_ones_own() {
+fn keys_of_extra_mappings_are_domain_prefixed_paths() {
     let of = |extra: &str, expected: &str| {
         let mappings = format!("{{username: {{claim: sub, prefix: ''}}, extra: [{extra}]}}");
         check(&mapped(&mappings), Err(&expected.replace("EXTRA", "jwt[0].claimMappings.extra")));

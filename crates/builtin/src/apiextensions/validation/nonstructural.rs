@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_of_older_servers_say_what_keeps_them_from_being_structural() {
+    fn reasons_for_non_structural_schemas_are_reported() {
         let check = |schemas: &[Value], expected: Option<&str>| {
             let versions = schemas
                 .iter()

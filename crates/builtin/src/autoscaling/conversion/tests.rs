@@ -93,7 +93,7 @@ fn a_second_target_of_the_cpu_is_not_lost() {
 }
 
 #[test]
-fn what_was_measured_is_noted_whole() {
+fn current_metrics_and_conditions_are_kept_in_annotations() {
     let current = json!([
         {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 40, "averageValue": "10m"}}},
         {"type": "External", "external": {"metric": {"name": "queue"}, "current": {"averageValue": "3"}}},
@@ -179,7 +179,7 @@ fn malformed_notes_are_dropped_whole() {
 }
 
 #[test]
-fn what_a_note_says_beyond_its_schema_does_not_get_in() {
+fn unknown_fields_of_annotations_are_dropped() {
     let text = r#"[{"type": "Pods", "pods": {"metricName": "a", "targetAverageValue": 3, "more": 1}, "more": {}}]"#;
     let v1 = json!({"metadata": {"annotations": {METRICS: text}}, "spec": {}});
     let expected = json!([{"type": "Pods", "pods": {"metric": {"name": "a"},

@@ -204,7 +204,7 @@ mod tests {
     const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
     #[test]
-    fn tags_are_told_from_ports_and_digests() {
+    fn image_tags_are_distinguished_from_ports_and_digests() {
         for (image, expected) in [
             ("", None),
             ("nginx", Some("latest")),

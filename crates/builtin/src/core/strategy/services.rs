@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_allocated_is_kept_by_those_who_do_not_state_it() {
+    fn updates_without_addresses_and_node_ports_keep_them() {
         let old = json!({"type": "NodePort", "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "internalTrafficPolicy": "Local",
             "ports": [{"name": "a", "port": 1, "nodePort": 30001}, {"name": "b", "port": 2, "nodePort": 30002}]});
         check(

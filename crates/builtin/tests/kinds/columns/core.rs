@@ -132,7 +132,7 @@ fn volumes_show_their_claim() {
 }
 
 #[test]
-fn claims_show_what_they_got() {
+fn volume_claims_show_volume_capacity_and_access_modes() {
     let spec = |volume: &str| {
         json!({"volumeName": volume, "storageClassName": "fast",
         "resources": {"requests": {"storage": "1Gi"}}})

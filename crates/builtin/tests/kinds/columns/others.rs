@@ -48,7 +48,7 @@ fn api_services_are_available_or_say_why_not() {
 }
 
 #[test]
-fn signing_requests_show_what_was_decided() {
+fn signing_requests_show_their_conditions() {
     let (group, kind) = ("certificates.k8s.io", "CertificateSigningRequest");
     let fields = json!({"spec": {"signerName": "example.org/s", "username": "ann", "expirationSeconds": 3600}});
     check(group, kind, fields, json!(["x", "3d4h", "example.org/s", "ann", "60m", "Pending"]));

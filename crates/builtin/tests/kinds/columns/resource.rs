@@ -23,7 +23,7 @@ fn claims_show_their_state() {
 }
 
 #[test]
-fn slices_and_taints_show_what_they_are_about() {
+fn resource_slices_and_device_taints_show_their_spec() {
     let slice = json!({"spec": {"nodeName": "n1", "driver": "gpu.example.org", "pool": {"name": "n1"}}});
     check(GROUP, "ResourceSlice", slice, json!(["x", "n1", "gpu.example.org", "n1", "3d4h"]));
     let taint = json!({"key": "example.org/broken", "value": "yes", "effect": "NoExecute",

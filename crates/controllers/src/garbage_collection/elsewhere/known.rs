@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_ties_objects_to_others_is_reported() {
+    fn only_changes_of_identity_and_owners_are_reported() {
         let mut known = RemoteObjects::default();
         let resource = RemoteKind {
             group: "g".to_owned(),

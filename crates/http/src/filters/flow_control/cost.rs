@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn to_judge_what_a_schema_asks_much_of_is_long_work() {
+    fn expensive_validation_counts_as_long_work() {
         let check = |effort: u64, sent: u64, stored: u64, expected: bool| {
             let parts = Request::patch("/apis/e.com/v1/namespaces/a/hosts/h").body(()).unwrap().into_parts().0;
             let info = RequestInfo::parse(&parts.method, &parts.uri);

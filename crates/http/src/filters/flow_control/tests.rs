@@ -61,7 +61,7 @@ fn requests_have_the_levels_of_the_suggested_flow_schemas() {
 }
 
 #[tokio::test]
-async fn a_watch_takes_seats_for_what_it_begins_with() {
+async fn a_watch_holds_seats_for_its_initial_events() {
     let control = FlowControl::new(FlowLimits::default());
     let ann = user("ann", &[AUTHENTICATED]);
     let many = Estimate { bytes: 12 << 20, looked_at: 5_000, ..Estimate::default() };

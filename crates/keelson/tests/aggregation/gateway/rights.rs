@@ -30,7 +30,7 @@ pub(crate) async fn let_read(source: &TestServer, user: &str, namespace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_reads_only_what_the_source_allows() {
+async fn users_read_only_objects_that_the_source_allows() {
     let source = source().start().await;
     create_maps(&source, "mine", 4).await;
     create_maps(&source, "theirs", 4).await;

@@ -61,7 +61,7 @@ async fn until_event(raw: &Raw, reason: &str, note: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_in_rust_keeps_what_it_owns_and_continues_where_it_was() {
+async fn a_rust_operator_reconciles_its_objects_and_resumes() {
     let mut server = TestServer::builder().sqlite().start().await;
     let variables = vec![(KUBECONFIG, server.kubeconfig().as_os_str().to_owned())];
     let mut operator = HookProcess::with_variables("operators::rust::the_process_of_the_operator", variables).await;

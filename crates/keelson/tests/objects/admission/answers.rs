@@ -67,7 +67,7 @@ pub(super) fn answer(request: &HookRequest) -> HookReply {
 }
 
 #[tokio::test]
-async fn a_refusal_is_reported_with_what_the_webhook_says_of_it() {
+async fn refusals_carry_the_message_and_warnings_of_the_webhook() {
     let hooked = WebhookServer::open(answer).await;
     for kind in ["validating", "mutating"] {
         let check = async |path: &str, code: u16, message: &str, warning: &str| {

@@ -264,7 +264,7 @@ async fn parameters_of_any_kind_are_found_where_the_binding_says() {
 }
 
 #[tokio::test]
-async fn policies_validate_what_configures_webhooks_but_no_policies() {
+async fn policies_validate_webhook_configurations_but_no_policies() {
     let judged = PolicyServer::open().await;
     let everything = json!({ "resourceRules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"] }] });
     judged

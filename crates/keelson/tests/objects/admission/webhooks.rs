@@ -455,7 +455,7 @@ async fn invalid_managed_fields_from_a_webhook_are_undone() {
 }
 
 #[tokio::test]
-async fn a_deletion_is_validated_with_what_it_will_do() {
+async fn validating_webhooks_get_the_effective_delete_options() {
     let hooked = WebhookServer::open(allowed).await;
     let raw = &hooked.raw;
     let pods = "/api/v1/namespaces/hooked/pods";

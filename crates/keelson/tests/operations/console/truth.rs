@@ -33,7 +33,7 @@ async fn sort_by(lab: &Lab, column: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn columns_are_sorted_by_what_they_show() {
+async fn columns_are_sorted_by_their_displayed_values() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let raw = lab.raw();
     make_pod(&raw, "a", &[(false, 0, ""), (false, 50, "")]).await;

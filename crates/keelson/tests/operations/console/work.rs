@@ -181,7 +181,7 @@ async fn selected_rows_are_labelled_scaled_and_deleted_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn actions_of_kinds_do_what_kubectl_does() {
+async fn console_actions_have_the_effects_of_kubectl() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let raw = lab.raw();
     raw.post(DEPLOYMENTS, &deployment("web")).await.expect(201);

@@ -226,7 +226,7 @@ fn probes_and_hooks() {
 }
 
 #[test]
-fn where_and_as_whom_it_runs() {
+fn scheduling_and_security_fields_are_validated() {
     let check = |changes: &[(&str, Value)], expected: &[&str]| check_new(&pod(), changes, expected);
     check(
         &[("/spec/tolerations", json!([{"operator": "Equal"}]))],
