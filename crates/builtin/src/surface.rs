@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_either_group_lead_to_the_other() {
+    fn events_of_both_groups_convert_to_each_other() {
         let events = catalogue().resource("events.k8s.io", "events").expect("events");
         let Some(ConversionPath::Through(conversion)) = view(&events.gvk("v1")).passage("v1") else {
             panic!("no conversion")

@@ -121,7 +121,7 @@ fn the_cel_authorizer_gets_the_composed_attributes() {
 }
 
 #[test]
-fn each_place_has_its_variables_and_no_others() {
+fn environments_declare_only_their_own_variables() {
     let undeclared = |text: &str, environment: &Environment, name: &str| {
         let said = fault(text, environment);
         assert!(said.contains(&format!("undeclared reference to '{name}' (in container '')")), "{text}: {said}");

@@ -98,7 +98,7 @@ fn type_conversions_return_values_or_errors() {
 }
 
 #[test]
-fn a_side_that_decides_outweighs_an_error_on_the_other() {
+fn a_deciding_operand_outweighs_an_error_in_the_other() {
     check(&[
         ("(1 / 0 > 0) || true", "true"),
         ("false && (1 / 0 > 0)", "false"),

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_copy_is_the_state_at_its_mark() {
+    async fn a_mirror_equals_the_source_at_its_revision() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let first = copy(&store);
         assert_eq!(first.mark().await, None);

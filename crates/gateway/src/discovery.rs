@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_mirrored_in_its_preferred_version_if_it_can_be_watched() {
+    fn watchable_resources_are_mirrored_in_their_preferred_version() {
         let both = ["list", "watch"];
         let items = json!([{"metadata": {"name": "g"}, "versions": [
             {"version": "v2", "resources": [resource("things", "Thing", &both), resource("reviews", "Review", &["create"])]},

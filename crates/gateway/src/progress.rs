@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_state_that_the_source_no_longer_has_is_old() {
+    async fn a_restored_source_makes_the_mirror_stale() {
         let progress = Progress::new();
         progress.set_watching(true);
         progress.heard(Instant::now());

@@ -319,7 +319,7 @@ mod tests {
     use super::encoded;
 
     #[test]
-    fn a_token_is_one_value_of_a_query() {
+    fn continue_tokens_are_encoded_as_one_query_value() {
         assert_eq!(encoded("aZ09-_.~"), "aZ09-_.~");
         assert_eq!(encoded("a&b=c%\u{e9}"), "a%26b%3Dc%25%C3%A9");
     }

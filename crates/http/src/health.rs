@@ -206,7 +206,7 @@ impl HealthChecks {
             parameters.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_ref()).collect();
         excluded.sort_unstable();
         excluded.dedup();
-        let (mut text, mut healthy) = (String::new(), true);
+        let (mut text, mut passing_checks_answer_ok) = (String::new(), true);
         let whole = |name: &str| self.included.iter().find(|(part, _)| part == name).map(|(_, whole)| whole.as_str());
         let is_excluded = |name: &str| excluded.contains(&name) || whole(name).is_some_and(|it| excluded.contains(&it));
         let asked = self.ask(|name| !is_excluded(name));
@@ -218,7 +218,7 @@ impl HealthChecks {
                 Some(Ok(())) => format!("[+]{name} ok\n"),
                 Some(Err(reason)) => {
                     log_failure(name, reason);
-                    healthy = false;
+                    passing_checks_answer_ok = false;
                     format!("[-]{name} failed: reason withheld\n")
                 }
             };
@@ -237,7 +237,7 @@ impl HealthChecks {
         for name in asked.iter().map(|(name, _)| name).filter(has_warning) {
             let _ = writeln!(text, "warn: {name} has a warning: ask /{endpoint}/{name}");
         }
-        match (healthy, verbose) {
+        match (passing_checks_answer_ok, verbose) {
             (false, _) => {
                 let text = format!("{text}{endpoint} check failed\n");
                 HealthAnswer { code: StatusCode::INTERNAL_SERVER_ERROR, text }
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn healthy() {
+    fn passing_checks_answer_ok() {
         check("/livez", "", Some((200, "ok")));
         check("/livez", "verbose", Some((200, "[+]ping ok\nlivez check passed\n")));
         check("/livez/ping", "", Some((200, "ok")));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_on_the_path_of_its_check_alone() {
+    fn health_warnings_appear_only_on_their_check_path() {
         let well = HealthChecks::new().add("store", || Ok(())).note("store", || Some("it is full".to_owned()));
         let health = health(well.clone());
         let answer = |path: &str, query: &str| health.answer(path, query).unwrap();

@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn paths_that_nothing_stands_for() {
+    async fn unknown_paths_get_404() {
         for target in ["/nowhere", "/apis/nope.example.org", "/apis/nope.example.org/v1", "/livezz"] {
             let response = get(target, &[]).await;
             assert_eq!(response.status(), 404, "{target}");

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn one_user_has_its_share_and_the_last_ones_are_kept_for_administrators() {
+    fn each_user_has_a_share_and_administrators_a_reserve() {
         let shares = Shares::new("watches", 16);
         let take = |name: &str, groups: &[&str]| shares.take(Holder::of(&user(name, groups)), 1);
         let of_ann: Vec<_> = (0..2).map(|_| take("ann", &[]).unwrap()).collect();

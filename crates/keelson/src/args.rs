@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_users_hide_nothing() {
+    fn user_names_with_control_characters_are_refused() {
         assert_eq!(name("night: shift \u{e4}"), Ok("night: shift \u{e4}".to_owned()));
         for bad in ["", "a\nb", "a\u{1b}[2J", "a\u{9b}", "a\u{202e}b", "\0"] {
             assert!(name(bad).is_err(), "{bad:?}");

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn repeated_causes_are_printed_once() {
         let twice = anyhow!("os error 2").context("/proc/x: os error 2").context("opening the store");
         assert_eq!(causes(&twice), "opening the store: /proc/x: os error 2");
         let once = anyhow!("os error 2").context("/proc/x");

@@ -111,7 +111,7 @@ fn all_references_lead_somewhere(document: &Value, name: &str) {
 }
 
 #[test]
-fn kubectl_finds_field_validation_and_dry_run_for_every_kind_it_can_patch() {
+fn every_patchable_kind_declares_field_validation_and_dry_run() {
     every_version(|group, version, document| {
         for (resource, served) in group.known_in(version) {
             let wanted = kind(&resource.gvk(version));
@@ -342,7 +342,7 @@ fn an_added_group_is_in_every_form_and_changes_no_other() {
 }
 
 #[test]
-fn a_custom_kind_has_its_definition_and_that_of_its_lists_in_every_form() {
+fn custom_kinds_and_their_lists_have_definitions_in_every_form() {
     let openapi = assembled("v1.36.2", &[custom("apps.example.org", "widgets")]);
     let v3 = parsed(&document(&openapi, "apis/apps.example.org/v1").expect("a document"));
     let whole = parsed(&v2(&openapi, DocumentEncoding::Json));

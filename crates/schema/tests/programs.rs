@@ -34,7 +34,7 @@ fn told(schema: &Schema) -> Vec<String> {
 }
 
 #[test]
-fn expressions_are_compiled_when_an_object_is_judged_and_go_with_their_schema() {
+fn expressions_are_compiled_at_first_validation_and_dropped_with_schemas() {
     let programs = Arc::new(ProgramCache::default());
     let (one, other) = (schema("one", &programs), schema("two", &programs));
     let effort = |schema: &Schema| schema.rules().unwrap().effort();

@@ -35,7 +35,7 @@ fn check(of: &Value, value: Value, expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_value_of_another_type_is_refused_in_the_words_of_the_reference() {
+fn values_of_wrong_types_get_upstream_errors() {
     let integer = json!({ "type": "integer" });
     let wrong =
         |of: &str, found: &str| format!("Invalid value: \"{found}\": spec.f in body must be of type {of}: \"{found}\"");
@@ -172,7 +172,7 @@ fn valid_values_are_accepted() {
 }
 
 #[test]
-fn combined_schemas_tell_how_they_failed() {
+fn any_of_one_of_and_not_report_their_failures() {
     let pattern =
         |text: &str, pattern: &str| format!("Invalid value: {text:?}: spec.f in body should match '{pattern}'");
     let told = |what: &str| format!("Invalid value: \"\": \"spec.f\" {what}");
@@ -199,7 +199,7 @@ fn combined_schemas_tell_how_they_failed() {
 }
 
 #[test]
-fn how_much_a_schema_asks_for_is_known_beforehand() {
+fn the_effort_of_a_schema_is_estimated_beforehand() {
     let check = |spec: Value, expected: &dyn Fn(u64) -> bool| {
         let effort = schema(spec.clone()).rules().unwrap().effort();
         assert!(expected(effort), "{effort} for {spec}");
@@ -513,7 +513,7 @@ fn names_and_addresses_are_of_their_format() {
 }
 
 #[test]
-fn other_texts_are_of_their_format() {
+fn strings_of_further_formats_are_validated() {
     check_format("isbn", &["0321751043", "978-0321751041"], &["032175104X", "0321751044", "1", ""]);
     check_format("isbn10", &["0-321-75104-3", "080442957X"], &["9780321751041"]);
     check_format(

@@ -127,7 +127,7 @@ fn bytes_may_be_an_array_of_numbers() {
 }
 
 #[test]
-fn values_that_cannot_be_read_are_refused_in_their_own_words() {
+fn unreadable_values_get_the_errors_of_their_types() {
     check_error(&config_map(json!({"binaryData": {"a": "?"}})), "illegal base64 data at input byte 0");
     let limits = |cpu: Value| pod(&json!({"containers": [{"resources": {"limits": {"cpu": cpu}}}]}));
     let wrong = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";

@@ -99,7 +99,7 @@ async fn tls_requires_client_certificates_and_errors_name_the_cause() {
 }
 
 #[tokio::test]
-async fn where_no_etcd_is_the_place_is_named() {
+async fn errors_for_an_unreachable_etcd_name_its_address() {
     let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     refused(
         open(&format!("etcd://{dead}?timeout=1")).await,

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn work_of_one_owner_has_its_part_of_the_threads_and_all_of_it_is_done() {
+    async fn one_owner_gets_its_share_of_threads_and_finishes() {
         let turns = TurnsByOwner::new(2);
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let work: Vec<_> = (0..40)

@@ -364,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_killed_server_comes_back_on_its_data_and_a_dropped_one_is_gone() {
+    fn killed_servers_restart_on_their_data_and_dropped_ones_end() {
         let Some(mut server) = EtcdServer::start() else { return };
         let directory = server.guarded.directory().to_owned();
         let health = server.ports[2];

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_obeys_nothing_that_the_server_says() {
+    fn reports_escape_texts_of_the_server() {
         let report = report();
         assert!(!report.is_clean());
         let (text, html) = (report.text(), report.html());

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_batch_goes_out_when_it_is_full_or_its_time_is_over() {
+    async fn a_batch_is_sent_when_full_or_after_its_delay() {
         let sink = PermitSink::with(100);
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
         let running = tokio::spawn(worker.run(std::future::pending()));

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_pod_gives_its_node_nothing() {
+    fn a_mirror_pod_has_no_references() {
         let pod =
             json!({"metadata": {"name": "p", "annotations": {MIRROR: "x"}}, "spec": {"serviceAccountName": "robot"}});
         assert!(of_pod(&Object::from_value(pod).unwrap()).is_empty());

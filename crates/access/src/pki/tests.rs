@@ -137,7 +137,7 @@ fn certificates_are_renewed_before_their_end_and_the_authority_stays() {
 }
 
 #[test]
-fn a_leaf_that_lost_its_key_is_recreated_and_an_authority_is_not() {
+fn lost_leaf_keys_are_recreated_and_authority_keys_are_not() {
     let home = Home::new();
     let first = home.ensure(&[]).unwrap();
     fs::remove_file(home.path().join("pki/admin.key")).unwrap();

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn renames_are_exactly_these() {
+    fn the_list_of_mere_renames_is_complete() {
         let conversions = Table::get().conversions.iter().filter(|each| !each.is_identity());
         let (renames, others): (Vec<_>, Vec<_>) = conversions.partition(|each| each.is_rename());
         let names = |list: Vec<&Conversion>| -> BTreeSet<String> {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_leads_from_a_version_that_is_not_served_to_one_that_is() {
+    fn every_row_converts_an_unserved_version_to_a_served_one() {
         let mut seen = BTreeSet::new();
         let catalogue = crate::catalogue();
         let versions = |group: &str, kind: &str| -> Vec<String> {

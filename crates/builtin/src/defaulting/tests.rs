@@ -136,7 +136,7 @@ fn pod_level_requests_default_to_those_of_the_containers() {
 }
 
 #[test]
-fn an_empty_text_where_no_text_belongs_stays() {
+fn empty_strings_in_non_string_fields_are_kept() {
     let empty = |api_version: &str, kind: &str, object: Value, paths: &[&str]| {
         let expected: Vec<(&str, Value)> = paths.iter().map(|path| (*path, json!(""))).collect();
         check(api_version, kind, object, &expected);
@@ -323,7 +323,7 @@ fn addresses_of_load_balancers_have_a_mode() {
 }
 
 #[test]
-fn fields_that_mirror_each_other_say_the_same() {
+fn mirrored_address_fields_are_kept_equal() {
     let addresses = |ips: &[&str]| json!(ips.iter().map(|ip| json!({ "ip": ip })).collect::<Vec<_>>());
     for (stated, one, many) in [
         (json!({ "podIP": "10.0.0.1" }), json!("10.0.0.1"), addresses(&["10.0.0.1"])),
@@ -463,7 +463,7 @@ fn autoscalers_default_to_eighty_percent_of_the_cpu() {
 }
 
 #[test]
-fn small_kinds_get_theirs() {
+fn kinds_with_few_fields_get_their_defaults() {
     check(
         "v1",
         "LimitRange",

@@ -36,7 +36,7 @@ fn sample(schema: SchemaRef<'_>, depth: usize) -> Value {
 }
 
 #[test]
-fn every_default_that_a_schema_declares_is_noticed_where_it_lacks() {
+fn missing_declared_defaults_are_detected_in_every_kind() {
     // Groups of pods have schemas, and are not served.
     let is_served = |group: &str, version: &str| group != "scheduling.k8s.io" || version == "v1";
     let objects = Schemas::builtin().kinds().filter(|(_, _, kind, _)| !kind.ends_with("List"));

@@ -40,7 +40,7 @@ fn kinds_with_fields_refuse_in_their_own_words() {
 }
 
 #[test]
-fn names_in_selectors_lead_to_stored_paths() {
+fn selector_names_map_to_stored_paths() {
     check("", "v1", "pods", "spec.host", Ok("spec.nodeName"));
     check("events.k8s.io", "v1", "events", "regarding.name", Ok("involvedObject.name"));
     check("batch", "v1", "jobs", "status.successful", Ok("status.succeeded"));

@@ -122,7 +122,7 @@ async fn create_plain(server: &Registry, number: usize) -> Result<Value, ApiErro
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_address_that_many_ask_for_goes_to_one() {
+async fn one_of_many_concurrent_requests_gets_an_address() {
     let (store, servers) = servers().await;
     let wish = |number: usize| {
         let server = servers[number % 2].clone();

@@ -100,7 +100,7 @@ async fn failed_conversions_return_an_error_with_the_object_name() {
 }
 
 #[test]
-fn only_versions_that_there_are_can_be_stored() {
+fn storage_versions_must_exist() {
     let refused =
         |setting: &str| RegistryConfig::default().store_as(keelson_builtin::catalogue(), setting).unwrap_err();
     assert_eq!(refused("pods"), r#""pods" is not of the form resource.group=version"#);

@@ -317,7 +317,7 @@ fn invalid_yaml_has_the_errors_of_go_yaml() {
 }
 
 #[test]
-fn keys_that_are_no_texts_and_come_twice_are_reported_as_they_are() {
+fn duplicate_keys_that_are_no_strings_are_reported_verbatim() {
     let parsed = yaml::parse(b"{1: a, 1: b, true: c, \"true\": d}").unwrap();
     assert_eq!(parsed.duplicates, ["line 1: key 1 already set in map", "line 1: key \"true\" already set in map"]);
 }

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_neither_the_page_nor_the_revision_of_the_whole() {
+    fn requests_to_sources_have_no_page_or_merged_revision() {
         let whole =
             ask("limit=5&keelson.io%2Fpage=2&labelSelector=a%3Db&keelson.io/sortBy=-x&keelson.io/requireAll=true", &[]);
         let whole = whole.unwrap();

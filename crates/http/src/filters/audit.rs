@@ -390,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_those_that_proxies_say_and_the_clients_own() {
+    fn source_addresses_include_proxy_headers_and_the_peer() {
         let check = |forwarded: &str, real: &str, expect: &[&str]| {
             let mut headers = HeaderMap::new();
             headers.insert("x-forwarded-for", forwarded.parse().unwrap());

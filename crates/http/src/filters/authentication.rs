@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_client_without_credentials_is_anonymous_and_one_with_a_wrong_token_is_refused() {
+    async fn missing_credentials_are_anonymous_and_invalid_tokens_refused() {
         let now = SystemTime::UNIX_EPOCH;
         let mut headers = HeaderMap::new();
         assert_eq!(*user(None, None, &headers, now).await.unwrap().0, User::anonymous());

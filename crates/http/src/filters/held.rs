@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_counts_for_the_memory_of_its_head() {
+    fn large_watch_headers_count_as_additional_watches() {
         let check = |query: String, field: usize, expect: usize| {
             let request = Request::get(format!("/api/v1/pods?watch=1{query}")).header("x", "x".repeat(field));
             assert_eq!(further(&request.body(()).unwrap().into_parts().0, BYTES_FOR_SELECTORS), expect, "{query}");

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn limits() {
+    fn request_timeouts_are_limited() {
         check("/api/v1/pods", Some(Some(60)));
         check("/api/v1/pods?timeout=30s", Some(Some(30)));
         check("/api/v1/pods?timeout=1m30s", Some(Some(60)));

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_known_how_long_a_client_took_and_for_how_much() {
+    async fn sending_measures_the_time_and_bytes_of_waiting() {
         let (sending, second) = (Sending::default(), Duration::from_secs(1));
         sending.waits(100);
         tokio::time::advance(2 * second).await;

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_answers_pings_stays_and_one_that_is_silent_is_gone() {
+    async fn clients_without_pong_are_disconnected() {
         let (mut client, events, mut serving) = watch(true).await;
         let begun = Instant::now();
         while begun.elapsed() < 4 * SILENCE {

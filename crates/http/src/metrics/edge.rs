@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_was_held_too_long_is_seen() {
+    fn long_polls_are_counted_in_histograms() {
         let metrics = Metrics::new();
         let note = |held, worked| metrics.edge().polls.note(held, worked);
         note(Duration::from_micros(50), Duration::from_micros(50));

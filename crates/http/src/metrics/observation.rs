@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_out_as_the_field_has_them() {
+    fn metric_families_have_upstream_names() {
         let metrics = Arc::new(Metrics::new());
         metrics.add_source(|| {
             let labels = vec![("resource", "pods".to_owned())];

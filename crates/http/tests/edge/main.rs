@@ -53,7 +53,7 @@ async fn unauthenticated_clients_read_only_health() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_does_not_act_by_the_certificate_of_a_browser() {
+async fn cross_site_pages_cannot_use_the_client_certificate() {
     let server = Server::start().await;
     for (site, code) in [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403)] {
         let mut client = server.connect(Protocol::Http2, Credentials::Admin).await;

@@ -39,7 +39,7 @@ async fn number(server: &Server, series: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn a_user_with_its_share_of_connections_gets_no_more_and_others_do() {
+async fn a_connection_limit_of_one_user_affects_no_others() {
     let server = with_connections(64).await;
     let mut held = Vec::new();
     for _ in 0..8 {
@@ -161,7 +161,7 @@ async fn an_answer_that_is_taken_too_slowly_is_cut() {
 }
 
 #[tokio::test]
-async fn a_user_with_its_share_of_watches_gets_no_more_and_others_do() {
+async fn a_watch_limit_of_one_user_affects_no_others() {
     let flow = FlowLimits { watches: 16, ..FlowLimits::default() };
     let server = Server::start_with(Setup { flow, ..Setup::default() }).await;
     let ann = server.connect(Protocol::Http2, ANN).await;

@@ -196,7 +196,7 @@ async fn acknowledged_writes_of_the_library_survive_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_main_servers_on_one_postgresql_lead_to_it() {
+async fn two_main_servers_on_one_postgresql_serve_the_library() {
     let Some(postgres) = PostgresServer::shared() else { return };
     let (of_main, own) = (postgres.create_database("flunders_main"), postgres.create_database("flunders"));
     let mut servers = Vec::new();
@@ -238,7 +238,7 @@ async fn two_main_servers_on_one_postgresql_lead_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_of_them_on_one_postgresql_are_one() {
+async fn two_library_servers_on_one_postgresql_share_objects() {
     let Some(postgres) = PostgresServer::shared() else { return };
     let main = TestServer::start().await;
     let store = postgres.create_database("flunders_shared");
@@ -342,7 +342,7 @@ async fn a_process_without_its_record_writes_only_after_registering_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_keeps_its_objects_on_etcd() {
+async fn library_objects_on_etcd_survive_crashes() {
     let Some(etcd) = EtcdServer::shared() else { return };
     let main = TestServer::start().await;
     let mut flunders = Example::flunders(&main, |_| format!("etcd://{}/flunders", etcd.endpoint())).await;
@@ -351,7 +351,7 @@ async fn it_keeps_its_objects_on_etcd() {
 
 /// A server registers on its store at the start. If the store is full, it registers when there is space again.
 #[tokio::test(flavor = "multi_thread")]
-async fn it_starts_on_an_etcd_without_room() {
+async fn the_library_starts_on_a_full_etcd() {
     /// A quota of etcd that some writes fill, in bytes.
     const QUOTA: u64 = 8 << 20;
     let Some(etcd) = EtcdServer::builder().arg(format!("--quota-backend-bytes={QUOTA}")).start() else { return };

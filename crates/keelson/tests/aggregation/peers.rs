@@ -278,7 +278,7 @@ async fn only_servers_send_user_headers_to_peers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stopped_peer_leaves_the_document_and_a_killed_one_after_its_lease() {
+async fn stopped_peers_leave_discovery_at_once_and_killed_ones_later() {
     let fleet = Fleet::new();
     let (a, mut b) = fleet.two().await;
     let raw = a.raw();

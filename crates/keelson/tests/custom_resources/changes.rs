@@ -242,7 +242,7 @@ async fn an_established_definition_is_served_by_every_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_has_not_seen_a_definition_end_makes_no_object_of_it() {
+async fn servers_create_no_objects_of_a_definition_deleted_elsewhere() {
     let certificates = TempDir::new().unwrap();
     let (first, second, way) = two_servers(&certificates).await;
     let (here, there) = (first.raw(), second.raw());

@@ -105,7 +105,7 @@ fn spec(definitions: &Value) -> &Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_schema_is_published_in_both_versions_as_far_as_they_can_say_it() {
+async fn schemas_are_published_in_both_openapi_versions() {
     let server = TestServer::start().await;
     let raw = server.raw();
     establish(&raw, &gadgets()).await;

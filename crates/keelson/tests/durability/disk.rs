@@ -24,7 +24,7 @@ async fn until_ready(raw: &Raw, status: u16) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_a_full_disk_the_server_is_not_ready_and_recovers_when_there_is_room() {
+async fn a_full_disk_makes_the_server_unready_until_freed() {
     let builder = TestServer::builder().sqlite();
     let disk = FragileDisk::below(builder.data_dir());
     let server = builder.start().await;

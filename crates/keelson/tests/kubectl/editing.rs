@@ -65,7 +65,7 @@ async fn an_edit_that_is_refused_is_kept_for_another_try() {
 }
 
 #[tokio::test]
-async fn one_thing_is_set_by_a_command_of_its_own() {
+async fn kubectl_set_commands_change_single_fields() {
     let shell = shell().await;
     shell.ok("create rolebinding readers --clusterrole=view --user=jane").await;
     let container = |path: &str| format!("get deployment web -o jsonpath={{.spec.template.spec.containers[0].{path}}}");

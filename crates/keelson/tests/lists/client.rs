@@ -338,7 +338,7 @@ async fn lists_that_end_in_410_are_counted() {
 }
 
 #[tokio::test]
-async fn a_large_answer_is_one_gzip_member_and_a_small_one_is_plain() {
+async fn large_responses_are_one_gzip_member_and_small_ones_plain() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let small = raw.get(CONFIG_MAPS).header("accept-encoding", "gzip").await.expect(200);

@@ -104,7 +104,7 @@ async fn values_are_counted() {
 }
 
 #[tokio::test]
-async fn an_object_may_be_in_very_many_groups_but_not_in_any_number() {
+async fn the_number_of_groups_of_an_object_is_limited() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let deployments = "/apis/apps/v1/namespaces/default/deployments";

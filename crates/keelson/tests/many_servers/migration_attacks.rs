@@ -94,7 +94,7 @@ async fn forged_migration_conditions_do_not_change_stored_versions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_speaks_of_no_migration_that_is_gone() {
+async fn the_migrating_condition_names_only_existing_migrations() {
     let (_store, server, _hook, is_broken) = start().await;
     let raw = server.raw();
     is_broken.store(true, Ordering::SeqCst);

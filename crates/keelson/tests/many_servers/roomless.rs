@@ -28,7 +28,7 @@ async fn on_etcd(url: &str, data: &TempDir) -> TestServerBuilder {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_starts_on_an_etcd_without_room_and_makes_some_by_deletions() {
+async fn a_server_on_a_full_etcd_frees_space_by_deletions() {
     let Some(etcd) = EtcdServer::builder().arg(format!("--quota-backend-bytes={QUOTA}")).start() else { return };
     let (url, data) = (format!("etcd://{}", etcd.endpoint()), TempDir::new().unwrap());
     let mut server = on_etcd(&url, &data).await.start().await;

@@ -273,7 +273,7 @@ async fn a_deletion_is_answered_as_clients_of_each_kind_know_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kind_is_filled_in_and_reads_the_same_in_every_way_and_version() {
+async fn every_kind_is_defaulted_and_reads_equal_in_all_versions() {
     let server = plain_server().await;
     let raw = server.raw();
     let (samples, served) = (samples(), served(&raw).await);
@@ -494,7 +494,7 @@ async fn a_row_lacks_the_annotations_that_stand_for_fields() {
 
 /// Many intermediaries accept only some KB of header fields, and clients print all warnings.
 #[tokio::test]
-async fn warnings_are_cut_where_they_are_many_and_reported_up_to_a_bound() {
+async fn the_number_and_length_of_warnings_are_limited() {
     let server = TestServer::builder().every_version().start().await;
     let path = "/api/v1/namespaces/default/configmaps";
     let warned = async |fields: usize, length: usize| {

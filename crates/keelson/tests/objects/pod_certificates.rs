@@ -236,7 +236,7 @@ async fn a_node_requests_certificates_only_for_its_own_pods() {
 }
 
 #[tokio::test]
-async fn an_emulated_1_36_does_not_serve_them() {
+async fn emulated_1_36_does_not_serve_pod_certificates() {
     let server = TestServer::builder().emulating(Release::V1_36).start().await;
     let raw = server.raw();
     raw.get(REQUESTS).await.expect(404);

@@ -74,7 +74,7 @@ async fn make(raw: &Raw, name: &str, spec: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_on_a_node_has_time_until_its_kubelet_says_that_it_has_ended() {
+async fn a_deleted_pod_stays_until_its_kubelet_confirms_the_end() {
     let lab = Lab::start().await;
     lab.pod("p", json!({"nodeName": "n", "terminationGracePeriodSeconds": 20})).await;
     lab.check_end(&lab.delete("p", "").await, (20, 20, 2));

@@ -155,7 +155,7 @@ async fn authentication() {
 }
 
 #[tokio::test]
-async fn rights_that_a_server_has_from_the_beginning() {
+async fn bootstrap_rights() {
     // Without controllers the aggregated roles have no rules.
     let none = |config: &mut Config| config.controllers = Switches::parse([]).expect("no names");
     let server = TestServer::builder().recorded().every_version().configure(none).start().await;

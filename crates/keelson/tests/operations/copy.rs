@@ -265,7 +265,7 @@ async fn a_copy_that_is_refused_leaves_its_target_as_it_was() {
 
 /// A mistyped source must not count as an empty store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_makes_no_source_and_takes_an_empty_one_only_when_it_is_said() {
+async fn a_copy_refuses_missing_or_empty_sources_by_default() {
     let (source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let nothing = || [&source, &target].iter().all(|place| std::fs::read_dir(place.path()).unwrap().count() == 0);
     let typo = format!("{}/typo", sqlite(&source));

@@ -60,7 +60,7 @@ async fn a_closed_log_pipe_does_not_stop_the_server() {
 
 /// The command must not panic, which has another exit code.
 #[tokio::test]
-async fn ignored_failures_keep_their_order() {
+async fn a_failed_start_with_unwritable_output_exits_with_1() {
     for sink in [FULL_DISK, CLOSED_PIPE] {
         let directory = TempDir::new().unwrap();
         let mut command = Command::new(saying_to(&directory, sink));

@@ -79,7 +79,7 @@ async fn a_setting_that_names_nothing_is_refused() {
 
 /// The URL of a store may contain a password, and the output of a start ends up in logs.
 #[tokio::test]
-async fn a_store_that_can_not_be_is_refused_without_its_password() {
+async fn invalid_store_urls_are_refused_without_their_password() {
     for (url, why) in [("mysql://me:hunter2@host/db", "unknown store"), ("postgres://me:hunter2@host", "no database")] {
         let text = refused(&["--store", url]).await;
         assert!(text.contains("reading --store") && text.contains(why) && !text.contains("hunter2"), "{text}");

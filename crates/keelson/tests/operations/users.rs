@@ -88,7 +88,7 @@ async fn failed_creates_leave_nothing_behind() {
 /// The administrator's kubeconfig is in the data directory or in `KUBECONFIG`. The user may reach the server by another
 /// name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_server_is_found_by_the_environment_and_named_as_its_users_know_it() {
+async fn user_create_finds_the_server_and_its_external_name() {
     let server = TestServer::start().await;
     let files = TempDir::new().unwrap();
     let out = files.path().join("eve");

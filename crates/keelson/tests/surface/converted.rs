@@ -423,7 +423,7 @@ async fn a_hanging_webhook_delays_only_its_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_shown_under_the_name_of_a_version_that_it_is_not_in() {
+async fn objects_are_never_served_under_a_wrong_version() {
     let server = TestServer::start().await;
     let (raw, surfaces) = (server.raw(), server.running().registry().surfaces());
     let berths = |versions: &[&str]| vec![ResourceRegistration::new(resource("berths", "Berth", versions))];

@@ -497,7 +497,7 @@ async fn a_proxy_is_used_where_that_is_requested() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_behind_a_service_is_found_by_its_slices_or_by_a_route() {
+async fn service_webhooks_are_resolved_by_endpoint_slices_or_routes() {
     let hook = HookServer::start(&["hook.default.svc"], |request: HookRequest| {
         std::future::ready(HookReply::Json(reviewed(&request.body)))
     })

@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn of_fields_of_one_name_the_last_value_counts_in_the_first_place(
+    fn duplicate_fields_keep_the_first_position_and_last_value(
         keys in prop_oneof![Just(8), Just(80)].prop_flat_map(|many| prop::collection::vec(key(many), 0..120))
     ) {
         let (mut model, mut again) = (model::Map::new(), Vec::new());

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_given_means_warn_and_write() {
+    fn empty_write_options_are_the_defaults() {
         assert_eq!(create(""), Ok(CreateOptions::default()));
         assert_eq!(create("fieldManager=&fieldValidation="), Ok(CreateOptions::default()));
     }

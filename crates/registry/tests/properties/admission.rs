@@ -436,7 +436,7 @@ fn a_write_ends_at_its_deadline_with_nothing_written() {
 /// No error may ask for a retry of a write with an unknown outcome: a second create would find, or make, a second
 /// object.
 #[test]
-fn a_commit_that_was_sent_is_not_called_a_failure_to_be_retried() {
+fn a_sent_commit_is_never_reported_as_retriable() {
     run_paused(async {
         let plugin = Plugin::changing(unchanged);
         let (server, store) = server_with(plugin.clone()).await;

@@ -78,7 +78,7 @@ fn shown(token: &str) -> String {
 }
 
 #[test]
-fn a_token_for_partial_rights_shows_the_next_key_that_may_be_seen() {
+fn tokens_for_partial_rights_show_the_next_visible_key() {
     for history_bytes in [256 << 20, 0] {
         run(async {
             let (cluster, mut model, selected) = cluster(PartialRights::NextVisible, history_bytes).await;

@@ -101,7 +101,7 @@ async fn create_one_name(engine: Engine) {
 }
 
 #[test]
-fn of_concurrent_creates_of_one_name_and_deletes_of_it_one_each_succeeds() {
+fn one_of_many_concurrent_creates_and_deletes_succeeds() {
     threads().block_on(create_one_name(Engine::Memory));
     threads().block_on(create_one_name(Engine::Sqlite));
 }

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_text_stays() {
+    fn canonical_base64_is_unchanged() {
         for text in ["", "YWJj", "YWI=", "YQ==", "+/+/"] {
             assert_eq!(canonical(text), Ok(None), "{text:?}");
         }

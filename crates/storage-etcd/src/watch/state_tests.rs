@@ -185,7 +185,7 @@ fn a_wanted_revision_without_events_is_requested() {
 }
 
 #[test]
-fn where_reports_can_not_be_believed_a_tick_is_written() {
+fn untrusted_progress_reports_are_replaced_by_writes() {
     let mut rig = Rig::following(5, false);
     assert_eq!(rig.want(8), []);
     assert_eq!(rig.wait_for_due(), [Action::WriteTick]);
@@ -194,7 +194,7 @@ fn where_reports_can_not_be_believed_a_tick_is_written() {
 }
 
 #[test]
-fn a_report_that_can_not_be_believed_is_a_sign_of_life() {
+fn an_untrusted_progress_report_proves_liveness() {
     let mut rig = Rig::following(5, false);
     assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
     assert_eq!(rig.hear(answer(99, &[])), []);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_does_not_follow_is_not_taken() {
+    fn reads_that_do_not_follow_the_timeline_are_ignored() {
         let mut timeline = Timeline::new(at(1), 1 << 20);
         timeline.begin_at(at(8));
         timeline.add_read(at(9), events(10..=11), at(11));

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_torn_in_its_last_commit_is_as_a_power_loss_leaves_it() {
+    fn a_torn_last_commit_counts_as_a_power_loss() {
         let whole = log();
         check(&whole, false);
         for cut in 1..6000 {

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_counted_for_the_whole_shortage_and_writes_up_to_a_compaction() {
+    fn growth_counts_per_shortage_and_writes_per_compaction() {
         let mut budget = Budget::new(None, None);
         let half = Puts { written: SMALLEST / 2, replaced: 0 };
         assert_eq!(

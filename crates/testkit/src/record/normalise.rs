@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn telling_values_are_replaced_in_other_texts_and_short_ones_are_not() {
+    fn long_recorded_values_are_replaced_within_texts() {
         let mut names = Names::default();
         check(
             &mut names,
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_part_of_a_body_can_be_meant() {
+    fn a_selection_normalises_parts_of_a_body() {
         let mut names = Names::default();
         assert_eq!(names.normalise(r#"{"a":[1,2]}"#, Some("/a/1")), "2");
         assert_eq!(names.normalise(r#"{"a":[1,2]}"#, Some("/b")), "null");

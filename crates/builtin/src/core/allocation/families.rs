@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_family_goes_only_when_that_is_said() {
+    fn releasing_the_secondary_ip_requires_single_stack() {
         let before = json!({"type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"],
             "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": REQUIRE});
         let mut single = before.clone();

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_without_node_ports_gives_up_those_that_are_left_out() {
+    fn load_balancers_without_node_port_allocation_release_omitted_ports() {
         let with = |allocates: bool, port: Value| json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": allocates, "ports": [port]});
         let held = json!({"name": "a", "port": 1, "nodePort": 30001});
         let bare = json!({"name": "a", "port": 1});

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_many_objects() {
+    fn the_number_of_remote_objects_is_limited() {
         let known = RemoteObjects::default();
         assert!(known.check_room(MOST_OBJECTS).is_ok());
         assert!(known.check_room(MOST_OBJECTS + 1).is_err());

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_goes_on_when_it_has_its_seats_again() {
+    async fn a_response_resumes_after_it_regains_its_seats() {
         let level = Level::of_seats(1, 0);
         let seats = LentSeats::new(take(&level, ANN).await.unwrap());
         let mut body = SeatedBody::new(full("x"), seats.clone());

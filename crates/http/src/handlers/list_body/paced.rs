@@ -57,7 +57,7 @@ mod tests {
     use http_body_util::{BodyExt as _, StreamBody};
 
     #[tokio::test]
-    async fn others_have_their_turn_between_frames() {
+    async fn a_paced_body_yields_between_frames() {
         let frames = ["a", "b"].map(|text| Ok(Frame::data(Bytes::from(text))));
         let mut body = Paced::new(StreamBody::new(stream::iter(frames)));
         for text in ["a", "b"] {

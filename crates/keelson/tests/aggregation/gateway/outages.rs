@@ -22,7 +22,7 @@ async fn stop(source: &mut TestServer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_is_away_is_served_as_it_was_and_followed_when_it_is_back() {
+async fn an_unreachable_source_is_served_stale_and_followed_again() {
     let mut source = source().sqlite().start().await;
     create_maps(&source, "data", 3).await;
     let gateway = Gateway::before(&source).await;

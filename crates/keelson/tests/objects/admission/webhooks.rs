@@ -499,7 +499,7 @@ async fn validating_webhooks_get_the_effective_delete_options() {
 
 /// The message names the origin of each of two equal owner references.
 #[tokio::test]
-async fn an_owner_that_is_named_twice_is_kept_once_and_its_writer_is_warned() {
+async fn duplicate_owner_references_are_merged_with_a_warning() {
     let owner = || json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1" });
     let hooked = WebhookServer::open(|request| {
         let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1" });

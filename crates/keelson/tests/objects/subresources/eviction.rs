@@ -88,7 +88,7 @@ async fn an_uncounted_budget_refuses_evictions() {
 }
 
 #[tokio::test]
-async fn of_two_budgets_none_counts() {
+async fn evictions_fail_if_two_budgets_match() {
     let lab = Lab::start().await;
     lab.running("a", true).await;
     lab.budget("one", json!({"minAvailable": 0}), counted(2)).await;

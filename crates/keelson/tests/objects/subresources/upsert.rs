@@ -42,7 +42,7 @@ async fn a_put_creates_objects_where_the_resource_allows_it() {
 }
 
 #[tokio::test]
-async fn others_are_not_found() {
+async fn a_put_of_other_missing_objects_is_not_found() {
     let lab = Lab::start().await;
     let missing = lab.raw.put(format!("{}/configmaps/c", super::NAMESPACE), &json!({"metadata": {"name": "c"}})).await;
     check(&missing, 404, "NotFound", "configmaps \"c\" not found");

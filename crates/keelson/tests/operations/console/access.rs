@@ -48,7 +48,7 @@ async fn the_login_accepts_all_credentials_and_explains_unusable_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_with_few_rights_sees_them_and_gets_errors_for_the_rest() {
+async fn the_console_shows_permitted_objects_and_errors_for_others() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let raw = lab.raw();
     raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "shop"}})).await.expect(201);

@@ -67,7 +67,7 @@ async fn the_namespace_stays_completes_and_takes_several() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_account_of_one_namespace_lands_there_and_a_new_tab_needs_no_login() {
+async fn a_namespaced_account_opens_its_namespace_in_every_tab() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let raw = lab.raw();
     raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "shop"}})).await.expect(201);

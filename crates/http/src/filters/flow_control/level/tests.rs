@@ -87,7 +87,7 @@ async fn a_request_that_goes_away_lets_others_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_level_counts_its_use_over_time_and_requests_that_need_more_than_is_free() {
+async fn level_metrics_count_utilization_and_requests_without_accommodation() {
     let level = Level::of_seats(8, 10);
     let held: Vec<_> = (0..7).map(|_| take(&level, 1, 1).now_or_never().unwrap().unwrap()).collect();
     let mut two = take(&level, 2, 2);
