@@ -1,6 +1,6 @@
 //! The rows of the table: their measurements and goals.
 //!
-//! They run in the order of [`ALL`]: rows with a fresh server first, then those that read the filled one, and last
+//! The rows run in the order of [`ALL`]: rows with a fresh server first, then those that read the filled one, and last
 //! those that add to it.
 
 // SIZE: the table of all rows.
@@ -44,7 +44,7 @@ use proxied::ProxiedFigure;
 use queries::{ConcurrentLoad, QueryKind};
 use servers::Objects;
 
-/// The connections of the row with the most, with some spare.
+/// The largest number of connections of a row, plus a reserve.
 pub(crate) const MOST_CONNECTIONS: usize = 6_000;
 
 /// The measurement of a row.
@@ -553,7 +553,7 @@ impl Rows {
         Ok(Self(ALL.iter().filter(|row| if names.is_empty() { is_told(row) } else { is_named(row) }).collect()))
     }
 
-    /// Measures them in order. A failure includes the figures measured before it.
+    /// Measures the rows in order. An error contains the figures measured before it.
     pub(crate) async fn measure(&self, bench: &mut Bench) -> Result<Vec<Figure>, (Vec<Figure>, Error)> {
         let mut figures = Vec::new();
         for row in &self.0 {

@@ -29,7 +29,7 @@ impl OrderedGroup {
 /// Groups fragments and sorts the groups by name. Each group version appears once, from the source with precedence.
 pub(crate) fn arrange(fragments: &[Arc<Fragment>]) -> Vec<OrderedGroup> {
     let mut sorted: Vec<&Arc<Fragment>> = fragments.iter().collect();
-    // Mostly sorted already, since a change replaces only one fragment.
+    // The fragments are mostly sorted already, since a change replaces only one of them.
     sorted.sort_by(|a, b| {
         let (left, right) = (a.source(), b.source());
         left.group

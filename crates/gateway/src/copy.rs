@@ -127,7 +127,7 @@ impl SourceCopy {
             form: form.clone(),
             listed: HashSet::new(),
         };
-        // It ends when the mirror is dropped.
+        // The task ends when the mirror is dropped.
         drop(self.supervisor.spawn_finite("mirror-copy", writer.run(received)));
         ResourceCopy { store, root, prefix, form, commands }
     }

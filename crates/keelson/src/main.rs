@@ -1,7 +1,7 @@
 //! The `keelson` command: a Kubernetes API server, and the tools for its store.
 //!
-//! It parses the command line and calls `keelson-server`, which contains the server. Under the names `kube-apiserver`
-//! and `etcd` the executable replaces these programs in tests.
+//! The binary parses the command line and calls `keelson-server`, which contains the server. Under the names
+//! `kube-apiserver` and `etcd` the executable replaces these programs in tests.
 
 mod args;
 mod build;

@@ -45,7 +45,7 @@ pub struct EtcdConfig {
     pub random: Arc<dyn Random>,
 }
 
-/// A connection to a member, before its TLS.
+/// A connection to an etcd member, before the TLS handshake.
 pub trait MemberStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> MemberStream for S {}

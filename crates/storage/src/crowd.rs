@@ -23,9 +23,9 @@ pub struct SupersededBytes {
     pub limit: u64,
     /// The sum of all bytes ever superseded.
     total: u64,
-    /// The sum at the oldest readable revision.
+    /// The sum of superseded bytes at the oldest readable revision.
     forgotten: u64,
-    /// The sum at some revisions, ascending.
+    /// The sum of superseded bytes at some revisions, in ascending order.
     marks: VecDeque<(Revision, u64)>,
 }
 

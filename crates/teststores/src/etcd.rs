@@ -59,7 +59,7 @@ impl EtcdServerBuilder {
     /// Starts it and waits for its leader. `None` where this machine has no etcd.
     ///
     /// # Panics
-    /// It does not start; the text ends with its log.
+    /// When etcd does not start; the text ends with its log.
     pub fn start(self) -> Option<EtcdServer> {
         self.start_members(1)?.pop()
     }
@@ -67,7 +67,7 @@ impl EtcdServerBuilder {
     /// Starts this many members of one etcd and waits for a leader. `None` where this machine has no etcd.
     ///
     /// # Panics
-    /// They do not start; the text ends with the log of one of them.
+    /// When the members do not start; the text ends with the log of one of them.
     pub fn start_cluster(self, members: usize) -> Option<EtcdCluster> {
         self.start_members(members).map(|members| EtcdCluster { members })
     }

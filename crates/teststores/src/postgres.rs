@@ -66,7 +66,7 @@ impl PostgresServerBuilder {
     /// Starts it and waits until it accepts connections. `None` where this machine has no PostgreSQL.
     ///
     /// # Panics
-    /// It does not start; the text ends with its log.
+    /// When PostgreSQL does not start; the text ends with its log.
     pub fn start(self) -> Option<PostgresServer> {
         let programs = named_by(VARIABLE)?;
         let guarded = GuardedServer::new("QUIT");

@@ -1,7 +1,7 @@
 //! Checks a history of concurrent requests to one object against the order of its states in a watch.
 //!
-//! Every write carries a mark of its own, and every deletion names the uid that it deleted, so each state of the object
-//! has one cause. The watch gives the total order of the states. The history is linearizable if that order contradicts
+//! Every write has a unique mark, and every deletion has the uid of the deleted object, so each state of the object has
+//! one cause. The watch gives the total order of the states. The history is linearizable if that order contradicts
 //! neither the real time of the requests nor what any of them saw. With the order known, the check is exact, and takes
 //! time in the square of the number of requests.
 
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// A state of the object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum State {
-    /// The write with this mark is its last.
+    /// The object as the write with this mark left it.
     Written(String),
     /// The object of this uid is deleted.
     Deleted(String),
@@ -28,15 +28,15 @@ pub(crate) struct Event {
 /// The effect of a request: the state that it made or saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It made this state. `from` is the version that it was to replace, if it named one.
+    /// The request made this state. `from` is the resource version of its precondition, if it had one.
     Made { state: State, from: Option<String> },
-    /// It may have made this state: its answer did not say.
+    /// The request may have made this state: its response has no outcome, as after a timeout.
     MayHaveMade(State),
-    /// It saw this state.
+    /// The request returned this state.
     Saw(State),
-    /// It saw that the object is there, or that it is not.
+    /// The response shows that the object exists, or that it does not.
     SawPresence(bool),
-    /// It was refused for a reason that says nothing of the state.
+    /// The request was refused for a reason that does not depend on the state.
     Nothing,
 }
 
@@ -100,7 +100,7 @@ impl History {
             self.events.iter().enumerate().map(|(number, event)| (&event.state, number + 1)).collect();
         let mut by_begin: Vec<&Operation> = self.operations.iter().collect();
         by_begin.sort_by_key(|operation| operation.begun);
-        // The operations with their place in the order: a write its own, a read that of the state it saw.
+        // The operations with their position in the order: the state that a write made, or that a read returned.
         let mut placed: Vec<(usize, &Operation)> = Vec::new();
         for operation in by_begin {
             let earlier = placed.iter().filter(|(_, other)| other.ended < operation.begun);
@@ -131,7 +131,7 @@ impl History {
         self.check_future(&placed)
     }
 
-    /// Checks that no request saw a state that was made only after its end.
+    /// Checks that no request returned a state of a write that began after the request ended.
     fn check_future(&self, placed: &[(usize, &Operation)]) -> Result<(), String> {
         for (position, operation) in placed {
             let later = placed.iter().find(|(other, made)| {

@@ -23,7 +23,7 @@ pub(super) const VALID: Duration = Duration::from_secs(30 * 60);
 pub(super) enum Step {
     /// The holder is the best candidate, or the candidates still have time to answer.
     Nothing,
-    /// These candidates, by number, are asked for a renewal.
+    /// The indexes of the candidates that must renew their leases first.
     Ping(Vec<usize>),
     /// The lease gets this holder; none if another controller has the strategy.
     Elect { holder: Option<String>, strategy: String },

@@ -175,7 +175,7 @@ impl Literal<'_> {
         NAMES.iter().position(|name| self.name.is(name))
     }
 
-    /// Its size in the table in bytes. If the name is an index, the minimum.
+    /// The size of the field in the dynamic table in bytes. If the name is an index, the minimum.
     fn size(&self) -> usize {
         self.name.length() + self.value.length() + FIELD_BYTES
     }

@@ -139,7 +139,7 @@ async fn close<S: AsyncRead + AsyncWrite + Unpin>(
     mut received: SplitStream<WebSocketStream<S>>,
     code: CloseCode,
 ) {
-    // This fails if the client sent its close frame first. The reply to that is sent below.
+    // Sending fails if the client sent its close frame first. The reply to that is sent below.
     let _ = sink.send(Message::Close(Some(CloseFrame { code, reason: Utf8Bytes::default() }))).await;
     while let Some(Ok(_)) = received.next().await {}
     if let Ok(socket) = received.reunite(sink) {

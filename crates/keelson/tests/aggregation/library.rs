@@ -362,7 +362,7 @@ async fn the_library_starts_on_a_full_etcd() {
     let made = |name: &str| serde_json::from_str::<Value>(&manifest(name, "red", 1)).unwrap();
     raw.post(FLUNDERS, &made("kept")).await.expect(201);
     raw.post(FLUNDERS, &made("other")).await.expect(201);
-    // Its record remains, like that of an earlier process.
+    // The record of the process remains, as after a kill.
     flunders.kill().await;
     let store = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();
     let filler = |number: usize| StoreKey::new(format!("/filler/{number}"));

@@ -1,7 +1,7 @@
 //! Tests of servers on one store that serve different resources and answer for each other: one document, and every
 //! resource on every server.
 //!
-//! Such a difference exists during a rolling upgrade.
+//! Servers of different releases run together during a rolling upgrade.
 
 use std::path::PathBuf;
 use std::sync::Arc;

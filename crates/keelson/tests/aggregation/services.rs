@@ -1,6 +1,6 @@
 //! Tests of APIServices that the server creates: their owners, changes and deletions by clients, and their recreation.
 //!
-//! These are the APIServices of built-in versions and definitions. Clients create the registered ones.
+//! The server creates the APIServices of built-in versions and definitions. Clients create the others.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Tests of the life of a definition: creation, deletion, and recreation.
 //!
-//! Its objects are deleted with it, and a second definition of the name finds none of them.
+//! The objects of a definition are deleted with it, and a second definition of the same name has none of them.
 
 use keelson_testkit::{ProcessServer, TestServer};
 use serde_json::{Value, json};

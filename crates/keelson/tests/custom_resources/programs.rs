@@ -1,6 +1,6 @@
 //! Tests of the compilation of definitions' expressions: once, and not before an object is validated with them.
 //!
-//! Otherwise a start with thousands of definitions would be slow.
+//! Compiling all expressions at the start would make a start with thousands of definitions slow.
 
 use std::time::Duration;
 

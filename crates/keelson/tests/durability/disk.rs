@@ -312,7 +312,7 @@ async fn after_a_failed_sync_the_server_ends_and_says_why() {
     let server = builder.start().await;
     let raw = server.raw();
     disk.set(DiskFault::SyncFails);
-    // It may have been written, so no client gets a retryable error.
+    // The object may have been written, so no client gets a retryable error.
     let failed = raw.post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})).await.expect(504);
     assert_eq!(failed.header("retry-after"), "");
     let why = tokio::time::timeout(PATIENCE, server.failed()).await.unwrap();

@@ -27,9 +27,9 @@ const ACCEPTED: u64 = 1_000_000_000;
 /// The expected outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExpectedStart {
-    /// It is refused with this text; a bar separates alternatives.
+    /// The start is refused with this text; a bar separates alternatives.
     Refused(&'static str),
-    /// It serves all objects, and accepts the earlier kubeconfig and token.
+    /// The server serves all objects, and accepts the earlier kubeconfig and token.
     Whole,
 }
 use ExpectedStart::{Refused, Whole};
@@ -64,7 +64,7 @@ const TABLE: [Row; 20] = [
     ]),
     ("pki/sa.key", [
         Refused("sa.key is missing"), Refused("sa.key can't be used"), Refused("sa.key can't be used"), Whole,
-        // The operator's way to change keys: `sa.pub` has the earlier one.
+        // Operators change keys in this way: `sa.pub` still has the earlier public key.
         Whole,
     ]),
     // The key is derived from `sa.key`, and no other was in use.
@@ -252,7 +252,7 @@ fn ready_at(log: &str) -> Option<String> {
 /// Starts a server on a directory.
 ///
 /// # Errors
-/// Its output when it does not start.
+/// The output of the server when it does not start.
 async fn start(data: &Path, args: &[&str]) -> Result<StartedCopy, String> {
     let log = fs::File::create(data.with_extension("log")).unwrap();
     let mut command = Command::new(KEELSON);

@@ -1,6 +1,6 @@
 //! Tests of `kubectl replace`, `patch`, `label` and `annotate`.
 //!
-//! These commands change several fields or a whole object. Commands for a single field are in `editing.rs`.
+//! The tested commands change several fields or a whole object. Commands for a single field are in `editing.rs`.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Tests of one custom resource: it is defined and created from one file, explained, shown, watched, changed and
 //! deleted.
 //!
-//! This is the way of a user through kubectl. `custom_resources` tests the rules of definitions.
+//! The tests follow a user of kubectl. `custom_resources` tests the rules of definitions.
 
 use crate::Shell;
 

@@ -1,7 +1,7 @@
 //! Tests of chunks for clients that may list only the objects of a selector (`--chunks-for-partial-rights`): the names
 //! visible in their continue tokens, for each value of the flag.
 //!
-//! Such rights come from a webhook, for example when labels assign objects to teams.
+//! Rights to only some objects come from an authorization webhook, for example when labels assign objects to teams.
 
 use std::fs;
 

@@ -33,9 +33,9 @@ const LENGTH: usize = TEXT + 1 + 8 + 1;
 /// The content of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The name of the store in its facts.
+    /// The random name of the store, which the table `facts` of the database also has.
     pub(crate) store: u64,
-    /// The number of the start since which a server has the store open.
+    /// The number of the server start that opened the store.
     pub(crate) start: u64,
     /// The newest acknowledged revision.
     pub(crate) revision: Revision,

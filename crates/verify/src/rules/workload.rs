@@ -103,7 +103,7 @@ struct Client<'l> {
     lab: &'l Lab,
     number: u32,
     random: StdRng,
-    /// The last object that it read, by name, for conditional updates.
+    /// The last read object of each name, for conditional updates.
     read: HashMap<String, Value>,
 }
 
@@ -222,8 +222,8 @@ impl Sent {
         Self { text, begun, ended, answer }
     }
 
-    /// The operation. `known` reads an answer. Without an answer, or with a server error, the request may have made the
-    /// state.
+    /// The operation of a request. `known` reads a response. Without a response, or with a server error, the request
+    /// may have made the state.
     fn operation(self, known: impl FnOnce(&Exchange) -> Option<Effect>, state: Option<State>) -> Operation {
         let unknown = || state.map_or(Effect::Nothing, Effect::MayHaveMade);
         let (status, effect) = match &self.answer {

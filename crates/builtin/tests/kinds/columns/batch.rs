@@ -1,6 +1,6 @@
 //! Tests the tables of jobs and cron jobs.
 //!
-//! They show completions, durations and schedules at one point in time.
+//! The rows show completions, durations and schedules at one point in time.
 
 use keelson_meta::json::{Value, json};
 

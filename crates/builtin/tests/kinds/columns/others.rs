@@ -1,7 +1,7 @@
 //! Tests the tables of the smaller groups: admission, API services, certificates, flow control, leases, policy, RBAC,
 //! scheduling.
 //!
-//! There is one example for each kind, and one for each form of a cell.
+//! The tests have an example for each kind and for each form of a cell.
 
 use keelson_builtin::printer;
 use keelson_meta::json::{Value, json};

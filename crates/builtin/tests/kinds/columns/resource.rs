@@ -1,6 +1,6 @@
 //! Tests the tables of devices, claims and pools.
 //!
-//! There is one example for each state of a claim.
+//! The tests have an example for each state of a claim.
 
 use keelson_meta::json::{Value, json};
 

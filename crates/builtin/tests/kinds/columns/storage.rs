@@ -1,6 +1,6 @@
 //! Tests the tables of storage classes, attachments, drivers, storage versions and migrations.
 //!
-//! There is one example for each kind, and one for each form of a cell.
+//! The tests have an example for each kind and for each form of a cell.
 
 use keelson_meta::json::{Value, json};
 

@@ -95,7 +95,7 @@ async fn a_mirror_is_loaded_again_when_its_revision_was_compacted() {
     let back =
         gateway.until(MAPS, |answer| answer.header("keelson-as-of").is_empty() && answer.text().contains("new")).await;
     assert_eq!(names(&back.json()), ["m0000", "m0002", "new"]);
-    // Its watches can't tell what happened in between.
+    // The watches of the gateway cannot show the changes in between.
     let last = watch.next_json().await.expect("an event");
     assert_eq!((&last["type"], &last["object"]["code"]), (&json!("ERROR"), &json!(410)), "{last}");
     gateway.stop().await;

@@ -80,7 +80,7 @@ async fn a_rust_operator_reconciles_its_objects_and_resumes() {
         raw.post(format!("{RESERVOIRS}?dryRun=All"), &reservoir("b", &json!({ "level": 31, "lining": "steel" })));
     assert_eq!(deep.await.expect(201).header("warning"), "299 - \"that is deep\"");
 
-    // It reconciles owned objects, and reports the observed generation.
+    // The operator reconciles owned objects, and reports the observed generation.
     let (one, gauge) = (format!("{RESERVOIRS}/a"), format!("{GAUGES}/a"));
     let followed = until(&raw, &one, |found| found["status"] == json!({ "level": 5, "observedGeneration": 1 })).await;
     assert_eq!(followed["metadata"]["finalizers"], json!([reservoirs::FINALIZER]));

@@ -1,6 +1,6 @@
 //! `pods/binding`, and `bindings`.
 //!
-//! Both bind a pod to a node, once.
+//! Both forms of a binding bind a pod to a node, once.
 
 use serde_json::{Value, json};
 

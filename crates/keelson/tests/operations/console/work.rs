@@ -45,7 +45,7 @@ async fn the_namespace_stays_completes_and_takes_several() {
     lab.browser.press("team").await;
     lab.browser.press("Enter").await;
     lab.rows(&["of-team-a"]).await;
-    // It stays over an object and another resource.
+    // The namespace stays selected over an object and another resource.
     lab.open("r/core/v1/configmaps/team-a/of-team-a").await;
     lab.browser.until("document.querySelector('.yaml .code') !== null").await;
     lab.browser
