@@ -534,8 +534,8 @@ pub(crate) const ALL: [Row; 106] = [
 pub(crate) struct Rows(Vec<&'static Row>);
 
 impl Rows {
-    /// The named rows. A name that is no row stands for all rows whose names begin with it and a dash. Without names, all
-    /// rows that concern the store.
+    /// The selected rows. A name selects the row of this name, or else all rows whose names begin with it and a dash.
+    /// Without names, all rows that depend on the store.
     pub(crate) fn chosen(names: &[String], store: &BenchStore) -> Result<Self> {
         let is_of = |row: &Row, name: &str| {
             let is_group = ALL.iter().all(|row| row.name != name);
