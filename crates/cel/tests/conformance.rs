@@ -44,7 +44,7 @@ const OPTIONAL: [&str; 3] = ["unsupported syntax '?'", "unsupported syntax '.?'"
 enum Outcome {
     /// The value of the suite.
     Value,
-    /// The case has a value but no expected one. Its type equals that of cel-go.
+    /// The case checks only the type, which equals that of cel-go.
     Typed,
     /// The evaluation fails, as in the suite.
     Fails,

@@ -128,7 +128,7 @@ impl Caller {
     }
 
     /// Returns true if a write to this target skips all admission plugins. These are the server's writes for its own
-    /// readiness, and its writes that publish storage versions.
+    /// readiness, and its writes that the publication of storage versions needs.
     pub(crate) fn passes_admission(&self, target: &Target) -> bool {
         match self.origin {
             Origin::Upkeep => true,
