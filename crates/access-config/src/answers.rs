@@ -109,7 +109,7 @@ mod tests {
     const KEEP: Duration = Duration::from_secs(10);
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_kept_for_its_time() {
+    async fn an_answer_is_cached_for_its_duration() {
         let answers = Answers::new(10);
         let asked = AtomicUsize::new(0);
         let get = async |name: &str, keep: Duration| {

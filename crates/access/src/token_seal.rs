@@ -267,7 +267,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_taken_for_a_token(text in ".{0,200}") {
+        fn arbitrary_text_is_not_a_sealed_token(text in ".{0,200}") {
             prop_assert!(seal(&key(1)).open(&text, "l").is_err());
         }
     }

@@ -92,7 +92,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_expression_comes_to_the_same_each_time(text in expression()) {
+    fn evaluation_is_deterministic(text in expression()) {
         prop_assert_eq!(run(&text), run(&text));
     }
 

@@ -53,7 +53,7 @@ fn reserved_words_name_fields_after_a_dot() {
 }
 
 #[test]
-fn numbers_overflow_and_divide_as_go_has_it() {
+fn overflow_and_division_behave_as_in_go() {
     check(&[
         ("2 + 3 * 4 - 1", "13"),
         ("-9 / 4", "-2"),

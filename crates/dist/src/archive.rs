@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_ar_begin_at_even_places() {
+    fn ar_members_begin_at_even_offsets() {
         let archive = ar(&[("debian-binary", b"2.0"), ("control", b"x")], 1);
         assert_eq!(&archive[..8], b"!<arch>\n");
         assert_eq!(archive.len(), 8 + 60 + 4 + 60 + 2);

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_contents_are_where_their_hashes_say() {
+    fn blobs_are_stored_under_their_hashes() {
         let release = Release {
             version: "1.2.3".to_owned(),
             kubernetes: "1.36.2".to_owned(),

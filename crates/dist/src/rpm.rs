@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_payload_begins_where_the_headers_say() {
+    fn the_payload_begins_after_the_headers() {
         let release =
             Release { version: "1.2.3".into(), kubernetes: "1.36.2".into(), commit: String::new(), seconds: 7 };
         let mut files = Files::default();

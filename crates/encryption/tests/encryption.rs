@@ -146,7 +146,7 @@ async fn the_contract_of_stores_is_kept_with_each_provider() {
 }
 
 #[tokio::test]
-async fn a_value_that_can_not_be_read_spoils_no_other() {
+async fn an_unreadable_value_affects_no_other() {
     let memory = MemoryStore::new();
     let [old, new] = [b'1', b'2'].map(|byte| {
         format!("{{aesgcm: {{keys: [{{name: 'key{byte}', secret: {}}}]}}}}", base64_of(&format!("{byte:x}").repeat(32)))

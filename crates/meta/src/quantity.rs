@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_compare_whatever_way_they_are_written() {
+    fn quantities_compare_independent_of_their_notation() {
         let check =
             |left: &str, right: &str| assert_eq!(Quantity::parse(left), Quantity::parse(right), "{left} {right}");
         check("1", "1000m");

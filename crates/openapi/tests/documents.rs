@@ -504,7 +504,7 @@ fn equal_sets_give_equal_documents_in_any_order_of_fragments() {
 }
 
 #[test]
-fn a_document_says_whether_it_is_there_already() {
+fn documents_are_ready_after_the_first_request() {
     let openapi = openapi();
     let v3 = |encoding| DocumentId::V3("apis/apps/v1".to_owned(), encoding);
     let v3 = [v3(DocumentEncoding::Json), v3(DocumentEncoding::Protobuf)];

@@ -212,7 +212,7 @@ async fn an_emptied_etcd_is_detected() {
 
 /// The etcd was away, and returns with higher revisions than before. Only the name shows that it has another store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_store_with_higher_revisions_is_noticed_by_its_name() {
+async fn another_store_with_higher_revisions_is_detected_by_name() {
     let Some(mut server) = EtcdServer::start() else { return };
     let way = LossyWay::to(server.port());
     let url = format!("etcd://127.0.0.1:{}/registry", way.port());

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_source_that_never_stands_still_is_given_up() {
+    async fn a_copy_of_a_constantly_changing_source_fails() {
         let (from, to) = (filled(1).await, MemoryStore::new());
         let source = from.clone();
         let mut count = 0;

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_renewal_under_a_write_is_not_noticed() {
+    async fn a_renewal_during_a_write_does_not_affect_it() {
         write_during_a_registration(1).await.unwrap();
     }
 

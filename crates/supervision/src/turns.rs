@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn an_owner_that_has_its_part_keeps_up_no_other() {
+    async fn an_owner_at_its_share_delays_no_other() {
         let turns = TurnsByOwner::new(1);
         let (begun, begins) = std::sync::mpsc::channel();
         let (end, ends) = std::sync::mpsc::channel::<()>();

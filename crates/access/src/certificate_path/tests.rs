@@ -161,7 +161,7 @@ fn an_issuer_must_have_signed() {
 }
 
 #[test]
-fn paths_lead_through_authorities_between() {
+fn paths_include_intermediate_authorities() {
     let root = Signing::new();
     let between = root.between(authority_params("between"));
     let lower = between.between(authority_params("lower"));

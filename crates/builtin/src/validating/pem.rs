@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sequence_has_the_length_that_it_says() {
+    fn a_der_sequence_must_have_its_stated_length() {
         assert!(is_sequence(b"\x30\x02ab") && is_sequence(&[&b"\x30\x82\x01\x00"[..], &[7; 256]].concat()));
         for bad in [&b""[..], b"\x30", b"\x30\x03ab", b"\x31\x02ab", b"\x30\x82\x01", b"\x30\x80ab"] {
             assert!(!is_sequence(bad), "{bad:?}");

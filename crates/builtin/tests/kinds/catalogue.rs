@@ -11,7 +11,7 @@ use keelson_meta::names::NameRule;
 use keelson_resources::{Resource, Verb};
 
 #[test]
-fn resources_and_versions_stand_in_the_order_of_discovery() {
+fn resources_and_versions_are_in_discovery_order() {
     let groups = catalogue().groups();
     assert_eq!(groups[0].name, "", "the core group is first");
     assert!(groups[1..].is_sorted_by_key(|group| (std::cmp::Reverse(group.priority), group.name.clone())));

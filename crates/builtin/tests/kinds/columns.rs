@@ -134,7 +134,7 @@ fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 #[test]
-fn every_printer_has_a_cell_for_each_column_whatever_it_is_given() {
+fn every_printer_returns_one_cell_per_column() {
     let odd =
         json!({"metadata": 1, "spec": [1, "a", null], "status": "x", "data": 3, "subsets": [null], "webhooks": {}});
     let deeper = json!({

@@ -255,7 +255,7 @@ fn bytes_that_look_canonical_are_not_trusted_with_a_second_revision() {
 }
 
 #[test]
-fn wrong_types_in_the_metadata_are_noticed() {
+fn wrong_types_in_the_metadata_are_detected() {
     let stored = encoded(json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": 7}}));
     assert_eq!(stored.summary(&[]), Err(DecodeError::Metadata("name")));
     let stored = encoded(json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"labels": {"a": 1}}}));

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_are_asked_before_the_best_one_is_elected() {
+    fn candidates_are_pinged_before_the_best_one_is_elected() {
         let old = candidate("old", "1.35.0/1.36.0", -100);
         let new = candidate("new", "1.36.0/1.36.0", -1);
         assert_eq!(step(&[old.clone(), new.clone()], None, at(0)), Ok(Step::Ping(vec![0])), "new has just answered");

@@ -68,7 +68,7 @@ fn path_rules_match_the_path_and_its_subpaths() {
 }
 
 #[test]
-fn exempt_is_compared_first_whatever_the_precedence_of_others() {
+fn exempt_is_compared_before_all_precedences() {
     let all = Rule {
         subjects: vec![Subject::Group("*".into())],
         resources: vec![ResourceRule {

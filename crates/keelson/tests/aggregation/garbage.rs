@@ -68,7 +68,7 @@ async fn let_go(raw: &Raw, path: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn owners_and_dependents_go_with_each_other_across_servers() {
+async fn owners_and_dependents_are_collected_across_servers() {
     let main = TestServer::start().await;
     let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
     let raw = main.raw();
@@ -103,7 +103,7 @@ async fn owners_and_dependents_go_with_each_other_across_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn owners_wait_for_their_dependents_or_let_go_of_them_across_servers() {
+async fn foreground_and_orphan_deletion_work_across_servers() {
     let main = TestServer::start().await;
     let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
     let raw = main.raw();
@@ -214,7 +214,7 @@ fn status(code: u16, reason: &str, name: &str) -> HookReply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_server_that_says_so_by_name_has_lost_an_owner() {
+async fn only_a_not_found_status_with_the_name_proves_absence() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let backend = trains(&raw).await;

@@ -137,7 +137,7 @@ async fn error_texts_of_rules_and_values_are_limited() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_sets_are_compared_whatever_their_order() {
+async fn large_sets_are_compared_in_any_order() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let unchanged = json!([{ "rule": "self == oldSelf" }]);

@@ -57,7 +57,7 @@ async fn an_established_definition_is_served_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_that_is_deleted_goes_when_its_objects_are_gone() {
+async fn a_deleted_definition_disappears_after_its_objects() {
     let server = TestServer::start().await;
     let raw = server.raw();
     establish(&raw, &mays()).await;

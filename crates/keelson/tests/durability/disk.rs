@@ -306,7 +306,7 @@ async fn a_server_starts_on_a_full_disk_and_is_left_by_deleting() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_failed_sync_the_server_ends_and_says_why() {
+async fn a_failed_sync_ends_the_server_with_a_reason() {
     let builder = TestServer::builder().sqlite();
     let disk = FragileDisk::below(builder.data_dir());
     let server = builder.start().await;

@@ -123,7 +123,7 @@ async fn an_object_of_a_key_that_the_service_has_lost_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_that_says_it_is_ill_fails_the_check() {
+async fn an_unhealthy_key_service_fails_the_check() {
     let (store, kms) = (MemoryStore::new(), KmsDouble::start("kek-1"));
     let server = server(&store, &with(&kms)).await;
     kms.ail("no disk");

@@ -103,7 +103,7 @@ async fn a_status_is_changed_through_its_subresource_only() {
 }
 
 #[tokio::test]
-async fn labels_and_annotations_come_and_go() {
+async fn labels_and_annotations_are_added_and_removed() {
     let shell = shell().await;
     shell.ok("create configmap other").await;
     let session = [

@@ -139,7 +139,7 @@ async fn objects_are_changed_in_every_way_and_validated_before() {
 }
 
 #[tokio::test]
-async fn a_definition_goes_with_all_that_was_made_of_it() {
+async fn deleting_a_definition_deletes_its_objects() {
     let shell = shop().await;
     let deleted = shell.ok("delete crd gadgets.shop.example.com").await;
     assert_eq!(deleted, "customresourcedefinition.apiextensions.k8s.io \"gadgets.shop.example.com\" deleted\n");

@@ -114,7 +114,7 @@ async fn selectors_choose_by_label_and_by_field() {
 }
 
 #[tokio::test]
-async fn resources_go_by_every_name_they_have() {
+async fn resources_are_found_by_all_their_names() {
     let shell = shell().await;
     shell.ok("create deployment web --image=web").await;
     let session = [

@@ -232,7 +232,7 @@ async fn gone(raw: &Raw, name: &str) {
 }
 
 #[tokio::test]
-async fn pods_of_nodes_that_are_gone_are_ended() {
+async fn pods_of_missing_nodes_are_deleted() {
     let quarantine = Duration::from_millis(200);
     let configured = TestServer::builder().configure(|config| {
         config.node_quarantine = quarantine;

@@ -151,7 +151,7 @@ async fn settings_that_contradict_each_other_are_refused() {
 
 /// Clients only keep watches open. The fastest of three stops counts, since the machine may be busy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn open_watches_do_not_hold_up_a_stop() {
+async fn open_watches_do_not_delay_shutdown() {
     let mut fastest = PATIENCE;
     for _ in 0..3 {
         let mut started = StartedServer::spawn(Command::new(KEELSON).args(EPHEMERAL)).await;

@@ -189,7 +189,7 @@ async fn a_webhook_is_sent_reviews_as_upstream_sends_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_none_is_reported_as_upstream_does() {
+async fn invalid_responses_get_upstream_errors() {
     let harbour = Harbour::open().await;
     harbour.store("f", 1).await;
     let with_type = |code, media: &str, body: &str| {

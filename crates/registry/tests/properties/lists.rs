@@ -215,7 +215,7 @@ async fn walk_through(engine: Engine, settings: Settings, steps: Vec<Step>) {
 proptest! {
     #![proptest_config(cases(160))]
     #[test]
-    fn chunks_put_together_are_the_list_whatever_happens_in_between(
+    fn joined_chunks_equal_the_list_during_concurrent_writes(
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..120),
     ) {
@@ -226,7 +226,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(12))]
     #[test]
-    fn chunks_put_together_are_the_list_on_disk_too(
+    fn joined_chunks_equal_the_list_on_disk(
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..80),
     ) {
@@ -244,7 +244,7 @@ async fn walk_through_on(engine: Option<Engine>, settings: Settings, steps: Vec<
 proptest! {
     #![proptest_config(cases(6))]
     #[test]
-    fn chunks_put_together_are_the_list_on_postgresql_too(
+    fn joined_chunks_equal_the_list_on_postgresql(
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..60),
     ) {
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn chunks_put_together_are_the_list_on_etcd_too(
+    fn joined_chunks_equal_the_list_on_etcd(
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..60),
     ) {

@@ -82,7 +82,7 @@ fn a_namespace_is_only_finalized_while_it_is_being_deleted() {
 }
 
 #[test]
-fn whatever_the_spec_a_namespace_does_not_go_before_it_was_emptied() {
+fn a_namespace_is_deleted_only_after_its_content() {
     run(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let server = cluster.server(0);

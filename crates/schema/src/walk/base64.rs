@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn line_breaks_and_spare_bits_go() {
+    fn line_breaks_and_spare_bits_are_removed() {
         assert_eq!(canonical("YW\nJj\r\n"), Ok(Some("YWJj".to_owned())));
         assert_eq!(canonical("YR=="), Ok(Some("YQ==".to_owned())));
         assert_eq!(canonical("YWJ=\n"), Ok(Some("YWI=".to_owned())));

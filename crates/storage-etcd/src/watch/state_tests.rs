@@ -325,7 +325,7 @@ fn a_lagging_member_is_distinguished_from_a_restored_etcd() {
 }
 
 #[test]
-fn another_etcd_is_noticed() {
+fn another_etcd_is_detected() {
     let mut rig = Rig::following(5, true);
     let mut foreign = answer(6, &[(6, "a")]);
     foreign.header.as_mut().unwrap().cluster_id = 8;

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_before_the_last_commits_is_noticed_wherever_it_is() {
+    fn damage_before_the_last_commits_is_detected_anywhere() {
         let whole = log();
         // Damage in the header, or in a commit that two more commits follow.
         for at in (0..whole.len() - 8 * 4120).step_by(97) {

@@ -220,7 +220,7 @@ fn expressions_of_policies_and_webhooks_compile() {
 }
 
 #[test]
-fn policies_that_change_requests_say_how() {
+fn mutations_of_policies_are_validated() {
     let patch = "[JSONPatch{op: 'add', path: '/a', value: 'b'}]";
     let mutating = change(
         &policy(),

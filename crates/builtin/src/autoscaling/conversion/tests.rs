@@ -122,7 +122,7 @@ fn current_metrics_and_conditions_are_kept_in_annotations() {
 }
 
 #[test]
-fn a_measured_percentage_without_a_note_is_kept() {
+fn a_current_percentage_without_an_annotation_is_kept() {
     let v1 = json!({"spec": {"targetCPUUtilizationPercentage": 5}, "status": {"currentCPUUtilizationPercentage": 7}});
     assert_eq!(
         run(v1_to_v2, &v1)["status"]["currentMetrics"],
@@ -131,7 +131,7 @@ fn a_measured_percentage_without_a_note_is_kept() {
 }
 
 #[test]
-fn the_behavior_is_noted_in_the_names_of_go() {
+fn the_behavior_annotation_uses_go_field_names() {
     let v2 = json!({"metadata": {}, "spec": {"metrics": [cpu(80)], "behavior": {
         "scaleDown": {"stabilizationWindowSeconds": 60, "selectPolicy": "Max",
             "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}], "tolerance": "50m"}}}});

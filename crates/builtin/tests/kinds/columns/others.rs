@@ -35,7 +35,7 @@ fn admission_shows_counts_and_parameters() {
 }
 
 #[test]
-fn api_services_are_available_or_say_why_not() {
+fn api_services_show_availability_or_the_reason() {
     let (group, kind) = ("apiregistration.k8s.io", "APIService");
     let with = |condition: Value| {
         json!({"spec": {"service": {"namespace": "n", "name": "s"}},

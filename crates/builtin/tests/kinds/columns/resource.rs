@@ -37,7 +37,7 @@ fn resource_slices_and_device_taints_show_their_spec() {
 }
 
 #[test]
-fn pools_are_summed_up_once_they_are_known() {
+fn devices_of_pools_are_summed_up() {
     let pool = |total: u32, error: Value| {
         json!({"totalDevices": total, "availableDevices": 1,
         "allocatedDevices": 2, "unavailableDevices": 0, "validationError": error})

@@ -333,7 +333,7 @@ fn ephemeral_containers_are_added_below_a_subresource_alone() {
 }
 
 #[test]
-fn a_status_has_rules_of_its_own() {
+fn a_status_is_validated_by_separate_rules() {
     let running = change(
         &pod(),
         &[("/status", json!({"qosClass": "BestEffort", "phase": "Running"})), ("/spec/containers/0/image", json!(""))],
