@@ -153,7 +153,7 @@ pub(crate) enum Command {
     Etcd(RawArguments),
 }
 
-/// A command line that another reader reads.
+/// The arguments of a program that parses them itself.
 #[derive(ClapArgs)]
 pub(crate) struct RawArguments {
     /// Flags of that program; --help lists them.

@@ -200,7 +200,7 @@ tags! {
 tags! {
     /// The merge strategy of an object or map in server-side apply.
     MapType {
-        /// The schema does not state it. Treated as granular.
+        /// The schema has no map type. Treated as granular.
         #[default]
         Unset,
         /// The whole object is one value.

@@ -94,7 +94,7 @@ impl SearchIndex {
         Self { layers: parts.into_iter().map(layer).collect() }
     }
 
-    /// The index without the objects of the keys `gone`, and with the objects of `come`.
+    /// Returns an index without the objects whose keys are in `gone`, and with the objects in `come`.
     pub fn changed<'k>(&self, gone: impl Iterator<Item = &'k str>, come: GatheredTexts) -> Self {
         let mut layers = self.layers.clone();
         for key in gone {
