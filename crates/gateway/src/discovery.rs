@@ -142,7 +142,7 @@ mod tests {
         json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "verbs": verbs})
     }
 
-    fn of(items: &Value) -> Vec<Served> {
+    fn resources(items: &Value) -> Vec<Served> {
         let groups = items.as_array().unwrap().iter().map(group).collect();
         Discovery { groups: [Vec::new(), groups], ..Discovery::default() }.resources()
     }
@@ -154,7 +154,7 @@ mod tests {
             {"version": "v2", "resources": [resource("things", "Thing", &both), resource("reviews", "Review", &["create"])]},
             {"version": "v1", "resources": [resource("things", "Thing", &both), resource("olds", "Old", &both)]},
         ]}]);
-        let found: Vec<_> = of(&items).iter().map(Served::path).collect();
+        let found: Vec<_> = resources(&items).iter().map(Served::path).collect();
         assert_eq!(found, ["/apis/g/v2/things", "/apis/g/v1/olds"]);
     }
 
@@ -165,7 +165,7 @@ mod tests {
             {"version": "v1", "resources": [resource("../secrets", "A", &both), resource("a?b", "B", &both), resource("", "C", &both)]},
             {"version": "v1/x", "resources": [resource("things", "Thing", &both)]},
         ]}]);
-        assert!(of(&items).is_empty());
+        assert!(resources(&items).is_empty());
     }
 
     #[test]

@@ -206,7 +206,7 @@ impl HealthChecks {
             parameters.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_ref()).collect();
         excluded.sort_unstable();
         excluded.dedup();
-        let (mut text, mut passing_checks_answer_ok) = (String::new(), true);
+        let (mut text, mut healthy) = (String::new(), true);
         let whole = |name: &str| self.included.iter().find(|(part, _)| part == name).map(|(_, whole)| whole.as_str());
         let is_excluded = |name: &str| excluded.contains(&name) || whole(name).is_some_and(|it| excluded.contains(&it));
         let asked = self.ask(|name| !is_excluded(name));
@@ -218,7 +218,7 @@ impl HealthChecks {
                 Some(Ok(())) => format!("[+]{name} ok\n"),
                 Some(Err(reason)) => {
                     log_failure(name, reason);
-                    passing_checks_answer_ok = false;
+                    healthy = false;
                     format!("[-]{name} failed: reason withheld\n")
                 }
             };
@@ -237,7 +237,7 @@ impl HealthChecks {
         for name in asked.iter().map(|(name, _)| name).filter(has_warning) {
             let _ = writeln!(text, "warn: {name} has a warning: ask /{endpoint}/{name}");
         }
-        match (passing_checks_answer_ok, verbose) {
+        match (healthy, verbose) {
             (false, _) => {
                 let text = format!("{text}{endpoint} check failed\n");
                 HealthAnswer { code: StatusCode::INTERNAL_SERVER_ERROR, text }

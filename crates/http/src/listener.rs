@@ -1,24 +1,24 @@
 //! The TLS port: accepts connections, limits their resources, and ends them in order when the server stops.
 //!
-//! A thread of its own accepts connections (`door.rs`). They are counted (`connections.rs`), and the runtime serves
+//! A thread of its own accepts connections (`acceptor.rs`). They are counted (`connections.rs`), and the runtime serves
 //! them (`connection.rs`), which refuses malformed request heads (`request_head.rs`). Limits bound the bytes before
-//! authentication (`heads.rs`), the time of unread responses (`sending.rs`, `stall.rs`), and the memory of responses
+//! authentication (`large_headers.rs`), the time of unread responses (`sending.rs`, `stall.rs`), and the memory of responses
 //! (`answers.rs`). `websocket.rs` sends watches over websockets.
 //!
 //! During a shutdown the listener accepts no connections and announces the shutdown on open ones (GOAWAY on HTTP/2, no
 //! keep-alive on HTTP/1.1). Watches end cleanly, and requests in flight continue while they make progress. Idle
 //! connections and those without progress are closed within seconds, the rest at the deadline.
 
+mod acceptor;
 mod ahead;
 mod answers;
 mod connection;
 mod connections;
-mod door;
 mod header_block;
-mod heads;
 mod idle;
+mod large_headers;
 mod linger;
-mod long_heads;
+mod long_headers;
 mod request_head;
 mod sending;
 mod stall;
@@ -45,7 +45,7 @@ use tokio_util::task::TaskTracker;
 use self::answers::Answers;
 pub use self::answers::ReplacedBytes;
 use self::connections::Connections;
-use self::heads::LargeHeaders;
+use self::large_headers::LargeHeaders;
 use crate::filters::Pipeline;
 use crate::metrics::Edge;
 
@@ -173,7 +173,7 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
     // Dropping this future closes all connections.
     let _cut = cut.drop_guard();
     let served = TaskTracker::new();
-    let opened = port.into_std().and_then(|port| door::open(port, shared, served.clone()));
+    let opened = port.into_std().and_then(|port| acceptor::open(port, shared, served.clone()));
     let mut door = match opened {
         Ok(door) => door,
         Err(error) => return tracing::error!(%error, "connections can't be accepted"),

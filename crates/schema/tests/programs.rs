@@ -29,7 +29,7 @@ fn schema(message: &str, programs: &Arc<ProgramCache>) -> Schema {
 }
 
 fn told(schema: &Schema) -> Vec<String> {
-    let found = schema.rules().expect("it is structural").judge(&json!({ "n": 7 }), None, None);
+    let found = schema.rules().expect("it is structural").validate(&json!({ "n": 7 }), None, None);
     found.faults.iter().map(ToString::to_string).collect()
 }
 

@@ -24,7 +24,7 @@ impl Generator {
     }
 
     fn value(&mut self, schema: SchemaRef<'_>, depth: u32) -> Value {
-        match schema.of() {
+        match schema.value_type() {
             Type::Any => json!({"any": [1, null, {"b": "", "a": 0}]}),
             Type::Object => self.object(schema, depth),
             Type::Map => {
@@ -77,7 +77,7 @@ fn reversed(value: &Value) -> Value {
 
 /// Adds an undeclared field to every declared object. Returns their number.
 fn spoil(schema: SchemaRef<'_>, value: &mut Value) -> usize {
-    match (schema.of(), value) {
+    match (schema.value_type(), value) {
         (Type::Object, Value::Object(map)) => {
             let mut count = 1;
             for field in schema.fields() {

@@ -174,7 +174,7 @@ proptest! {
             prop_assert_eq!(&once, &twice);
             // The byte check does not accept values of wrong types.
             let (rules, value) = (schema.rules().unwrap(), once.clone().into_value());
-            if rules.type_fault_of_embedded(&value).is_none() && rules.judge(&value, None, None).faults.is_empty() {
+            if rules.type_fault_of_embedded(&value).is_none() && rules.validate(&value, None, None).faults.is_empty() {
                 prop_assert!(schema.get().is_shape_of(text(&once).as_bytes()), "{}", text(&once));
             }
         }
@@ -193,9 +193,9 @@ proptest! {
         let rules = schema.rules().unwrap();
         for (new, old) in [(&spec, None), (&spec, Some(&other)), (&spec, Some(&spec))] {
             let (new, old) = (object(new).into_value(), old.map(|old| object(old).into_value()));
-            let faults = rules.judge(&new, old.as_ref(), None).faults;
+            let faults = rules.validate(&new, old.as_ref(), None).faults;
             prop_assert!(faults.len() <= FAULTS_MAX);
-            prop_assert_eq!(&faults, &rules.judge(&new, old.as_ref(), None).faults);
+            prop_assert_eq!(&faults, &rules.validate(&new, old.as_ref(), None).faults);
         }
     }
 }

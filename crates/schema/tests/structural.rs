@@ -28,7 +28,7 @@ fn causes(faults: &[FieldError]) -> Vec<(String, String)> {
 #[track_caller]
 fn check(of: &Value, value: Value, expected: &[(&str, &str)]) {
     let schema = schema(json!({ "f": of.clone() }));
-    let faults = schema.rules().unwrap().judge(&json!({ "spec": { "f": value } }), None, None).faults;
+    let faults = schema.rules().unwrap().validate(&json!({ "spec": { "f": value } }), None, None).faults;
     let expected: Vec<(String, String)> =
         expected.iter().map(|(field, text)| ((*field).to_owned(), (*text).to_owned())).collect();
     assert_eq!(causes(&faults), expected);
@@ -262,7 +262,7 @@ fn unchanged_invalid_values_are_accepted() {
     let old =
         json!({ "spec": { "s": "long", "atomic": ["long"], "map": [{ "k": "a", "v": "long" }], "set": ["a", "a"] } });
     let check = |next: Value, expected: &[&str]| {
-        let faults = schema.rules().unwrap().judge(&json!({ "spec": next }), Some(&old), None).faults;
+        let faults = schema.rules().unwrap().validate(&json!({ "spec": next }), Some(&old), None).faults;
         let fields: Vec<String> = faults.iter().map(|fault| fault.cause().field).collect();
         assert_eq!(fields, expected);
     };
@@ -421,7 +421,7 @@ proptest! {
         prop_assert!(walk(&mut twice).is_clean());
         prop_assert_eq!(&once, &twice);
         let value = once.into_value();
-        let faults = schema.rules().unwrap().judge(&value, Some(&value), None).faults;
+        let faults = schema.rules().unwrap().validate(&value, Some(&value), None).faults;
         prop_assert!(faults.is_empty(), "{:?}", faults);
     }
 }
@@ -455,8 +455,9 @@ fn unusable_schemas_are_refused_with_their_path() {
 #[track_caller]
 fn check_format(name: &str, good: &[&str], bad: &[&str]) {
     let schema = schema(json!({ "f": { "type": "string", "format": name } }));
-    let fits =
-        |text: &&str| schema.rules().unwrap().judge(&json!({ "spec": { "f": *text } }), None, None).faults.is_empty();
+    let fits = |text: &&str| {
+        schema.rules().unwrap().validate(&json!({ "spec": { "f": *text } }), None, None).faults.is_empty()
+    };
     assert_eq!(good.iter().filter(|text| !fits(text)).collect::<Vec<_>>(), Vec::<&&str>::new(), "{name}: refused");
     assert_eq!(bad.iter().filter(|text| fits(text)).collect::<Vec<_>>(), Vec::<&&str>::new(), "{name}: taken");
 }
@@ -558,7 +559,7 @@ fn numbers_are_in_the_range_of_their_format() {
 fn patterns_match_as_in_re2() {
     let check = |pattern: &str, text: &str, expected: bool| {
         let schema = schema(json!({ "f": { "type": "string", "pattern": pattern } }));
-        let faults = schema.rules().unwrap().judge(&json!({ "spec": { "f": text } }), None, None).faults;
+        let faults = schema.rules().unwrap().validate(&json!({ "spec": { "f": text } }), None, None).faults;
         assert_eq!(faults.is_empty(), expected, "{pattern} on {text}");
     };
     check("^a+$", "aa\n", false);

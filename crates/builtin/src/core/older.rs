@@ -27,7 +27,7 @@ pub(crate) enum Older {
 
 impl Older {
     /// The kind of a core resource, if its objects may lack such fields.
-    pub(crate) fn of(plural: &str) -> Option<Self> {
+    pub(crate) fn for_resource(plural: &str) -> Option<Self> {
         match plural {
             "persistentvolumeclaims" => Some(Self::Claims),
             "services" => Some(Self::Services),

@@ -28,7 +28,7 @@ fn check(api_version: &str, kind: &str, object: Value, expected: &[(&str, Value)
 }
 
 fn fill(kind: &GroupVersionKind, object: &mut Object) {
-    Defaults::of(kind).into_iter().for_each(|defaults| defaults.fill(object));
+    Defaults::for_kind(kind).into_iter().for_each(|defaults| defaults.fill(object));
 }
 
 /// Checks that [`Defaults::lacks`] agrees with [`Defaults::fill`].
@@ -38,7 +38,7 @@ fn check_lacks(kind: &GroupVersionKind, object: Value) {
     let mut filled = before.clone();
     fill(kind, &mut filled);
     let text = stored.text().into_owned();
-    let lacks = Defaults::of(kind).is_some_and(|defaults| defaults.lacks(&ParsedObject::from(stored)));
+    let lacks = Defaults::for_kind(kind).is_some_and(|defaults| defaults.lacks(&ParsedObject::from(stored)));
     assert_eq!(lacks, filled != before, "{text}");
 }
 
@@ -421,7 +421,7 @@ fn amounts_of_resources_are_whole_thousandths() {
 }
 
 #[test]
-fn a_flow_schema_has_a_precedence_even_where_it_says_nothing() {
+fn an_empty_flow_schema_gets_the_default_precedence() {
     for schema in [json!({}), json!({ "spec": {} }), json!({ "spec": { "matchingPrecedence": 0 } })] {
         let precedence = [("/spec/matchingPrecedence", json!(1000))];
         check("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", schema, &precedence);

@@ -14,7 +14,7 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-const PRIORITY_CLASS: TypeDefaults = TypeDefaults::of(&[("preemptionPolicy", TextIfAbsent("PreemptLowerPriority"))]);
+const PRIORITY_CLASS: TypeDefaults = TypeDefaults::new(&[("preemptionPolicy", TextIfAbsent("PreemptLowerPriority"))]);
 
 const POD_GROUP: TypeDefaults =
-    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("disruptionMode", Text("Pod"))]) }))]);
+    TypeDefaults::new(&[("spec", In(&const { TypeDefaults::new(&[("disruptionMode", Text("Pod"))]) }))]);

@@ -29,7 +29,7 @@ pub(super) async fn permit(
     audit: &AuditRecord,
     metrics: &AccessMetrics,
 ) -> Result<(), ApiError> {
-    let selectors = Selectors::of(info, uri);
+    let selectors = Selectors::parse(info, uri);
     let begun = Instant::now();
     let verdict = authorizer.authorize(user, &attributes(info, &selectors)).await;
     metrics.note_authorization(&verdict, begun.elapsed());
@@ -54,7 +54,7 @@ pub(super) struct Selectors<'u> {
 }
 
 impl<'u> Selectors<'u> {
-    pub(super) fn of(info: &RequestInfo, uri: &'u Uri) -> Self {
+    pub(super) fn parse(info: &RequestInfo, uri: &'u Uri) -> Self {
         let mut selectors = Self::default();
         let of_collection =
             matches!(info.verb, RequestVerb::Resource(Verb::List | Verb::Watch | Verb::DeleteCollection));

@@ -50,7 +50,7 @@ struct ImpersonatedUser {
 
 impl ImpersonatedUser {
     /// Parses the headers. `None` if there are none.
-    fn of(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
+    fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
         if !headers.keys().any(is_field) {
             return Ok(None);
         }
@@ -146,9 +146,9 @@ impl Impersonation {
         (info, uri): (&RequestInfo, &Uri),
         authorizer: &dyn Authorizer,
     ) -> Result<(Arc<User>, Option<&'static str>), ApiError> {
-        let Some(asked) = ImpersonatedUser::of(headers)? else { return Ok((user, None)) };
+        let Some(asked) = ImpersonatedUser::from_headers(headers)? else { return Ok((user, None)) };
         let begun = Instant::now();
-        let selectors = Selectors::of(info, uri);
+        let selectors = Selectors::parse(info, uri);
         let attributes = attributes(info, &selectors);
         let last = self.last.lock().get(&user.name).copied();
         let others = MODES.into_iter().filter(|mode| Some(*mode) != last);

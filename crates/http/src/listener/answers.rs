@@ -332,12 +332,12 @@ mod tests {
             tokio::time::advance(Duration::from_secs(35)).await;
             answers.enforce();
             assert_eq!(numbers(&answers), [0]);
-            assert!(sending.goes_on());
+            assert!(sending.makes_progress());
             sending.waits(FRAME);
         }
         tokio::time::advance(Duration::from_secs(15)).await;
         answers.enforce();
-        assert!(numbers(&answers).is_empty() && !sending.goes_on());
+        assert!(numbers(&answers).is_empty() && !sending.makes_progress());
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub struct ResourceNames<'a> {
 
 impl<'a> ResourceNames<'a> {
     /// The names of a request's target.
-    pub fn of(target: &'a Target) -> Self {
+    pub fn of_target(target: &'a Target) -> Self {
         Self {
             group: &target.resource.group,
             version: &target.version.name,

@@ -156,8 +156,8 @@ async fn an_answer_that_is_taken_too_slowly_is_cut() {
         }
     })
     .await;
-    assert_eq!(number(&server, "keelson_answers_slow_total").await, 1.0);
-    assert_eq!(number(&server, "keelson_answers_unread_total").await, 0.0);
+    assert_eq!(number(&server, "keelson_responses_slow_total").await, 1.0);
+    assert_eq!(number(&server, "keelson_responses_aborted_total").await, 0.0);
 }
 
 #[tokio::test]

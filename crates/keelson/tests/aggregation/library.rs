@@ -127,7 +127,7 @@ async fn its_declared_fields_are_selected_indexed_and_sorted_by() {
         let asked = format!("{FLUNDERS}?fieldSelector=spec.colour%3Ddarkb&limit=1&{filter}");
         let answer = raw.get(asked).await.expect(200);
         assert_eq!(answer.header("keelson-total-count"), "12");
-        looked_at.push(answer.header("keelson-looked-at").to_owned());
+        looked_at.push(answer.header("keelson-objects-scanned").to_owned());
     }
     assert_eq!(looked_at, ["300", "312", "12"]);
 

@@ -184,7 +184,7 @@ async fn declared_fields_are_indexed_and_sorted_by() {
             let asked = format!("{SELS}?fieldSelector={selector}&limit=1&keelson.io/count=true&{filter}");
             let answer = raw.get(asked).await.expect(200);
             assert_eq!(answer.header("keelson-total-count"), expected.to_string(), "{selector}");
-            looked_at.push(answer.header("keelson-looked-at").parse::<usize>().unwrap());
+            looked_at.push(answer.header("keelson-objects-scanned").parse::<usize>().unwrap());
         }
         let is_known = selector.starts_with("spec.s");
         let made = if is_known { [expected; 3] } else { [300, 300, 300 + expected] };

@@ -147,7 +147,7 @@ async fn lists_are_aborted_if_their_snapshot_retains_too_much_memory() {
         for number in 0..20 {
             raw.put(format!("{CONFIG_MAPS}/wide-{number}"), &object(number, "b")).await.expect(200);
         }
-        let cut = "keelson_lists_cut_total";
+        let cut = "keelson_lists_aborted_total";
         let count = || async { raw.get("/metrics").await.expect(200).text().contains(&format!("\n{cut} 1.0\n")) };
         while is_cut && !count().await {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;

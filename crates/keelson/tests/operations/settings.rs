@@ -253,7 +253,7 @@ async fn idle_connections_use_up_no_descriptors() {
         let raw = server.raw().clone();
         raw.post("/api/v1/namespaces", &json!({"metadata": {"generateName": "a-"}})).await.expect(201);
     }
-    assert!(metric(&server, "keelson_connections_displaced_total").await > 100.0);
+    assert!(metric(&server, "keelson_connections_evicted_total").await > 100.0);
     assert!(metric(&server, "process_open_fds").await < 300.0);
     // Hundreds of connections were closed, which is logged once.
     assert_eq!(server.log().matches("more connections come").count(), 1, "{}", server.log());

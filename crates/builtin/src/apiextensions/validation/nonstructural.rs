@@ -31,7 +31,7 @@ pub fn non_structural(definition: &Object) -> Option<NonStructural> {
             let name = version.field("name").text();
             return Some(NonStructural::NoForm(format!("failed to check validation schema for version {name}: {why}")));
         }
-        structure::judge(&version.field("schema").field("openAPIV3Schema"), &mut run);
+        structure::validate(&version.field("schema").field("openAPIV3Schema"), &mut run);
     }
     (!run.faults.is_empty()).then_some(NonStructural::Violations(run.faults))
 }

@@ -24,7 +24,7 @@ fn prepare_update(current: &Object, next: &mut Object) {
     let (Some(old), Some(new)) = (spec(current), spec_mut(next)) else { return };
     keep_allocated(old, new);
     agree_on_addresses(old, new);
-    drop_what_the_type_has_not(old, new);
+    drop_fields_of_other_types(old, new);
 }
 
 /// Copies allocated fields that the update omits.
@@ -84,7 +84,7 @@ fn agree_on_addresses(old: &Map, new: &mut Map) {
 }
 
 /// Removes the fields of the old type, unless the request changes them; validation then refuses the request.
-fn drop_what_the_type_has_not(old: &Map, new: &mut Map) {
+fn drop_fields_of_other_types(old: &Map, new: &mut Map) {
     let left = |needs: fn(&Map) -> bool, new: &Map| needs(old) && !needs(new);
     let mut drop = |applies: fn(&Map) -> bool, fields: &[&str]| {
         if left(applies, new) && fields.iter().all(|field| old.get(field) == new.get(field)) {

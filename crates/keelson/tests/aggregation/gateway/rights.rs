@@ -67,7 +67,7 @@ async fn users_read_only_objects_that_the_source_allows() {
             let answer = gateway.get_as("ann", format!("{path}{query}")).await;
             assert_eq!(answer.status, 403, "{path}{query}: {}", answer.text());
             assert!(!answer.text().contains("m000"), "{}", answer.text());
-            for header in ["keelson-total-count", "keelson-looked-at", "keelson-lag"] {
+            for header in ["keelson-total-count", "keelson-objects-scanned", "keelson-looked-at", "keelson-lag"] {
                 assert_eq!(answer.header(header), "", "{path}{query}");
             }
         }

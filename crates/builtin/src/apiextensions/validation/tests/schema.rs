@@ -267,7 +267,7 @@ fn unchanged_schemas_are_not_validated_again() {
         json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}, "maxItems": most,
             "x-kubernetes-validations": [{"rule": "self.all(x, self.all(y, x <= y))"}]}}})
     };
-    assert_eq!(update(&costly(2000), &costly(2000)), [""; 0], "what does not change is not judged anew");
+    assert_eq!(update(&costly(2000), &costly(2000)), [""; 0], "what does not change is not validated again");
     assert_eq!(update(&costly(2000), &costly(1900)).len(), 1);
     let set = |of: &str| {
         json!({"type": "object", "properties": {"s": {"type": "array", "x-kubernetes-list-type": "set",
