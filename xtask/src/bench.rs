@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: builds the server and `keelson-bench`, and runs it.
 //!
-//! It measures the profile `release`, which is quick to build; `--profile dist` measures the shipped build. If the
-//! arguments name a store, its programs are located first, as for the tests.
+//! The command measures the profile `release`, which is quick to build; `--profile dist` measures the shipped build. If
+//! the arguments name a store, its programs are located first, as for the tests.
 
 use std::process::{Command, ExitCode};
 

@@ -1,8 +1,8 @@
 //! `cargo xtask console`: builds the files of the console from their sources, or checks that the checked-in files match
 //! the sources.
 //!
-//! A build of the program needs neither: it embeds the checked-in files. Without Node.js the check is skipped, with a
-//! message.
+//! A build of the program needs neither sources nor Node.js, because it embeds the checked-in files. Without Node.js
+//! the check is skipped, with a message.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use crate::workspace::Workspace;
 /// The directories of the sources and of the built files.
 const SOURCES: &str = "crates/console/web";
 const ASSETS: &str = "crates/console/assets";
-/// The package for the tests: a checker of accessibility.
+/// The npm package for the tests: an accessibility checker.
 const CHECKER: &str = "node_modules/axe-core/axe.min.js";
-/// The environment variable with its path, for the tests. Empty means that there is none.
+/// The environment variable with the path of the accessibility checker, for the tests. Empty if it is missing.
 pub(crate) const CHECKER_VARIABLE: &str = "KEELSON_TEST_AXE";
 
 /// The outcome of a check.
@@ -64,7 +64,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Outcome> {
 /// Finds the checker of accessibility.
 ///
 /// # Errors
-/// The missing part and how to get it.
+/// When a part is missing. The text says how to get it.
 pub(crate) fn checker(workspace: &Workspace) -> Result<PathBuf, String> {
     let web = workspace.root.join(SOURCES);
     if !web.join(CHECKER).is_file() {

@@ -1,7 +1,7 @@
-//! Published definitions of custom resources, and their objects, for the tests. Sources in order: the directory in a
-//! variable, an earlier fetch, or a fetch now from a crate that uses them in its own tests.
+//! Published definitions of custom resources, and their objects, for the tests. They come from the directory in a
+//! variable, an earlier download, or a download of a crate that uses them in its own tests.
 //!
-//! Without them all other tests still run: a missing part is a message here, not a failure.
+//! Without these files, all other tests still run: a missing part is reported and is no failure.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ const KNOWN: &str = "httproute-crd.yaml";
 /// The directory of the definitions.
 ///
 /// # Errors
-/// The missing part and how to get it.
+/// When a part is missing. The text says how to get it.
 pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         return Ok(PathBuf::from(path));

@@ -1,6 +1,6 @@
 //! `cargo xtask dist`: runs `keelson-dist`, which makes the packages of a release.
 //!
-//! That is a separate crate because of its dependencies for archives, so that xtask stays quick to build.
+//! `keelson-dist` is a separate crate because of its dependencies for archives, so that xtask stays quick to build.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: runs `keelson-fuzz` in an optimized build.
 //!
-//! The tests run the same targets briefly; this runs for as long as requested.
+//! The tests run the same targets briefly. This command runs them for the requested time.
 
 use std::process::ExitCode;
 

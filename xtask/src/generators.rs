@@ -1,7 +1,7 @@
-//! The generator of clients in Python, with what its clients need: in the directory of a variable, or fetched by pip
-//! into one below `target`. It runs on Java 11 or newer.
+//! The generator of Python clients and the packages that these clients need. The directory comes from an environment
+//! variable, or pip installs it below `target`. The generator needs Java 11 or newer.
 //!
-//! Without it all other tests still run: a missing part is a message here, not a failure.
+//! Without the generator, all other tests still run: a missing part is reported and is no failure.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,8 +12,8 @@ use crate::python::Package;
 use crate::run;
 use crate::workspace::Workspace;
 
-/// The environment variable with its directory for Python. The user sets it to choose one, and xtask sets it for the
-/// tests. Empty means that there is none.
+/// The environment variable with the directory of the Python generator. The user sets it to choose an installation, and
+/// xtask sets it for the tests. Empty means that no generator is installed.
 pub(crate) const VARIABLE: &str = "KEELSON_TEST_OPENAPI_GENERATOR";
 
 /// The packages with their versions.
@@ -23,7 +23,7 @@ const PACKAGE: &str = "openapi-generator-cli";
 /// The directory of the generator.
 ///
 /// # Errors
-/// The missing part and how to get it.
+/// When a part is missing. The text says how to get it.
 pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         return Ok(PathBuf::from(path));

@@ -1,7 +1,7 @@
 //! kopf, the Python framework of a tested operator: in the directory of a variable, or fetched by pip into one below
 //! `target` (from pip's configured index).
 //!
-//! Without it all other tests still run: a missing part is a message here, not a failure.
+//! Without this package, all other tests still run: a missing part is reported and is no failure.
 
 use std::path::PathBuf;
 
@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result};
 use crate::python::Package;
 use crate::workspace::Workspace;
 
-/// The environment variable with its directory for Python. The user sets it to choose one, and xtask sets it for the
-/// tests. Empty means that there is none.
+/// The environment variable with the directory of the Python package. The user sets it to choose an installation, and
+/// xtask sets it for the tests. Empty if the package is missing.
 pub(crate) const VARIABLE: &str = "KEELSON_TEST_KOPF";
 
 /// The packages with their versions.
@@ -21,7 +21,7 @@ const PACKAGE: &str = "kopf";
 /// The directory of kopf.
 ///
 /// # Errors
-/// The missing part and how to get it.
+/// When a part is missing. The text says how to get it.
 pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         return Ok(PathBuf::from(path));

@@ -20,7 +20,7 @@ const VERSION: &str = "1.36.4";
 /// The path of a working kubectl.
 ///
 /// # Errors
-/// The missing part and how to get it.
+/// When a part is missing. The text says how to get it.
 pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("KUBECTL") {
         let path = PathBuf::from(path);

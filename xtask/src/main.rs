@@ -1,7 +1,7 @@
 //! `cargo xtask`: the helpers of this repository, one subcommand each.
 //!
-//! It is separate from the product: no crate depends on it and it depends on no crate of the workspace, so it builds in
-//! seconds on a fresh clone. Contributors and CI jobs use the same commands.
+//! xtask is separate from the product: no crate depends on it and it depends on no crate of the workspace, so it builds
+//! in seconds on a fresh clone. Contributors and CI jobs use the same commands.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its streams")]
 
 mod bench;

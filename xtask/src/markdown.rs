@@ -1,7 +1,7 @@
 //! The prose of a Markdown page: its paragraphs, list items, headings and table cells, without code.
 //!
-//! It knows the subset of Markdown in this repository's pages. Fenced and indented code, HTML comments and code spans
-//! hold no prose.
+//! The parser handles the subset of Markdown in this repository's pages. Fenced and indented code, HTML comments and
+//! code spans hold no prose.
 
 /// A piece of prose, with its first line (from 1).
 #[derive(Debug, PartialEq, Eq)]

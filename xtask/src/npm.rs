@@ -1,7 +1,7 @@
 //! Packages of npm for the tests: public conformance suites, and a generator of clients in TypeScript. They are in the
 //! directory of a variable, or fetched by npm into one below `target` (from npm's configured registry).
 //!
-//! Without them all other tests still run: a missing part is a message here, not a failure.
+//! Without these files, all other tests still run: a missing part is reported and is no failure.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ const KNOWN: [&str; 3] = ["package.json", "package-lock.json", "suites.js"];
 /// The directory of the packages.
 ///
 /// # Errors
-/// The missing part and how to get it.
+/// When a part is missing. The text says how to get it.
 pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         return Ok(PathBuf::from(path));

@@ -19,10 +19,11 @@ pub(crate) struct Package<'p> {
 }
 
 impl Package<'_> {
-    /// Installs it unless it is there, and returns its directory for Python. `required` are pip's requirements.
+    /// Installs the package unless it is installed, and returns its directory for Python. `required` are pip's
+    /// requirements.
     ///
     /// # Errors
-    /// pip can't fetch it, or Python can't load it.
+    /// When pip can't install the package, or Python can't load it.
     pub(crate) fn install(&self, workspace: &Workspace, required: &[&str]) -> Result<PathBuf> {
         let directory = workspace.target.join("tools").join(format!("{}-{}", self.name, self.version));
         // Wheels belong to one Python release, and the installed Python may have changed since.

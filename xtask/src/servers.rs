@@ -18,8 +18,8 @@ mod debian;
 struct Make {
     /// Its name in messages.
     name: &'static str,
-    /// The environment variable with its path. The user sets it to choose one, and xtask sets it for the tests. Empty
-    /// means that there is none.
+    /// The environment variable with the path of the program. The user sets it to choose an installation, and xtask
+    /// sets it for the tests. Empty if the program is missing.
     variable: &'static str,
     /// The source, if none is installed.
     source: Source,
@@ -41,10 +41,10 @@ enum Source {
     },
     /// A crate of this version that contains the program. The tested version must not depend on installed programs.
     Crate {
-        /// The prefix of its name; the machine's name follows.
+        /// The prefix of the crate's name; the machine's name follows.
         package: &'static str,
         version: &'static str,
-        /// The path of the program in it.
+        /// The path of the program in the crate.
         file: &'static str,
     },
 }

@@ -94,7 +94,7 @@ fn production<'t>(place: &str, text: &'t str) -> impl Iterator<Item = (usize, &'
 enum ForTests {
     #[default]
     Outside,
-    /// After the attribute, with its indentation; the item is still to come.
+    /// After the attribute and before its item. Has the indentation of the attribute.
     Announced(usize),
     /// Inside of an item that ends with a brace at this indentation.
     Inside(usize),

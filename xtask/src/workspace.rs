@@ -23,7 +23,7 @@ pub(crate) struct Member {
     pub(crate) name: String,
     /// The workspace crates that it uses, in any kind of dependency.
     pub(crate) uses: Vec<Edge>,
-    /// True if a registry may have it.
+    /// True if the crate may be published.
     pub(crate) is_published: bool,
     /// True if its manifest has a description, which registries require.
     pub(crate) is_described: bool,

@@ -109,7 +109,7 @@ mod tests {
     const KEEP: Duration = Duration::from_secs(10);
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_kept_for_its_time() {
+    async fn an_answer_is_cached_for_its_duration() {
         let answers = Answers::new(10);
         let asked = AtomicUsize::new(0);
         let get = async |name: &str, keep: Duration| {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_are_kept_than_there_may_be() {
+    async fn the_cache_of_answers_is_bounded() {
         let answers = Answers::new(8);
         for number in 0..100_u32 {
             let keep = if number % 2 == 0 { KEEP } else { Duration::ZERO };
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_distinguished() {
+    fn answer_keys_distinguish_equal_concatenations() {
         assert_ne!(answer_key([&b"ab"[..], b"c"]), answer_key([&b"a"[..], b"bc"]));
     }
 }

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_as_go_has_them() {
+    fn durations_are_parsed_as_in_go() {
         let nanos = |text: &str| Seconds::parse(text).map(|seconds| seconds.nanos);
         assert_eq!(nanos("1m30s"), Some(90_000_000_000));
         assert_eq!(nanos("-5s"), Some(-5_000_000_000));

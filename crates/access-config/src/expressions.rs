@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_which_claims_an_expression_looks_at() {
+    fn uses_of_the_email_claims_are_detected() {
         let check = |text: &str, email: bool, verified: bool| {
             let made = compiled(text);
             assert_eq!((made.uses_email(), made.uses_email_verified()), (email, verified), "{text}");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_come_to_texts_or_say_why_not() {
+    fn expressions_return_strings_or_an_error() {
         let claims = json!({ "a": "x", "b": ["y", "", "z"], "n": 1, "nothing": null });
         let of = |text: &str| compiled(text).with_value(&claims, &mut meter(), texts);
         let texts = |texts: &[&str]| Ok(Some(texts.iter().map(ToString::to_string).collect::<Vec<_>>()));

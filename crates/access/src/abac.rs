@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_policy_names_its_place() {
+    fn malformed_policy_lines_are_reported_with_their_position() {
         let refused = |text: &str| Abac::parse("/f", text.as_bytes()).err().map(|error| error.to_string()).unwrap();
         let head = format!(r#""apiVersion":"{GROUP}/v1beta1","kind":"Policy""#);
         let at =

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tokens_are_none_of_these() {
+    fn malformed_bootstrap_tokens_are_rejected() {
         for text in [
             "",
             "abc123",

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signed_certificate_is_believed_as_its_user_for_as_long_as_it_holds() {
+    fn a_signed_certificate_identifies_its_user_until_it_expires() {
         let pki = pki();
         let certificate = signed(&pki, &["devs", "leads"], Some(DAY));
         let identity = ClientIdentity::from_certificate(&certificate).unwrap();

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_whose_signatures_are_not_verified_proves_nothing() {
+    fn certificates_with_unsupported_keys_identify_no_user() {
         let pem = include_bytes!("pki/testdata/rsa-1024.crt");
         let certificate = CertificateDer::from_pem_slice(pem).unwrap();
         let mut main = server();

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_with_different_authorities_agree_and_what_has_expired_goes() {
+    fn published_authorities_are_merged_and_expired_ones_removed() {
         let now = SystemTime::UNIX_EPOCH + START;
         let (_, one) = at(now);
         let (_, other) = at(now + DAY);

@@ -1,6 +1,6 @@
 //! Creates keys for a rotation, which the operator puts into files.
 //!
-//! They have the same form as those of a first start. This file reads and writes no files.
+//! The keys have the same form as the keys of a first start. This module reads and writes no files.
 
 use std::time::SystemTime;
 

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_token_is_named_and_its_secret_is_not() {
+    fn malformed_lines_are_reported_without_their_secrets() {
         for (text, expected) in [
             ("t1,ann,1\nsecret,bob\n", "line 2: it needs a token"),
             ("t1,ann,1\n,bob,2\n", "line 2: the token and the user name"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_changes_is_read_again_and_a_damaged_one_is_not_believed() {
+    async fn token_files_are_reloaded_and_damaged_ones_ignored() {
         let file = written("t1,ann,1\n");
         let tokens = Arc::new(StaticTokens::read(file.path()).unwrap());
         let following = tokio::spawn(tokens.clone().follow());

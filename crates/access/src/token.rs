@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_forms_of_one_key_have_one_id_and_it_is_upstreams() {
+    fn both_encodings_of_a_key_have_one_id() {
         let ids: Vec<_> =
             keys_of_all_kinds().iter().map(|(_, key)| TokenIssuer::new("i".into(), key).unwrap().key_ids()).collect();
         assert_eq!(ids[0], ids[1]);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn public_keys_are_read_from_each_form_and_shown_in_the_key_set() {
+    fn public_keys_of_each_encoding_are_in_the_key_set() {
         let file = |name: &str| -> String {
             let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/pki/testdata").join(name);
             std::fs::read_to_string(path).unwrap()

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_token_opens_for_its_list_alone_and_says_nothing() {
+    fn sealed_tokens_open_only_for_their_list_and_hide_content() {
         let seal = seal(&key(1));
         let sealed = seal.seal("a-secret-name", "pods/web", "ann");
         let opened = Opened { caller: "ann".to_owned(), token: "a-secret-name".to_owned() };
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_keys_has_nothing_else() {
+    fn malformed_key_files_are_refused() {
         for (text, expected) in [("", "has no key"), ("# none\n", "has no key"), ("x", "line 1"), ("\nAAAA", "line 2")]
         {
             let fault = TokenSeal::read(written(text).path(), Arc::new(SystemRandom)).unwrap_err().to_string();
@@ -267,7 +267,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_taken_for_a_token(text in ".{0,200}") {
+        fn arbitrary_text_is_not_a_sealed_token(text in ".{0,200}") {
             prop_assert!(seal(&key(1)).open(&text, "l").is_err());
         }
     }

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_sign_with_what_all_accept_can_serve_the_same_clients() {
+    fn differences_in_keys_and_issuers_between_servers_are_detected() {
         let one = server("a", "", "k");
         check(&one, &one, &[]);
         check(&one, &server("b", "", "l"), &[ClientCertificates, ServingCertificates, TokenKeys]);

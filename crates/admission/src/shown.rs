@@ -1,6 +1,6 @@
 //! The objects of a request, in the version that a webhook or policy requests.
 //!
-//! Mostly that is the version of the request, and nothing is copied.
+//! Most webhooks and policies request the version of the request. Then no object is copied or converted.
 
 use keelson_meta::{ApiError, Object};
 use keelson_registry::AdmissionAttributes;

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_has_a_port_and_says_whom_to_trust() {
+    fn the_port_and_trust_of_a_service_are_read() {
         let spec = json!({"group": "g", "service": {"namespace": "n", "name": "s"}, "caBundle": "YQ=="});
         let expected = RemoteService {
             namespace: "n".to_owned(),

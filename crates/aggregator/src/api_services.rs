@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_leads_to_its_server() {
+    fn a_group_version_resolves_to_its_server() {
         let remote = RemoteService {
             namespace: "n".to_owned(),
             name: "s".to_owned(),

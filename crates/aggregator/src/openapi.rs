@@ -43,9 +43,9 @@ pub(crate) struct ServerOpenApi {
 #[derive(Clone, Debug, Default)]
 struct PublishedPaths {
     tag: Option<HeaderValue>,
-    /// Its parts for each version of a group.
+    /// The parts of the document for each version of a group.
     versions: HashMap<(String, String), Arc<ForeignPaths>>,
-    /// Its parts converted to version 3, for a server without version 3.
+    /// The parts of the document converted to OpenAPI 3, for a server that publishes only OpenAPI 2.
     converted: HashMap<(String, String), Arc<ForeignDocument>>,
     _reservation: Option<Arc<ByteReservation>>,
 }

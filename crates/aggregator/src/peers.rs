@@ -128,9 +128,9 @@ struct KnownPeer {
     upstream: Arc<Upstream>,
     /// True if it answered the last request.
     answers: bool,
-    /// Its discovery: the core group, and the others.
+    /// The discovery documents of the peer: the core group, and the other groups.
     documents: [PeerDocument; 2],
-    /// Its OpenAPI documents of versions that this server does not serve.
+    /// The OpenAPI documents of the peer for versions that this server does not serve.
     openapi: OpenApi,
 }
 

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_kept_for_a_while_and_their_number_is_bounded() {
+    async fn answers_expire_and_their_number_is_bounded() {
         let answers = Answers::default();
         answers.keep("a".to_owned(), 1);
         assert_eq!((answers.get("a"), answers.get("b")), (Some(1), None));

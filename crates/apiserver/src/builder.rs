@@ -68,7 +68,7 @@ impl ApiServer {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// It has no resources, or one of them can't be served.
+    /// When the server has no resources, or one of them can't be served.
     #[error("{0}")]
     Resource(String),
     /// The store can't be opened or read.

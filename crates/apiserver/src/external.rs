@@ -28,7 +28,7 @@ pub enum StoreFault {
     /// The object is not in the expected version. Nothing was written.
     #[error("the object is in another version")]
     Conflict,
-    /// It is unavailable. Nothing was written; clients get 503 and may try again.
+    /// The store is unavailable. Nothing was written; clients get 503 and may try again.
     #[error("{0}")]
     Unavailable(String),
 }

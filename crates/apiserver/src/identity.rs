@@ -1,6 +1,7 @@
 //! The identity of a server: its record in a shared store, and its lease at the main server.
 //!
-//! Both are kept until the last request has ended, and then deleted, so that no other server waits for their expiry.
+//! Record and lease are kept until the last request has ended, and then deleted, so that no other server waits for
+//! their expiry.
 
 use std::sync::Arc;
 

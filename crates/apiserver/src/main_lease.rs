@@ -1,7 +1,8 @@
 //! This server's lease at the main server. Everything published there is valid as long as the lease.
 //!
-//! It is a Lease in `kube-system` with a label of its own, so that it does not count as a main server's. A server whose
-//! lease is gone or expired writes nothing until the lease is back and everything is published again.
+//! The lease of an aggregated server is a Lease in `kube-system`. Its label differs from the label of kube-apiserver's
+//! leases, so that clients do not count the server as a kube-apiserver. After the lease expired or was deleted, the
+//! server writes nothing until it has renewed the lease and published everything again.
 
 use std::sync::Arc;
 

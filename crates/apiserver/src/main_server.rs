@@ -173,7 +173,7 @@ impl Namespaces {
         {
             return Ok(NamespaceState::Active);
         }
-        // It may have been created, or deleted and recreated, a moment ago.
+        // Another client may have created the object, or deleted and recreated it, a moment ago.
         let asked = tokio::time::timeout(QUESTION_TIME, self.api.get_opt(name)).await;
         let unavailable = |cause: String| {
             warn_repeated!(""; namespace = name, cause, "reading a namespace from the main server failed");

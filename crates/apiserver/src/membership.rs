@@ -1,10 +1,10 @@
 //! The membership of this server among those that share its store: a record in the store, which the server renews and
 //! which all its writes require.
 //!
-//! It corresponds to a main server's identity lease, for stores without leases: the fence compares the record in every
-//! transaction. A server that was paused too long, or whose record was removed, registers again before it writes. A
-//! server is live while its record changes, and clocks are never compared. Of two processes with the same name the
-//! later one stays.
+//! The record corresponds to the identity lease of a main server, for stores without leases: the fence compares the
+//! record in every transaction. A server that was paused too long, or whose record was removed, registers again before
+//! it writes. A server is live while its record changes, and clocks are never compared. Of two processes with the same
+//! name the later one stays.
 //!
 //! A server can start even if its store answers but refuses puts. It registers once there is space.
 
@@ -410,7 +410,7 @@ mod tests {
             other.live(DURATION / 6).await;
         }
         assert!(store.get(&paused.membership.key).await.unwrap().is_none(), "it is taken for dead");
-        // Its own clock may have stopped, as on a suspended machine.
+        // The clock of this server may have stopped, as on a suspended machine.
         let refused = paused.writes().await.unwrap_err();
         assert!(refused.contains("identity has ended"), "{refused}");
         paused.clock.advance(DURATION);

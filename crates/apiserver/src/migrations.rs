@@ -144,7 +144,7 @@ impl Migrations {
                 self.end(&Request::from_object(first), &End::Failed(why)).await?;
                 return Ok(Outcome::Again);
             }
-            // It is processed again until they agree.
+            // The migration is processed again until all servers agree.
             (None, Some(_)) => return Ok(Outcome::Done),
             (Some(first), None) => (*first).clone(),
             (None, None) => self.begin(stored.resource(), &of_resource).await?,

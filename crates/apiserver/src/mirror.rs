@@ -257,7 +257,7 @@ impl Mirror {
                     };
                     return self.copy.commit(transaction).await;
                 }
-                // Another writer changed it: the copy is updated first.
+                // Another writer changed the object: the copy is updated first.
                 Err(StoreFault::Conflict) => {
                     let taken = self.take_over(&mut state, &key).await;
                     taken.map_err(|fault| StoreError::Unavailable(fault.to_string()))?;

@@ -109,7 +109,7 @@ impl StorageVersions {
             let opening = gate.prepare(kind).await;
             match retry_conflicts(ATTEMPTS, || self.publish(&entry)).await {
                 Ok(()) if closings.borrow().begun == begun => gate.open(kind, opening),
-                // It is published again after the lease was renewed.
+                // The version is published again after the lease was renewed.
                 Ok(()) => {}
                 Err(error) => {
                     gate.note_failure(&error);

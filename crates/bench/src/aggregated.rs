@@ -1,7 +1,7 @@
 //! An aggregated API server for measurements: objects, lists and one long body from memory, and a mutating webhook.
 //!
-//! It has its own thread and runtime, so that the measurement covers the path to it and not its work. Its responses
-//! contain only what the path needs: that its version exists.
+//! The aggregated server has its own thread and runtime, so that the measurement covers the path to it and not its
+//! work. Its discovery responses contain only the served version.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
@@ -32,7 +32,7 @@ use crate::wire::{Client, Credentials};
 pub(crate) const COLLECTION: &str = "/apis/aggregated.bench.example.com/v1/things";
 /// Its group.
 pub(crate) const GROUP: &str = "aggregated.bench.example.com";
-/// Its path as a mutating webhook, and the annotation that it adds to objects with annotations.
+/// The path of the mutating webhook, and the annotation that it adds to objects with annotations.
 pub(crate) const WEBHOOK: &str = "/mutate";
 pub(crate) const SEEN: &str = "bench.example.com/seen";
 /// The size of the long body in bytes.
@@ -43,7 +43,7 @@ const OBJECT_BYTES: usize = 2_000;
 const OBJECTS: usize = 2_000;
 /// The size of one write of the long body in bytes.
 const PIECE_BYTES: usize = 256 << 10;
-/// The name in its certificate, that of its service.
+/// The host name in the certificate: the name of the service.
 const NAME: &str = "aggregated.default.svc";
 
 type Body = BoxBody<Bytes, Infallible>;
@@ -80,7 +80,7 @@ impl AggregatedServer {
         self.addr.port()
     }
 
-    /// Its certificate in the form of an APIService's CA bundle.
+    /// The certificate of the server in the form of an APIService's CA bundle.
     pub(crate) fn ca_bundle(&self) -> String {
         STANDARD.encode(&self.certificate_pem)
     }
@@ -109,7 +109,7 @@ impl AggregatedServer {
     }
 }
 
-/// Copies between each accepted connection and one to `to`.
+/// Copies bytes between each accepted connection and a connection to `to`.
 async fn copy(listener: StdListener, tls: TlsAcceptor, to_tls: TlsConnector, to: SocketAddr) -> Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let name = ServerName::from(to.ip());

@@ -32,7 +32,7 @@ pub(crate) struct Bench {
     pub(crate) store: BenchStore,
     /// The store of the filled server, after its start.
     filled_store: Option<Option<String>>,
-    /// The programs that measure the cost of one object.
+    /// The programs for the rows about the cost of one object.
     pub(crate) costs: Vec<PathBuf>,
     launch: Launch,
     directory: Directory,
@@ -100,7 +100,7 @@ impl Bench {
         })
     }
 
-    /// The measured program, which also has other commands.
+    /// The path of the measured program.
     pub(crate) fn binary(&self) -> &Path {
         &self.launch.binary
     }
@@ -264,7 +264,7 @@ async fn create_owners(client: &Client) -> Result<Vec<String>> {
 /// The pods, padded to the stored size that the goals assume, independent of the fields that the server drops or adds.
 async fn sized(client: &Client, mut pods: Pods) -> Result<Pods> {
     let mut connection = client.connect().await?;
-    // The probe has a number outside of the collection, and is deleted at once.
+    // The pod for the measurement has a number that no other pod has, and is deleted at once.
     let probe = pods.count;
     connection.send(Request::post(pods.collection(probe), pods.body(probe))).await?;
     let stored = connection.send(Request::get(pods.path(probe))).await?.bytes;

@@ -1,8 +1,8 @@
 //! `keelson-bench`: measures a keelson server over the wire, on data similar to a cluster's.
 //!
-//! It starts the server as a child on a new data directory and fills it. So the measurement includes all that a user
-//! gets: TLS, durable writes, the real store. Client and server share the machine, so the client is kept cheap: it
-//! counts and drops bodies on arrival, and parses nothing during a measurement.
+//! The benchmark starts the server as a child process on a new data directory and fills it. So the measurement includes
+//! all that a user gets: TLS, durable writes, the real store. Client and server share the machine, so the client is
+//! kept cheap: it counts and drops bodies on arrival, and parses nothing during a measurement.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its streams")]
 
 mod aggregated;

@@ -19,7 +19,7 @@ pub(crate) const NODES: usize = 4_000;
 /// The number of pods with the label of the selector row, whatever the size of the collection.
 pub(crate) const SAMPLED: usize = 200;
 
-/// The length of shared text between two identifiers in the padding, in bytes.
+/// The number of bytes of common text between two unique identifiers in the padding.
 const DESCRIBED: usize = 128;
 
 /// The placeholders of the template, in the order of [`Pods::values`].
@@ -181,8 +181,8 @@ fn app(number: usize) -> String {
 }
 
 fn name(number: usize) -> String {
-    // Scattered like random suffixes, so that the order of creation differs from that of keys. The multiplier is odd,
-    // so all are distinct.
+    // The suffixes are scattered like random ones, so that the order of creation differs from the order of keys. The
+    // multiplier is odd, so all suffixes are distinct.
     let scattered = (number as u32).wrapping_mul(0x9E37_79B1);
     format!("{}-6d4f8b7c9-{scattered:08x}", app(number))
 }
@@ -285,7 +285,7 @@ fn spec() -> Value {
         "terminationGracePeriodSeconds": 30,
         "dnsPolicy": "ClusterFirst",
         "serviceAccountName": "default",
-        // Otherwise an admission plugin adds a volume and a mount, which enlarges each pod by a fifth.
+        // Without this field an admission plugin would add a token volume and its mount, a fifth of the pod's size.
         "automountServiceAccountToken": false,
         "nodeName": "@node@",
         "securityContext": {"runAsNonRoot": true, "runAsUser": 65532},
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_makes_up_for_what_is_missing() {
+    fn padding_brings_a_pod_to_the_stored_size() {
         let mut pods = Pods::new(10, owners());
         let bare = pods.body(0).len();
         assert!(bare < STORED_SIZE, "the template alone has {bare} bytes");

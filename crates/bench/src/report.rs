@@ -1,6 +1,6 @@
 //! The table of figures, for a terminal and as Markdown.
 //!
-//! Both have the same cells. This module must not know the measurements.
+//! Both forms have the same cells. This module must not know the measurements.
 
 use std::time::Duration;
 

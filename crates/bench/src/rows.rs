@@ -1,6 +1,6 @@
 //! The rows of the table: their measurements and goals.
 //!
-//! They run in the order of [`ALL`]: rows with a fresh server first, then those that read the filled one, and last
+//! The rows run in the order of [`ALL`]: rows with a fresh server first, then those that read the filled one, and last
 //! those that add to it.
 
 mod access;
@@ -44,7 +44,7 @@ use queries::{ConcurrentLoad, QueryKind};
 use servers::Objects;
 pub(crate) use table::ALL;
 
-/// The connections of the row with the most, with some spare.
+/// The largest number of connections of a row, plus a reserve.
 pub(crate) const MOST_CONNECTIONS: usize = 6_000;
 
 /// The measurement of a row.
@@ -104,8 +104,8 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 pub(crate) struct Rows(Vec<&'static Row>);
 
 impl Rows {
-    /// The named rows. A name that is no row stands for all rows whose names begin with it and a dash. Without names, all
-    /// rows that concern the store.
+    /// The selected rows. A name selects the row of this name, or else all rows whose names begin with it and a dash.
+    /// Without names, all rows that depend on the store.
     pub(crate) fn chosen(names: &[String], store: &BenchStore) -> Result<Self> {
         let is_of = |row: &Row, name: &str| {
             let is_group = ALL.iter().all(|row| row.name != name);
@@ -123,7 +123,7 @@ impl Rows {
         Ok(Self(ALL.iter().filter(|row| if names.is_empty() { is_told(row) } else { is_named(row) }).collect()))
     }
 
-    /// Measures them in order. A failure includes the figures measured before it.
+    /// Measures the rows in order. An error contains the figures measured before it.
     pub(crate) async fn measure(&self, bench: &mut Bench) -> Result<Vec<Figure>, (Vec<Figure>, Error)> {
         let mut figures = Vec::new();
         for row in &self.0 {

@@ -1,6 +1,6 @@
 //! The measured server: a child process on a data directory.
 //!
-//! It is started as an operator does, and stopped and restarted if a row measures that.
+//! The benchmark starts the server as an operator does, and stops and restarts it for the rows that measure this.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ impl Launch {
     /// Starts a server on the directory, with its objects there or in another store, and waits until it is ready.
     pub(crate) async fn start(&self, data: &Path, store: Option<&str>) -> Result<Server> {
         let kubeconfig = data.join("kubeconfig");
-        // The file of an earlier start has another port.
+        // The kubeconfig of an earlier start has another port.
         if kubeconfig.exists() {
             std::fs::remove_file(&kubeconfig).context("cannot remove the old kubeconfig")?;
         }
@@ -59,7 +59,7 @@ impl Launch {
             command.args(["--store", store]);
         }
         if let Some(threads) = self.threads {
-            // A variable instead of an argument, so that older builds can be measured too.
+            // Set by an environment variable instead of a flag, so that older builds can be measured too.
             command.env("KEELSON_THREADS", threads.to_string());
         }
         // The pods are on nodes that do not exist, and must not be collected.
@@ -90,7 +90,7 @@ impl Server {
         Ok(())
     }
 
-    /// Stops it and waits for its end.
+    /// Stops the server and waits for its end.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.signal("-TERM").await?;
         tokio::time::timeout(PATIENCE, self.child.wait()).await.context("the server does not end")??;

@@ -15,11 +15,11 @@ const ETCD: [&str; 2] = ["--quota-backend-bytes=8589934592", "--max-request-byte
 pub(crate) enum BenchStore {
     /// Each server in its data directory.
     Embedded,
-    /// All servers in this one, which must be empty.
+    /// All servers use this store, which must be empty.
     Given(String),
-    /// Each server in a database of this PostgreSQL.
+    /// Each server has a database of this PostgreSQL.
     Postgres(Box<PostgresServer>),
-    /// Each server below a prefix in this etcd.
+    /// Each server has a key prefix in this etcd.
     Etcd(Box<EtcdServer>),
 }
 

@@ -40,7 +40,7 @@ struct Form {
 impl Completion {
     /// Creates the completion for objects stored as one of these kinds of a release. Returns `None` if no kind has defaults,
     /// versions that are no longer served, or fields that older servers did not store.
-    pub(crate) fn of(
+    pub(crate) fn for_kinds(
         release: Release,
         kinds: impl Iterator<Item = GroupVersionKind>,
         fields: Option<StoredFields>,
@@ -49,7 +49,7 @@ impl Completion {
         let form = |kind: GroupVersionKind| {
             let schema = Schema::of_release(release, &kind.group, &kind.version, &kind.kind)?;
             has_retired |= RetiredVersions::has_any(&kind.group, &kind.kind);
-            let (api_version, defaults) = (kind.group_version().to_string(), Defaults::of(&kind));
+            let (api_version, defaults) = (kind.group_version().to_string(), Defaults::for_kind(&kind));
             Some(Form { api_version, kind: kind.kind, defaults, schema })
         };
         let forms: Vec<Form> = kinds.filter_map(form).collect();
@@ -64,7 +64,7 @@ impl Completion {
     /// Converts an object from a version that is no longer served, and fills in defaults. Returns `None` for an object
     /// that does not fit its schema; it stays unchanged.
     fn convert_retired(&self, stored: &StoredObject) -> Option<StoredObject> {
-        let retired = RetiredVersions::of(stored.api_version(), stored.kind())?;
+        let retired = RetiredVersions::find(stored.api_version(), stored.kind())?;
         let mut object = stored.decode(Revision::ZERO);
         retired.convert(&mut object).ok()?;
         let form = self.form(object.api_version()?, object.kind()?)?;

@@ -1,6 +1,6 @@
 //! The core group: pods, services, nodes, volumes and others.
 //!
-//! It also has the rules for pod templates, which other groups share.
+//! This module also has the rules for pod templates, which other groups share.
 
 pub(crate) mod allocation;
 pub(crate) mod column_docs;

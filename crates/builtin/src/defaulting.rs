@@ -23,7 +23,7 @@ pub struct Defaults {
 
 impl Defaults {
     /// The defaults of a kind in a version; `None` if it has none.
-    pub fn of(kind: &GroupVersionKind) -> Option<Self> {
+    pub fn for_kind(kind: &GroupVersionKind) -> Option<Self> {
         let defaults = (group(&kind.group)?.defaults)(&kind.version, &kind.kind)?;
         Some(Self { defaults })
     }

@@ -54,7 +54,7 @@ mod tests {
     use crate::groups::GROUPS;
 
     #[test]
-    fn warnings_name_the_release_and_what_to_use() {
+    fn deprecation_warnings_name_the_release_and_the_replacement() {
         let text = |group, version, kind| deprecation(Release::V1_36, group, version, kind).unwrap_or_default();
         assert_eq!(
             text("", "v1", "Endpoints"),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_served_is_named() {
+    fn deprecations_list_only_served_versions() {
         for group in GROUPS {
             for (known, kind) in
                 group.deprecations.iter().flat_map(|known| known.kinds.iter().map(move |kind| (known, kind)))

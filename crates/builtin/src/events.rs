@@ -1,6 +1,6 @@
 //! The group `events.k8s.io`: the newer form of events.
 //!
-//! They are stored in the form of the core group.
+//! Events of both groups are stored in the form of the core group.
 
 pub(crate) mod column_docs;
 pub(crate) mod columns;

@@ -111,13 +111,13 @@ pub fn collection_specs_for(release: Release, ranges: &ServiceRanges) -> Vec<Col
         let versions = collection.resources.iter().flat_map(|resource| resource.versions.iter().zip(repeat(resource)));
         let kinds = versions.map(|(version, resource)| resource.gvk(&version.name));
         let mut of_core = collection.resources.iter().filter(|resource| resource.group.is_empty());
-        let older = of_core.find_map(|resource| Older::of(&resource.plural));
+        let older = of_core.find_map(|resource| Older::for_resource(&resource.plural));
         let fields = older.map(|of| StoredFields { of, primary });
         CollectionSpec {
             prefix: collection.key_prefix(),
             fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
             dispatch: collection.dispatch,
-            complete: Completion::of(release, kinds, fields),
+            complete: Completion::for_kinds(release, kinds, fields),
             typed_items: false,
         }
     };
@@ -176,7 +176,7 @@ fn completed(config: &RegistryConfig, group: &Group, resource: &Resource, versio
         let taken = subresource.gvk(resource, &kind.version);
         match schema_of(release, &taken) {
             Some(schema) if taken != kind => {
-                let defaults = Defaults::of(&taken).map(Defaults::defaulter);
+                let defaults = Defaults::for_kind(&taken).map(Defaults::defaulter);
                 let printer = Some(printer_of(release, &taken.group, &taken.kind));
                 version.taking(SubresourceKind {
                     subresource: subresource.name.clone(),
@@ -193,7 +193,7 @@ fn completed(config: &RegistryConfig, group: &Group, resource: &Resource, versio
     let canonical = Conversion::canonical(&resource.group, &resource.kind, (&kind.group, &kind.version));
     let version = version
         .with_schema(schema_of(release, &kind))
-        .with_defaults(Defaults::of(&kind).map(Defaults::defaulter))
+        .with_defaults(Defaults::for_kind(&kind).map(Defaults::defaulter))
         .with_canonical(canonical.map(|canonical| -> &dyn keelson_registry::Conversion { canonical }))
         .with_printer(printer_of(release, &kind.group, &kind.kind))
         .with_view(View::converting(&kind, leading_to(&kind)))
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_served_version_of_what_is_stored_can_be_reached_from_the_stored_form() {
+    fn every_served_version_converts_from_the_storage_version() {
         for resource in catalogue().resources().filter(|resource| resource.is_persisted()) {
             for version in &resource.versions {
                 let view = view(&resource.gvk(&version.name));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_either_group_lead_to_the_other() {
+    fn events_of_both_groups_convert_to_each_other() {
         let events = catalogue().resource("events.k8s.io", "events").expect("events");
         let Some(ConversionPath::Through(conversion)) = view(&events.gvk("v1")).passage("v1") else {
             panic!("no conversion")

@@ -53,7 +53,7 @@ type GatedRules = (&'static str, &'static str, Rules);
 impl Rules {
     /// The rules of a kind of a group; `None` if the group does not list the kind. Kinds that only need the rules for
     /// metadata are listed too.
-    pub fn of(group: &str, kind: &str) -> Option<&'static Self> {
+    pub fn for_kind(group: &str, kind: &str) -> Option<&'static Self> {
         static ALL: OnceLock<Vec<(&str, Rules)>> = OnceLock::new();
         Self::find(ALL.get_or_init(|| Self::all(true)), group, kind)
     }
@@ -75,7 +75,7 @@ impl Rules {
     }
 
     /// The rules of a kind with these feature gates, for a server that allows privileged containers or refuses them.
-    /// `None` as in [`Rules::of`].
+    /// `None` as in [`Rules::for_kind`].
     pub(crate) fn with_gates(
         gates: &FeatureGates,
         allow_privileged: bool,
@@ -92,7 +92,7 @@ impl Rules {
         });
         let mut of_kind = all.iter().filter(|(known, _, rules)| *known == group && rules.kind.name == kind);
         let open = of_kind.find(|(_, gate, _)| gates.is_on(gate)).map(|(_, _, rules)| rules);
-        let ungated = if allow_privileged { Self::of } else { Self::without_privileges };
+        let ungated = if allow_privileged { Self::for_kind } else { Self::without_privileges };
         open.or_else(|| ungated(group, kind))
     }
 }

@@ -59,9 +59,9 @@ pub enum DeclKind {
 pub enum ListKind {
     /// Equal elements in the same order.
     Atomic,
-    /// They have equal elements in any order.
+    /// A set: equal elements in any order.
     Set,
-    /// Equal elements in any order. These fields are the keys of an element.
+    /// A map: equal elements in any order. These fields are the keys of an element.
     Map(Vec<String>),
 }
 

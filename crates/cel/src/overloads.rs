@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_for_all_that_has_an_order_has_an_overload_for_each() {
+    fn sort_has_an_overload_for_each_ordered_type() {
         let functions = Functions::kubernetes();
         assert_eq!(functions.get("sort").map(<[_]>::len), Some(8));
         assert!(functions.get("math.greatest").is_none());

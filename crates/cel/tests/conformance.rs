@@ -44,13 +44,13 @@ const OPTIONAL: [&str; 3] = ["unsupported syntax '?'", "unsupported syntax '.?'"
 enum Outcome {
     /// The value of the suite.
     Value,
-    /// A value that the suite does not have, of the type of cel-go.
+    /// The case checks only the type, which equals that of cel-go.
     Typed,
     /// The evaluation fails, as in the suite.
     Fails,
-    /// The text of cel-go for an expression that has faults.
+    /// The compilation fails with the text of cel-go.
     Fault,
-    /// Kubernetes does not have what the case needs.
+    /// The case needs a feature that Kubernetes does not enable.
     Foreign,
     /// Refused: Kubernetes wants elements of one type in a literal.
     Mixed,

@@ -121,7 +121,7 @@ fn the_cel_authorizer_gets_the_composed_attributes() {
 }
 
 #[test]
-fn each_place_has_its_variables_and_no_others() {
+fn environments_declare_only_their_own_variables() {
     let undeclared = |text: &str, environment: &Environment, name: &str| {
         let said = fault(text, environment);
         assert!(said.contains(&format!("undeclared reference to '{name}' (in container '')")), "{text}: {said}");
@@ -143,7 +143,7 @@ fn each_place_has_its_variables_and_no_others() {
 }
 
 #[test]
-fn a_device_is_selected_by_what_it_has() {
+fn device_selectors_read_attributes_and_capacity() {
     let text = "cel.bind(gpu, device.attributes['gpu.example.com'], gpu.model == 'a1' && semver(gpu.?driver.orValue('0.0.0'))\
                 .isGreaterThan(semver('1.2.3'))) && device.capacity['gpu.example.com'].memory.compareTo(quantity('40Gi')) >= 0";
     let program = Program::compile_to(text, &environments::device(), &[Type::Bool]).expect("a selector");
@@ -165,7 +165,7 @@ fn a_device_is_selected_by_what_it_has() {
 }
 
 #[test]
-fn a_rule_sees_what_was_before_if_it_says_so() {
+fn old_self_is_optional_in_rules_with_optional_old_self() {
     let schema = json!({"type": "object", "properties": {"i": {"type": "integer"}}});
     let decl = decl::from_schema(&schema, "selfType", false).expect("a schema that is seen");
     let optional = environments::rule(&decl, true);

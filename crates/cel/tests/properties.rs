@@ -92,7 +92,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_expression_comes_to_the_same_each_time(text in expression()) {
+    fn evaluation_is_deterministic(text in expression()) {
         prop_assert_eq!(run(&text), run(&text));
     }
 
@@ -111,7 +111,7 @@ proptest! {
 
     /// The estimated maximum is never less than the actual cost if every size is known.
     #[test]
-    fn the_estimate_is_no_less_than_what_is_used(numbers in prop::collection::vec(0..9_i64, 1..8)) {
+    fn the_estimated_cost_is_at_least_the_actual_cost(numbers in prop::collection::vec(0..9_i64, 1..8)) {
         let list = format!("{numbers:?}");
         for text in [
             format!("{list}.all(x, x < 20)"),

@@ -53,7 +53,7 @@ fn reserved_words_name_fields_after_a_dot() {
 }
 
 #[test]
-fn numbers_overflow_and_divide_as_go_has_it() {
+fn overflow_and_division_behave_as_in_go() {
     check(&[
         ("2 + 3 * 4 - 1", "13"),
         ("-9 / 4", "-2"),
@@ -76,7 +76,7 @@ fn numbers_overflow_and_divide_as_go_has_it() {
 }
 
 #[test]
-fn conversions_say_what_they_cannot() {
+fn type_conversions_return_values_or_errors() {
     check(&[
         ("int(-7.9)", "-7"),
         ("int('4' + '2')", "42"),
@@ -98,7 +98,7 @@ fn conversions_say_what_they_cannot() {
 }
 
 #[test]
-fn a_side_that_decides_outweighs_an_error_on_the_other() {
+fn a_deciding_operand_outweighs_an_error_in_the_other() {
     check(&[
         ("(1 / 0 > 0) || true", "true"),
         ("false && (1 / 0 > 0)", "false"),

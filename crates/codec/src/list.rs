@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_says_how_to_continue() {
+    fn a_page_has_its_continue_token() {
         let head = ListHead {
             kind: "PodList",
             api_version: "v1",

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outline_holds_what_a_tree_holds() {
+    fn an_outline_equals_the_parsed_tree() {
         let value = json!({
             "a": {"b": [], "c": {}, "d": [[1, -2.5], [], "x"]}, "": null, "t\"\\e": "q\u{e9}\n", "n": true, "f": false,
             "list": [{"a": 1}, {"b": {"c": "d"}}, null], "last": 18_446_744_073_709_551_615_u64,

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_one_more_whatever_the_text_says() {
+    fn an_array_always_has_space_for_one_more_item() {
         let mut array = vec![0_u8; SMALL];
         array.shrink_to_fit();
         for at in [0, 1, usize::MAX] {

@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn whitespace_is_noticed() {
+    fn whitespace_is_detected() {
         let compact = |text: &[u8]| check(text).unwrap().compact;
         assert_eq!([compact(b"{\"a b\":[1,2]}"), compact(b"{\"a\": 1}")], [true, false]);
     }

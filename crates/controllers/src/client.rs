@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_store_that_says_nothing_does_not_keep_a_server_from_stopping() {
+    async fn clean_up_with_a_silent_store_has_a_timeout() {
         let begun = tokio::time::Instant::now();
         clean_up(std::future::pending(), "it was not given up").await;
         assert_eq!(begun.elapsed(), CLEAN_UP_TIME);

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_that_says_the_same_is_not_written_again() {
+    fn equal_conditions_are_not_written_again() {
         let schema = |conditions: Value| Object::from_value(json!({ "status": { "conditions": conditions } })).unwrap();
         let mut stored = condition("p", true);
         stored["lastTransitionTime"] = "2024-01-01T00:00:00Z".into();

@@ -35,7 +35,8 @@ const PORT: u16 = 443;
 const SLICE_SERVICE: &str = "kubernetes.io/service-name";
 /// The label of a slice with its controller.
 const SLICE_MANAGER: &str = "endpointslice.kubernetes.io/managed-by";
-/// The controller named in slices that kube-apiserver would not create, which are those for further ports.
+/// The value of the label for the managing controller, in slices for further ports. kube-apiserver creates no such
+/// slices.
 const OURS: &str = "keelson";
 
 /// Keeps the objects.

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_is_as_old_as_it_was_seen_to_stay_the_same() {
+    async fn the_age_of_a_lease_counts_from_its_last_change() {
         let mut seen = observations();
         check(&mut seen, &[("a", 1), ("b", 2)], &[(false, 0), (false, 0)]);
         seconds(10).await;

@@ -1,7 +1,7 @@
 //! Deletes pods that no kubelet ends: pods on missing nodes, terminating pods on nodes out of service, and the oldest
 //! ended pods above a limit.
 //!
-//! A node that is missing from the cache may only be late, so it gets time to appear. Decisions use the cache, and each
+//! The cache may receive a new node late, so a missing node gets time to appear. Decisions use the cache, and each
 //! deletion requires that the pod has not changed. A pass reads each pod once.
 
 use std::collections::{HashMap, HashSet};

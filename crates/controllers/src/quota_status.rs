@@ -421,7 +421,7 @@ mod tests {
     use keelson_meta::json::Value;
 
     #[test]
-    fn a_quota_names_the_resources_that_it_counts() {
+    fn the_resources_of_a_quota_follow_from_its_limits() {
         let hard: Value = json!({ "pods": "1", "requests.cpu": "2", "count/things.example.org": "3", "nothing": "4" });
         let quota = Object::from_value(json!({ "spec": { "hard": hard } })).unwrap();
         let mut resources = quota_use(&quota).resources();

@@ -28,7 +28,8 @@ use crate::observed::{LeaseObservations, Observations};
 const MISSED_RENEWALS: u32 = 3;
 /// The number of renewal intervals after which a renewal is late. The extra half allows for the time between two reads.
 const LATE_AFTER: f32 = 1.5;
-/// The longest time between two reads of the leases that is not a pause. Reads are 10 seconds apart.
+/// The maximum time between two reads of the leases. After a longer time, for example of a suspended machine,
+/// observation starts again. Reads are 10 seconds apart.
 const LONGEST_PAUSE: Duration = Duration::from_secs(25);
 /// The longest interval between searches for leases of dead servers. It must be shorter than a pause: after a pause
 /// observation starts again, so no lease would ever be seen unchanged for long enough.
@@ -68,13 +69,13 @@ pub struct RegisteredServer {
 /// The state of a server as observed by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerState {
-    /// Its lease was seen to change, and the next renewal is not due yet.
+    /// The lease was seen to change, and the next renewal is not due yet.
     Live,
-    /// Its lease was seen to change, but the next renewal is late.
+    /// The lease was seen to change, but the next renewal is late.
     Late,
-    /// Its lease was not seen to change, but has not been observed for long enough.
+    /// The lease was not seen to change, but has not been observed for long enough.
     Unknown,
-    /// Its lease was not renewed in time.
+    /// The lease was not renewed in time.
     Dead,
 }
 

@@ -169,7 +169,7 @@ struct Subresource<'a> {
 /// The verbs of a resource. Upstream shows an omitted list as null.
 type Verbs<'a> = Option<&'a [Text]>;
 
-/// Neither omitted nor null, which would break old clients.
+/// A kind in the document. It is always written, because old clients fail if it is missing or null.
 #[derive(Serialize)]
 struct Kind<'a> {
     group: &'a str,

@@ -15,13 +15,13 @@ use crate::{aggregated, legacy};
 #[derive(Debug)]
 pub struct Fragment {
     source: VersionSource,
-    /// Its member of `versions` in the aggregated document.
+    /// The entry of the version in `versions` of the aggregated document.
     aggregated: Vec<u8>,
     /// The SHA-512 of `aggregated`.
     digest: [u8; 64],
-    /// Its member of `versions` in the legacy form of its group.
+    /// The entry of the version in `versions` of the legacy document of its group.
     entry: Vec<u8>,
-    /// Its resources in the legacy form, rendered on demand, since few clients request them.
+    /// The resources of the version in the legacy form, rendered on demand, since few clients request them.
     resources: OnceLock<Bytes>,
 }
 

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_make_the_same_of_what_they_serve() {
+    fn merged_documents_are_equal_on_all_servers() {
         let (a, b, whole) = (without("batch"), without("apps"), without("none"));
         let on_a = beside("a", &a, &[("b", published(&b))]).unwrap();
         let on_b = beside("b", &b, &[("a", published(&a))]).unwrap();

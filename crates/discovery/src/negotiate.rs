@@ -1,6 +1,6 @@
 //! Negotiation of discovery: the form for a media type, and the check of a client's document.
 //!
-//! Both work on header texts. The HTTP layer selects the headers.
+//! Negotiation and ETag comparison work on header texts. The HTTP layer selects the headers.
 
 /// A form of the aggregated document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

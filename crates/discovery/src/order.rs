@@ -29,7 +29,7 @@ impl OrderedGroup {
 /// Groups fragments and sorts the groups by name. Each group version appears once, from the source with precedence.
 pub(crate) fn arrange(fragments: &[Arc<Fragment>]) -> Vec<OrderedGroup> {
     let mut sorted: Vec<&Arc<Fragment>> = fragments.iter().collect();
-    // Mostly sorted already, since a change replaces only one fragment.
+    // The fragments are mostly sorted already, since a change replaces only one of them.
     sorted.sort_by(|a, b| {
         let (left, right) = (a.source(), b.source());
         left.group
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_stand_by_their_highest_priority_and_then_by_name() {
+    fn groups_are_sorted_by_highest_priority_and_name() {
         let sources = [
             source("b.example.org", "v1", (1000, 100), SourceOrder::Custom),
             source("c.example.org", "v1", (1000, 15), SourceOrder::Aggregated),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_equal_priority_stand_by_maturity_and_number() {
+    fn versions_of_equal_priority_are_sorted_by_maturity_and_number() {
         let names = ["v1alpha1", "zeta", "v1", "v10", "v2beta1", "v2", "v1beta11", "v1beta2", "alpha", "v01"];
         let sources = names.map(|name| source("g", name, (1000, 100), SourceOrder::Custom));
         let expected = [

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_with_what_is_left_out() {
+    fn incomplete_aggregated_documents_are_read() {
         let resource = json!({"resource": "zs", "scope": "Odd", "singularResource": "z", "verbs": ["get"], "x": 1,
             "subresources": [{"subresource": "status", "verbs": ["get"], "acceptedTypes": [{"kind": "K"}]}]});
         let version = |name: &str, resources: Value| json!({"version": name, "resources": resources});

@@ -59,7 +59,7 @@ pub enum SourceOrder {
 pub enum Freshness {
     /// They are current.
     Current,
-    /// They are unknown, since the server of the version does not respond. None are shown.
+    /// The resources are unknown, since the server of the version does not respond. The document shows none.
     Stale,
 }
 

@@ -1,6 +1,6 @@
 //! Reproducible archives: tar, gzip, and the `ar` of Debian packages. Equal files give equal bytes.
 //!
-//! Entries have the time of the release, no owner's name, and an order of their own.
+//! Entries have the time of the release, no owner names, and a fixed order.
 
 use std::io::Write as _;
 
@@ -10,10 +10,10 @@ use tar::{EntryType, Header};
 
 use crate::files::{Content, Files};
 
-/// A tar of the files below a directory of this name, which may be empty, all of them as old as the release.
+/// A tar archive of the files, below a directory of this name (empty for none). All files have the time of the release.
 ///
 /// # Errors
-/// When a path is too long for the format.
+/// When a path is too long for the tar format.
 pub(crate) fn tar(files: &Files, below: &str, seconds: u64) -> Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, file) in files.with_directories().iter() {
@@ -43,17 +43,17 @@ pub(crate) fn tar(files: &Files, below: &str, seconds: u64) -> Result<Vec<u8>> {
     archive.into_inner().context("packing")
 }
 
-/// The bytes in gzip, as small as it makes them.
+/// The bytes in gzip, at the highest compression level.
 ///
 /// # Errors
-/// None that happens: it writes to memory.
+/// Never in practice, because the output is in memory.
 pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut writer = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     writer.write_all(bytes).context("compressing")?;
     writer.finish().context("compressing")
 }
 
-/// The `ar` archive of these members, as dpkg reads it.
+/// The `ar` archive of these members, in the format of dpkg.
 pub(crate) fn ar(members: &[(&str, &[u8])], seconds: u64) -> Vec<u8> {
     let mut archive = b"!<arch>\n".to_vec();
     for (name, bytes) in members {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_ar_begin_at_even_places() {
+    fn ar_members_begin_at_even_offsets() {
         let archive = ar(&[("debian-binary", b"2.0"), ("control", b"x")], 1);
         assert_eq!(&archive[..8], b"!<arch>\n");
         assert_eq!(archive.len(), 8 + 60 + 4 + 60 + 2);

@@ -1,6 +1,6 @@
 //! The Helm chart as an archive, and the plain manifests.
 //!
-//! Both come from `packaging/`, where the versions of a release have place holders.
+//! Chart and manifests come from `packaging/`, where placeholders stand for the version of a release.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::archive::{gzip, tar};
 use crate::files::Files;
 use crate::release::Release;
 
-/// The version in the sources of charts and manifests, which a release replaces by its own.
+/// The placeholder version in the sources of charts and manifests. A release replaces it by its version.
 const VERSION: &str = "0.0.0-source";
 const KUBERNETES: &str = "0.0.0-kubernetes";
 

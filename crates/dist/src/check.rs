@@ -1,5 +1,5 @@
-//! Checks of packages in clean roots: installed as an administrator installs them, started as the user that they make, and asked by
-//! kubectl. A check without its tools on this machine is named as not run.
+//! Checks of packages in clean root directories. Each package is installed as by an administrator, started as the
+//! package's user, and queried with kubectl. A check whose tools are missing on this machine is reported as not run.
 
 mod assets;
 mod languages;
@@ -31,15 +31,15 @@ type Check = fn(&Bench<'_>, &Path) -> Result<Outcome>;
 /// The release under check, and the tools for it.
 struct Bench<'b> {
     release: &'b Release,
-    /// The C library that the programs may need at most; `None` where they were built for that of this machine.
+    /// The newest C library that the programs may need; `None` if they were built for the C library of this machine.
     promised: Option<Glibc>,
     roots: PathBuf,
-    /// The repository, for the tests of packages.
+    /// The repository, for the tests of the language packages.
     sources: &'b Path,
     kubectl: &'b Path,
 }
 
-/// Checks all packages that are there; true unless one has failed.
+/// Checks all existing packages. Returns true unless a check has failed.
 ///
 /// # Errors
 /// Without kubectl.
@@ -81,7 +81,7 @@ pub(crate) fn all(
     Ok(passed)
 }
 
-/// The programs run in a root that has nothing else but the C library, and need no newer one than is promised.
+/// Checks that the programs run in a root directory with only the C library, and need no newer one than documented.
 fn tarball(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
     let root = Root::empty(&bench.roots.join("tarball"))?;
     run::output(Command::new("tar").arg("-C").arg(&root.path).arg("-xzf").arg(package))?;
@@ -111,7 +111,7 @@ fn debian(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
     let program = root.command_as("keelson", "/usr/bin/keelson");
     Running::start_at(program, "/var/lib/keelson")?.ask(bench.kubectl, &data)?;
     root.run(&["sh", "-c", "man -w keelson >/dev/null 2>&1 || test -f /usr/share/man/man1/keelson.1.gz"])?;
-    // An upgrade keeps objects and settings; so does a removal, until it is purged.
+    // Checks that an upgrade and a removal keep objects and settings, and that a purge deletes them.
     root.run(&["sh", "-c", "echo KEELSON_THREADS=1 >> /etc/keelson/keelson.env"])?;
     root.run(&["dpkg", "--install", "/keelson.deb"])?;
     root.run(&["grep", "-q", "KEELSON_THREADS=1", "/etc/keelson/keelson.env"])?;
@@ -122,7 +122,7 @@ fn debian(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// lintian's findings are failures, where there is lintian.
+/// Findings of lintian are failures, if lintian is installed.
 fn lint(package: &Path) -> Result<()> {
     if !run::has("lintian") {
         println!("NOT RUN  lintian, which is not installed");
@@ -139,7 +139,7 @@ fn fedora(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
     }
     run::output(Command::new("rpm").args(["--checksig", "--nosignature"]).arg(package))?;
     let root = Root::debian(&bench.roots.join("rpm"))?;
-    // There is no base of an RPM system here: rpm installs into Debian's, which it knows nothing of.
+    // The root directory is a Debian without an RPM database, so rpm installs without checking dependencies.
     let mut rpm = Command::new("rpm");
     rpm.arg("--root").arg(&root.path).args(["--install", "--nodeps", "--nosignature"]).arg(package);
     run::output(&mut rpm)?;
@@ -155,7 +155,7 @@ fn fedora(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The image runs as its user on a root that can't be written.
+/// Checks that the image runs as its user on a read-only root file system.
 fn image(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
     if let Some(why) = roots::missing(&["unshare", "chroot", "mount"]) {
         return Ok(Outcome::NotRun(why));

@@ -1,6 +1,6 @@
-//! The files of the packages: what is where on a system, and in the tarball.
+//! The files of the packages: their paths on a system and in the tarball.
 //!
-//! Systems differ in the place of completions and licences alone.
+//! Systems differ only in the directories of completions and licences.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,7 +46,7 @@ pub(crate) enum System {
     Fedora,
 }
 
-/// The texts that go with the programs in every package.
+/// The documentation files of every package.
 pub(crate) struct Texts {
     /// Pages of the manual by their file names.
     pages: Vec<(String, Vec<u8>)>,
@@ -56,7 +56,7 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// Reads the texts that a program writes about itself.
+    /// Runs the program to generate its manual pages and completions.
     ///
     /// # Errors
     /// When the program does not run.
@@ -82,7 +82,7 @@ impl Texts {
 /// The files of an installed package.
 ///
 /// # Errors
-/// When a source of the packaging can't be read.
+/// When a file in `packaging/` can't be read.
 pub(crate) fn installed(system: System, programs: &Programs, texts: &Texts, root: &Path) -> Result<Files> {
     let packaging = root.join("packaging");
     let mut files = Files::default();
@@ -114,7 +114,7 @@ pub(crate) fn installed(system: System, programs: &Programs, texts: &Texts, root
 /// The files of the tarball, below its own directory.
 ///
 /// # Errors
-/// When a source of the packaging can't be read.
+/// When a file in `packaging/` can't be read.
 pub(crate) fn tarball(programs: &Programs, texts: &Texts, root: &Path) -> Result<Files> {
     let packaging = root.join("packaging");
     let mut files = Files::default();

@@ -1,6 +1,6 @@
 //! The Debian package: `control.tar.gz` and `data.tar.gz` in an `ar` archive.
 //!
-//! Scripts and overrides of lintian come from `packaging/debian`. Configuration is what `files` marks.
+//! Maintainer scripts and lintian overrides come from `packaging/debian`. `files` marks the configuration files.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -107,7 +107,7 @@ mod tests {
         files.add("etc/keelson/keelson.env", 0o640, *b"#").is_configuration = true;
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/debian");
         let package = package(&release, &files, &scripts, Glibc(2, 28)).unwrap();
-        // Its first member is `debian-binary`, of 60 bytes of head and 4 of content.
+        // The first member of a package is `debian-binary`, with 60 bytes of header and 4 of content.
         let control = &package[8 + 64 + 60..];
         let mut found = std::collections::BTreeMap::new();
         for entry in tar::Archive::new(flate2::read::GzDecoder::new(control)).entries().unwrap() {

@@ -1,6 +1,6 @@
-//! The crates that are in the program: for its bill of materials, its licences, and the list inside it that `cargo audit bin` reads.
+//! The crates in the program, for its bill of materials, its licences, and the embedded list for `cargo audit bin`.
 //!
-//! Cargo names them: `cargo tree` those that are built, `cargo metadata` how they hang together, the lock file their hashes.
+//! `cargo tree` returns the crates that are built, `cargo metadata` their dependencies, and the lock file their hashes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write as _;
@@ -24,10 +24,10 @@ struct Crate {
     licence: Option<String>,
     /// True for those of this repository.
     is_own: bool,
-    /// The hash of its archive, in the registry.
+    /// The hash of the crate's archive in the registry.
     checksum: Option<String>,
     directory: PathBuf,
-    /// The places of the crates that it uses, in the list of all.
+    /// The indexes of the crate's dependencies in the list of all crates.
     uses: Vec<usize>,
 }
 
@@ -41,7 +41,7 @@ impl Dependencies {
     /// The crates of the package `keelson` of the workspace at `root`.
     ///
     /// # Errors
-    /// When cargo can't say what they are.
+    /// When cargo fails, or its output can't be parsed.
     pub(crate) fn load(root: &Path) -> Result<Self> {
         let cargo = || {
             let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -128,10 +128,10 @@ impl Dependencies {
         })
     }
 
-    /// The list of crates that auditing tools look for in a program: JSON, compressed.
+    /// The list of crates that auditing tools read from a program: compressed JSON.
     ///
     /// # Errors
-    /// None that happens: it writes to memory.
+    /// Never in practice, because the output is in memory.
     pub(crate) fn audit_section(&self) -> Result<Vec<u8>> {
         let packages = self.0.iter().map(|one| {
             let source = if one.is_own { "local" } else { "crates.io" };
@@ -148,7 +148,7 @@ impl Dependencies {
         writer.finish().context("compressing")
     }
 
-    /// The licences of all crates from elsewhere: who has which, and each text once.
+    /// The licences of all external crates: the crates of each licence, and each text once.
     ///
     /// # Errors
     /// When the source of a crate can't be read.
@@ -171,7 +171,7 @@ impl Dependencies {
 }
 
 impl Crate {
-    /// Its address in the language of bills of materials.
+    /// The package URL (purl) of the crate in the bill of materials.
     fn reference(&self) -> String {
         format!("pkg:cargo/{}@{}", self.name, self.version.replace('+', "%2B"))
     }
@@ -218,7 +218,7 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
 /// The serial number of a bill of materials. It depends only on the release.
 fn serial(release: &Release) -> String {
     let hash = HEXLOWER.encode(&Sha256::digest(format!("keelson {} {}", release.version, release.commit)));
-    // Version 8 of UUIDs is for what is derived in ways of one's own.
+    // UUID version 8 is for custom derivations.
     format!("urn:uuid:{}-{}-8{}-a{}-{}", &hash[..8], &hash[8..12], &hash[12..15], &hash[15..18], &hash[18..30])
 }
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_of_the_program_are_in_the_bill_with_what_they_use() {
+    fn the_bill_of_materials_lists_crates_with_their_dependencies() {
         let metadata = json!({
             "packages": [
                 { "id": "1", "name": "keelson", "version": "0.1.0", "source": null, "license": "Apache-2.0", "manifest_path": "/k/Cargo.toml" },

@@ -1,7 +1,7 @@
 //! The archive of programs that envtest starts, and the index by which `setup-envtest` finds it.
 //!
-//! `setup-envtest` unpacks regular files alone, each by its last name. A second name of the server would be a second copy
-//! of it, so `etcd` is a small program.
+//! `setup-envtest` unpacks only regular files, by their file names. A link to the server would become a second copy of
+//! it, so `etcd` is a small program.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,8 +21,8 @@ use crate::run;
 const DIRECTORY: &str = "controller-tools/envtest/";
 pub(crate) const INDEX: &str = "envtest-releases.yaml";
 
-/// The archive of the two programs that envtest starts, and of this kubectl. Without a program for etcd, a copy of the
-/// server replaces it.
+/// The archive of the two programs that envtest starts, and of kubectl. Without an `etcd` program, a copy of the server
+/// takes its place.
 ///
 /// # Errors
 /// When a program can't be read.
@@ -39,7 +39,7 @@ pub(crate) fn file_name(release: &Release) -> String {
     format!("envtest-v{}-linux-{}.tar.gz", release.kubernetes, debian_machine())
 }
 
-/// The index that names the archive. YAML takes JSON as it is.
+/// The index with the archive's URL and hash. It is JSON, which is valid YAML.
 pub(crate) fn index(release: &Release, archive: &[u8], address: &str) -> Value {
     let name = file_name(release);
     let hash = HEXLOWER.encode(&Sha512::digest(archive));
@@ -47,10 +47,10 @@ pub(crate) fn index(release: &Release, archive: &[u8], address: &str) -> Value {
     json!({ "releases": { format!("v{}", release.kubernetes): { name: { "hash": hash, "selfLink": link } } } })
 }
 
-/// The version of a kubectl, which has to be of the release that is served.
+/// The version of a kubectl, which must be of the served Kubernetes release.
 ///
 /// # Errors
-/// When it does not run, or is of another minor version.
+/// When kubectl does not run, or has another minor version.
 pub(crate) fn check_kubectl(release: &Release, kubectl: &Path) -> Result<()> {
     let said = run::output(Command::new(kubectl).args(["version", "--client", "--output=json"]))?;
     let said: Value = serde_json::from_str(&said).context("kubectl printed no JSON")?;

@@ -1,4 +1,4 @@
-//! The files of a package: their paths, modes and contents, whatever the format that carries them.
+//! The files of a package: their paths, modes and contents, independent of the package format.
 //!
 //! Contents are in memory: the largest is a program of some 30 MB.
 
@@ -62,7 +62,7 @@ impl Files {
         self.insert(path.into(), 0o777, Content::Link(to.into()));
     }
 
-    /// Adds a directory, which is needed where it is empty or not root's.
+    /// Adds a directory. Only empty directories and directories of other users than root need an entry.
     pub(crate) fn directory(&mut self, path: impl Into<String>, mode: u32) -> &mut File {
         self.insert(path.into(), mode, Content::Directory)
     }
@@ -72,7 +72,7 @@ impl Files {
         self.0.iter().map(|(path, file)| (path.as_str(), file))
     }
 
-    /// All entries, and the directories above them that have none of their own, each before what is in it.
+    /// All entries and their parent directories. Each directory comes before its content.
     pub(crate) fn with_directories(&self) -> Self {
         let mut all = self.clone();
         for path in self.0.keys() {

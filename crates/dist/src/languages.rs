@@ -1,6 +1,6 @@
 //! The packages for Python and JavaScript, each with the server inside: a wheel, and an archive for npm.
 //!
-//! `python/build_wheel.py` makes the wheel, so that a project without cargo can make it too.
+//! `python/build_wheel.py` builds the wheel, so that it can be built without cargo too.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,7 +39,7 @@ pub(crate) fn npm_name(release: &Release) -> String {
     format!("{}.npm.tgz", release.stem())
 }
 
-/// The archive that npm installs. It states the processor of its program.
+/// The archive for npm. Its `package.json` states the processor of the program.
 ///
 /// # Errors
 /// When a file of `javascript/` can't be read, or has another version.
@@ -60,7 +60,7 @@ pub(crate) fn npm(release: &Release, programs: &Programs, root: &Path) -> Result
     gzip(&tar(&files, "package/", release.seconds)?)
 }
 
-/// The machine in the words of Node.js.
+/// The machine's operating system and processor in Node.js's names.
 fn node_machine() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "x64",

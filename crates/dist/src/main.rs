@@ -1,8 +1,8 @@
 //! `keelson-dist`, started by `cargo xtask dist`: makes the packages of a release, each from the same programs.
 //!
-//! Packages are reproducible: the same commit and tools give the same bytes. Simple formats are written here; sources
-//! of the packaging are in `packaging/`. `--check` installs what was made in clean roots, starts it there and sends
-//! requests.
+//! Packages are reproducible: the same commit and tools give the same bytes. Simple formats are written here. The
+//! sources of the packaging are in `packaging/`. `--check` installs the packages in clean root directories, starts the
+//! servers and sends requests.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its streams")]
 
 mod archive;
@@ -45,19 +45,19 @@ struct Cli {
     /// The target directory of cargo.
     #[arg(long, hide = true)]
     target: PathBuf,
-    /// The kubectl that is packed for envtest, and that checks use.
+    /// The kubectl for the envtest archive and for checks.
     #[arg(long)]
     kubectl: Option<PathBuf>,
     /// Make these packages only. May be repeated.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Package>,
-    /// Make the archive for envtest only, with its index.
+    /// Make only the archive for envtest, with its index.
     #[arg(long)]
     envtest: bool,
-    /// The address of the archive for envtest, for its index.
+    /// The URL of the archive for envtest, for the index.
     #[arg(long, default_value = "http://127.0.0.1:8080")]
     address: String,
-    /// Build for the C library of this machine rather than for the oldest that is supported.
+    /// Build for the C library of this machine instead of the oldest supported one.
     #[arg(long)]
     own_libc: bool,
     /// Pack the programs in this directory rather than build them.
@@ -107,7 +107,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes what is wanted; true unless a check has failed.
+/// Makes the requested packages. Returns true unless a check has failed.
 fn make(cli: &Cli) -> Result<bool> {
     let (root, out) = (cli.root.as_path(), cli.target.join("dist/packages"));
     let stage = cli.target.join("dist/stage");

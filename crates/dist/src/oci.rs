@@ -1,7 +1,7 @@
 //! The image, as a tar of an OCI layout, which `docker load`, `podman load`, `skopeo` and `crane` read. No daemon makes it.
 //!
-//! It holds the program, the C library that it loads, and the authorities of the web. The server writes to its data directory
-//! alone. There is no shell.
+//! The image has the program, the C library that it loads, and the public certificate authorities. The server writes to
+//! its data directory alone. There is no shell.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ use crate::release::{Release, debian_machine};
 use crate::run;
 use crate::symbols::libraries;
 
-/// The user of the server, who owns nothing but the data directory.
+/// The user of the server, which owns only the data directory.
 pub(crate) const USER: u32 = 65532;
 
 const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
@@ -28,10 +28,10 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// The files of the image: the program under both of its names, and all that it needs.
+/// The files of the image: the program under both names, and its dependencies.
 ///
 /// # Errors
-/// When Debian's packages of the C library and the authorities can't be had.
+/// When Debian's packages of the C library and the certificate authorities can't be downloaded.
 pub(crate) fn files(program: &Path, cache: &Path, licences: &[u8]) -> Result<Files> {
     let mut files = Files::default();
     files.copy("usr/bin/keelson", 0o755, program)?;
@@ -59,7 +59,7 @@ pub(crate) fn files(program: &Path, cache: &Path, licences: &[u8]) -> Result<Fil
 /// The image of these files.
 ///
 /// # Errors
-/// None that happens: it writes to memory.
+/// Never in practice, because the output is in memory.
 pub(crate) fn image(release: &Release, files: &Files) -> Result<Vec<u8>> {
     let layer = tar(files, "", release.seconds)?;
     let unpacked = digest(&layer);
@@ -78,7 +78,7 @@ pub(crate) fn image(release: &Release, files: &Files) -> Result<Vec<u8>> {
         "org.opencontainers.image.ref.name": release.version, "io.containerd.image.name": format!("docker.io/library/{reference}"),
     });
     let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [named] });
-    // `docker load` of older releases reads this one in place of the index.
+    // Older releases of `docker load` read this file instead of the index.
     let listed = json!([{ "Config": blob(&config), "RepoTags": [reference], "Layers": [blob(&layer)] }]);
     let mut layout = Files::default();
     layout.add("oci-layout", 0o644, *br#"{"imageLayoutVersion":"1.0.0"}"#);
@@ -129,7 +129,7 @@ fn digest(content: &[u8]) -> String {
     format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(content)))
 }
 
-/// The path of a content in the layout.
+/// The path of a blob in the layout.
 fn blob(content: &[u8]) -> String {
     format!("blobs/sha256/{}", HEXLOWER.encode(&Sha256::digest(content)))
 }
@@ -159,14 +159,14 @@ impl Base {
                     run::output(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&unpacked))?;
                 }
             }
-            // Renamed when whole, so that an interrupted run leaves nothing that looks complete.
+            // Renamed when complete, so that an interrupted run leaves no partial directory under this name.
             std::fs::rename(&unpacked, &root)?;
             std::fs::remove_dir_all(&partial)?;
         }
         Ok(Self { root })
     }
 
-    /// Adds a library, where the loader looks for it.
+    /// Adds a library at the path where the dynamic loader finds it.
     fn add(&self, files: &mut Files, library: &str) -> Result<()> {
         let machine = format!("{}-linux-gnu", std::env::consts::ARCH);
         let places = [format!("lib/{machine}"), format!("usr/lib/{machine}"), "lib64".to_owned(), "lib".to_owned()];
@@ -178,7 +178,7 @@ impl Base {
             _ => format!("usr/lib/{machine}"),
         };
         files.copy(format!("{place}/{library}"), 0o755, &found)?;
-        // Every program with this library has a loader.
+        // Every dynamically linked program names its loader.
         if library == "libc.so.6" {
             let loader = if machine.starts_with("x86_64") { "ld-linux-x86-64.so.2" } else { "ld-linux-aarch64.so.1" };
             self.add(files, loader)?;
@@ -186,7 +186,7 @@ impl Base {
         Ok(())
     }
 
-    /// The authorities of the web in one file, as Debian's `update-ca-certificates` writes it.
+    /// The public certificate authorities in one file, in the format of Debian's `update-ca-certificates`.
     fn authorities(&self) -> Result<Vec<u8>> {
         let directory = self.root.join("usr/share/ca-certificates/mozilla");
         let mut files: Vec<_> =
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_contents_are_where_their_hashes_say() {
+    fn blobs_are_stored_under_their_hashes() {
         let release = Release {
             version: "1.2.3".to_owned(),
             kubernetes: "1.36.2".to_owned(),

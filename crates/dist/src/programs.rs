@@ -1,6 +1,7 @@
 //! The programs of a release: built for the oldest C library that is supported, and stripped of their debug information.
 //!
-//! Zig links them against a C library of any version, whatever this machine has. pip fetches it, with the cargo command that calls it.
+//! Zig links the programs against any version of the C library, independent of this machine. pip installs Zig and the
+//! cargo command that calls it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use crate::dependencies::Dependencies;
 use crate::run;
 use crate::symbols::{Glibc, OLDEST, needed};
 
-/// Python packages, and the versions that were tried.
+/// The Python packages, in tested versions.
 const ZIG: &str = "ziglang==0.17.1";
 const ZIGBUILD: &str = "cargo-zigbuild==0.24.1";
 const PROFILE: &str = "dist";
@@ -22,15 +23,15 @@ const BUILT: [&str; 5] = ["-p", "keelson", "-p", "keelson-etcd-double", "--bins"
 pub(crate) struct Programs {
     pub(crate) keelson: PathBuf,
     pub(crate) plugin: PathBuf,
-    /// The stand-in for etcd as a separate small program. Programs that were built elsewhere may lack it.
+    /// The etcd stand-in as a separate small program. Absent in some prebuilt directories.
     pub(crate) etcd: Option<PathBuf>,
     /// Debug information of the server, for debuggers and `addr2line`.
     pub(crate) debug: PathBuf,
-    /// The oldest C library that they run on.
+    /// The oldest C library that the programs run on.
     pub(crate) needs: Glibc,
 }
 
-/// Which C library they are built for.
+/// Selects the C library that the programs are built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Library {
     /// The oldest that is supported.
@@ -43,7 +44,7 @@ impl Programs {
     /// Builds them.
     ///
     /// # Errors
-    /// When the build fails, or what it made needs a newer C library than it should.
+    /// When the build fails, or a built program needs a newer C library than allowed.
     pub(crate) fn build(root: &Path, target: &Path, library: Library, stage: &Path) -> Result<Self> {
         let built = match library {
             Library::Oldest => build_for_oldest(root, target)?,
@@ -58,10 +59,10 @@ impl Programs {
         Self::new(&built, root, library, stage)
     }
 
-    /// Takes programs that were built before from a directory.
+    /// Uses prebuilt programs from a directory.
     ///
     /// # Errors
-    /// When they are not there, or need a newer C library than they should.
+    /// When a program is missing, or needs a newer C library than allowed.
     pub(crate) fn new(built: &Path, root: &Path, library: Library, stage: &Path) -> Result<Self> {
         std::fs::create_dir_all(stage)?;
         let (keelson, plugin) = (stage.join("keelson"), stage.join("kubectl-keelson"));
@@ -72,7 +73,8 @@ impl Programs {
         let audited = format!(".dep-v0={}", list.display());
         let strip = ["--strip-all", "--add-section", &audited];
         objcopy(&strip, &built.join("keelson"), &keelson)?;
-        // The link to the debug information holds a checksum of it, so it is added when that is there.
+        // The link to the debug information contains a checksum of it, so it is added after the debug information is
+        // written.
         run::output(Command::new("objcopy").current_dir(stage).args(["--add-gnu-debuglink=keelson.debug", "keelson"]))?;
         objcopy(&strip, &built.join("kubectl-keelson"), &plugin)?;
         let mut needs = needed(&keelson)?.max(needed(&plugin)?);
@@ -102,7 +104,7 @@ fn build_for_oldest(root: &Path, target: &Path) -> Result<PathBuf> {
     Ok(target.join(machine).join(PROFILE))
 }
 
-/// The directory of Zig and of the cargo command that calls it.
+/// The directory with Zig and the cargo command that calls it.
 fn fetch_zig(target: &Path) -> Result<PathBuf> {
     let directory = target.join("tools").join(ZIG.replace("==", "-"));
     if directory.exists() {

@@ -1,6 +1,7 @@
-//! The release that is packed: its version, commit, date and machine, in the words of each format.
+//! The packed release: its version, commit, date and machine, in the notation of each package format.
 //!
-//! The program itself says its version, the repository its commit. `SOURCE_DATE_EPOCH` and `KEELSON_COMMIT` override the latter.
+//! The version comes from the program, and the commit from the repository. `SOURCE_DATE_EPOCH` and `KEELSON_COMMIT`
+//! override date and commit.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,12 +20,12 @@ pub(crate) struct Release {
     pub(crate) kubernetes: String,
     /// The commit, or empty.
     pub(crate) commit: String,
-    /// The time of the commit, in seconds: all packed files are as old.
+    /// The time of the commit, in seconds since 1970. All packed files have this time.
     pub(crate) seconds: u64,
 }
 
 impl Release {
-    /// The release whose program this is, as the program itself and its repository say.
+    /// Reads the release from the program and the repository.
     ///
     /// # Errors
     /// When the program does not run.
@@ -37,7 +38,8 @@ impl Release {
         };
         let seconds = std::env::var("SOURCE_DATE_EPOCH").unwrap_or_else(|_| git("--format=%ct"));
         let commit = std::env::var("KEELSON_COMMIT").unwrap_or_else(|_| git("--format=%H"));
-        // Outside of a repository, such as in an unpacked archive of the sources. Debian refuses files of 1970.
+        // Outside of a repository, such as in an unpacked source archive, a fixed date is used. Debian refuses files of
+        // 1970.
         let seconds = seconds.parse().unwrap_or_else(|_| {
             eprintln!("there is no commit, so files have the current time; SOURCE_DATE_EPOCH sets another");
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
@@ -45,19 +47,19 @@ impl Release {
         Ok(Self { version, kubernetes, commit, seconds })
     }
 
-    /// The stem of files that are for this machine: `keelson-0.1.0-linux-amd64`.
+    /// The stem of the names of files for this machine: `keelson-0.1.0-linux-amd64`.
     pub(crate) fn stem(&self) -> String {
         format!("keelson-{}-linux-{}", self.version, debian_machine())
     }
 
-    /// The time of the release as RFC 3339 has it.
+    /// The time of the release in RFC 3339.
     pub(crate) fn rfc3339(&self) -> String {
         let (year, month, day) = self.day();
         let rest = self.seconds % 86_400;
         format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
     }
 
-    /// The time of the release as changelogs have it: `Fri, 27 Nov 2026 10:00:00 +0000`.
+    /// The time of the release in the format of changelogs: `Fri, 27 Nov 2026 10:00:00 +0000`.
     pub(crate) fn rfc2822(&self) -> String {
         const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
         const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -67,7 +69,7 @@ impl Release {
         format!("{name}, {day:02} {} {year} {time} +0000", MONTHS[month as usize - 1])
     }
 
-    /// Year, month and day: the civil calendar in eras of 400 years that begin in March.
+    /// Year, month and day. Computed in periods of 400 years that begin in March, so that a leap day is the last day.
     fn day(&self) -> (u64, u64, u64) {
         let days = self.seconds / 86_400 + 719_468;
         let (era, of_era) = (days / 146_097, days % 146_097);
@@ -80,7 +82,7 @@ impl Release {
     }
 }
 
-/// The machine that programs are built for, as Debian and Go name it.
+/// The target processor, in Debian's and Go's names.
 pub(crate) fn debian_machine() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -102,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_out_of_what_the_program_says() {
+    fn versions_are_parsed_from_the_version_output() {
         let check = |said, expected: Option<(&str, &str)>| {
             let found = parse(said);
             assert_eq!(found.as_ref().map(|(version, kubernetes)| (version.as_str(), kubernetes.as_str())), expected);

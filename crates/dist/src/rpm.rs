@@ -1,6 +1,6 @@
 //! The RPM package, in the format of rpm 4: a lead, a header of digests, the header, and a cpio archive in gzip.
 //!
-//! Scripts come from `packaging/rpm`. Numbers of entries are those of rpm's `rpmtag.h`.
+//! Scripts come from `packaging/rpm`. The numbers of entries are defined in rpm's `rpmtag.h`.
 
 mod header;
 mod payload;
@@ -19,11 +19,11 @@ use crate::symbols::Glibc;
 
 const RELEASE: &str = "1";
 const SUMMARY: &str = "Kubernetes API server in one program";
-/// A requirement that a version is at least this, and one on rpm itself.
+/// The flags of a minimum version, and of a requirement on rpm itself.
 const AT_LEAST: u32 = 0x0c;
 const OF_RPM: u32 = 0x0100_000a;
 const EQUAL: u32 = 0x08;
-/// A file that is configuration, and that an upgrade does not replace.
+/// The flag of a configuration file, which an upgrade does not replace.
 const CONFIGURATION: u32 = 0x11;
 
 mod tag {
@@ -70,7 +70,7 @@ pub(crate) fn file_name(release: &Release) -> String {
     format!("keelson-{}-{RELEASE}.{}.rpm", release.version, std::env::consts::ARCH)
 }
 
-/// Directories of the system are no package's.
+/// Directories of the system belong to no package.
 fn is_owned(path: &str, file: &File) -> bool {
     !matches!(file.content, Content::Directory) || path.ends_with("keelson")
 }
@@ -172,7 +172,7 @@ fn add_files(header: &mut Header, owned: &[(&str, &File)], release: &Release) {
     );
     header.add(1037, numbers(&|_, file| if file.is_configuration { CONFIGURATION } else { 0 }));
     header.add(1039, texts(&|_| "root".to_owned()));
-    // Settings may hold a password, and the service reads them.
+    // Settings may contain a password, so only the service's group can read them.
     header.add(1040, texts(&|file| if file.is_configuration { "keelson" } else { "root" }.to_owned()));
     header.add(1045, numbers(&|_, _| u32::MAX));
     header.add(1095, numbers(&|_, _| 1));
@@ -184,7 +184,7 @@ fn add_files(header: &mut Header, owned: &[(&str, &File)], release: &Release) {
     header.add(5011, Value::Numbers(vec![8]));
 }
 
-/// The lead, which only says that it is a package.
+/// The lead, which only identifies the file as a package.
 fn lead(release: &Release) -> Vec<u8> {
     const MAGIC: [u8; 4] = [0xed, 0xab, 0xee, 0xdb];
     const NAME_BYTES: usize = 66;
@@ -205,7 +205,7 @@ fn hash(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
 }
 
-/// A size as the format has it, in four bytes: packages are far smaller.
+/// A size in four bytes, as in the format. Packages are far smaller than 4 GiB.
 fn size(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_payload_begins_where_the_headers_say() {
+    fn the_payload_begins_after_the_headers() {
         let release =
             Release { version: "1.2.3".into(), kubernetes: "1.36.2".into(), commit: String::new(), seconds: 7 };
         let mut files = Files::default();
@@ -223,7 +223,7 @@ mod tests {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/rpm");
         let package = package(&release, &files, &scripts, Glibc(2, 28)).unwrap();
         let number = |place: usize| u32::from_be_bytes(package[place..place + 4].try_into().unwrap()) as usize;
-        // Behind the magic number a header says how many entries and how many bytes it has.
+        // After the magic number, a header has the number of its entries and of its bytes.
         let end = |start: usize| start + 16 + number(start + 8) * 16 + number(start + 12);
         let header = end(96).next_multiple_of(8);
         let payload = &package[end(header)..];

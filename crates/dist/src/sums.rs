@@ -13,10 +13,11 @@ use crate::run;
 
 const LIST: &str = "SHA256SUMS";
 
-/// Writes the list of all files in a directory, as `sha256sum --check` reads it, and signs it where there is a key.
+/// Writes the checksums of all files in a directory in the format of `sha256sum --check`. Signs the list if there is a
+/// key.
 ///
 /// # Errors
-/// When a file can't be read, or minisign does not take the key.
+/// When a file can't be read, or minisign refuses the key.
 pub(crate) fn write(directory: &Path, key: Option<&Path>) -> Result<()> {
     let mut lines = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -31,7 +32,7 @@ pub(crate) fn write(directory: &Path, key: Option<&Path>) -> Result<()> {
     let list = directory.join(LIST);
     std::fs::write(&list, lines.concat())?;
     let signature = directory.join(format!("{LIST}.minisig"));
-    // That of another list would be taken for a false one.
+    // A signature of an older list would fail verification, so it is removed.
     let _absent = std::fs::remove_file(&signature);
     if let Some(key) = key {
         let mut command = Command::new("minisign");

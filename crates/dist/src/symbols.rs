@@ -1,6 +1,6 @@
 //! The oldest C library that a program runs on, read out of the versions of the symbols that it imports.
 //!
-//! objdump lists them. A program runs on every C library that is as new as its newest symbol.
+//! objdump lists the symbols. A program runs on every C library that is at least as new as its newest symbol.
 
 use std::fmt;
 use std::path::Path;

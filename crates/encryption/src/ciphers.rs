@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_every_length_come_back() {
+    fn values_of_every_length_decrypt() {
         for cipher in all() {
             for length in (0..70).chain([1 << 20]) {
                 let value = vec![b'v'; length];
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_and_changed_values_do_not_come_back() {
+    fn truncated_and_changed_values_do_not_decrypt() {
         let value = b"a value that is longer than two blocks of sixteen";
         for cipher in all() {
             let sealed = cipher.seal(b"", value, b"k", &SystemRandom).unwrap();

@@ -28,7 +28,7 @@ const DEFAULT_CACHE_SIZE: i64 = 1000;
 /// A file that can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It can't be read, is no configuration, or breaks a rule.
+    /// When the file can't be read, is no configuration, or breaks a rule.
     #[error("error while parsing file: {0}")]
     File(String),
     /// Its providers can't be made.

@@ -56,13 +56,13 @@ impl Reloader {
         }
     }
 
-    /// Looks at the file at another pace: for tests.
+    /// Sets the interval between two checks of the file, for tests.
     #[must_use]
     pub fn looking(self, every: Duration) -> Self {
         Self { look: every, ..self }
     }
 
-    /// Counts the times that more values may have become readable: after a reload, and when a key service answers again.
+    /// The number of events after which more values may be readable: reloads, and recoveries of key services.
     pub fn recoveries(&self) -> watch::Receiver<u64> {
         self.recoveries.subscribe()
     }

@@ -1,8 +1,8 @@
 //! A store that encrypts what it writes to an engine, and decrypts what it reads of it.
 //!
-//! It wraps an engine, so caches, history and watches hold plain values, and the engine never sees one. A value is
-//! encrypted once for each commit: the engine finds its own bytes again when an answer was lost. A value that can't be
-//! decrypted is handed on as the reason, under [`Seal::UNREADABLE`], and spoils no other.
+//! The encrypting store wraps an engine, so caches, history and watches hold plain values, and the engine never sees
+//! one. A value is encrypted once for each commit: the engine finds its own bytes again when an answer was lost. A
+//! value that can't be decrypted is handed on as the reason, under [`Seal::UNREADABLE`], and spoils no other.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -386,7 +386,7 @@ impl Chain {
             let prefix = provider.prefix();
             let Some(sealed) = stored.strip_prefix(prefix.as_bytes()) else { continue };
             let opened = match provider {
-                // Another provider may know what is encrypted.
+                // Another provider may have the key of the value.
                 Provider::Identity if stored.starts_with(ENCRYPTED) => continue,
                 Provider::Identity => Ok((stored.clone(), Seal::PLAIN)),
                 Provider::Keys(keys) => keys.open(sealed, place, metrics).map(owned),

@@ -146,7 +146,7 @@ async fn the_contract_of_stores_is_kept_with_each_provider() {
 }
 
 #[tokio::test]
-async fn a_value_that_can_not_be_read_spoils_no_other() {
+async fn an_unreadable_value_affects_no_other() {
     let memory = MemoryStore::new();
     let [old, new] = [b'1', b'2'].map(|byte| {
         format!("{{aesgcm: {{keys: [{{name: 'key{byte}', secret: {}}}]}}}}", base64_of(&format!("{byte:x}").repeat(32)))
@@ -178,7 +178,7 @@ async fn rows_that_the_engine_has_lost_are_reported() {
 }
 
 #[tokio::test]
-async fn a_seed_serves_all_values_and_a_dead_service_what_is_known() {
+async fn one_seed_encrypts_all_values_and_cached_keys_survive_outages() {
     let (memory, kms) = (MemoryStore::new(), KmsDouble::start("kek-1"));
     let providers = format!("{{kms: {{apiVersion: v2, name: one, endpoint: '{}', timeout: 1s}}}}", kms.endpoint());
     let key = |number: usize| StoreKey::new(format!("/registry/secrets/{number}"));

@@ -110,7 +110,7 @@ pub enum UsageError {
     Help,
     /// It requests the version.
     Version,
-    /// It has a flag that etcd does not have.
+    /// When the command line has a flag that etcd does not have.
     Unknown(String),
     /// A flag has a value that can't be used.
     Value {
@@ -119,7 +119,7 @@ pub enum UsageError {
         /// The fault of the value.
         fault: String,
     },
-    /// It has an argument that is not a flag.
+    /// When the command line has an argument that is not a flag.
     Argument(String),
 }
 

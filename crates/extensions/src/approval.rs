@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_of_the_community_are_approved_or_say_why_not() {
+    fn community_groups_get_an_approval_condition() {
         let check = |group: &str, stated: &str, expected: Option<(bool, &str, &str)>| {
             let object = json!({ "metadata": { "annotations": { ANNOTATION: stated } }, "spec": { "group": group } });
             let condition = condition(&Object::from_value(object).unwrap());

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deprecated_version_says_where_to_go() {
+    fn a_deprecated_version_names_its_replacement() {
         let definition = Definition::read(
             &Object::from_value(json!({ "spec": { "group": "none.example.com", "names": { "kind": "Multi" } } }))
                 .unwrap(),

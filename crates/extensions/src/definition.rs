@@ -1,6 +1,6 @@
 //! The parts of a definition that determine its names and whether it is served.
 //!
-//! These are kept for every definition. Properties of versions are read on use.
+//! The fields here are kept in memory for every definition. Properties of versions are read on use.
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;

@@ -44,7 +44,7 @@ impl Extensions {
                 }
                 Condition::new(TERMINATING, false, "InstanceDeletionCompleted", "removed all instances")
             }
-            // It will be served in a moment.
+            // A new definition will be served in a moment.
             None if definition.is_served() => return Ok(false),
             None => Condition::new(TERMINATING, false, "NeverEstablished", "resource was never established"),
         };

@@ -101,7 +101,7 @@ pub struct PriorityLevel {
     pub name: String,
     /// The uid. Empty for a level without an object.
     pub uid: String,
-    /// Its shares. The server's seats are divided in proportion to the shares of all levels.
+    /// The shares of the level. The server's seats are divided in proportion to the shares of all levels.
     pub shares: u32,
     /// The percentage of its seats that other levels may borrow.
     pub lendable_percent: u32,

@@ -1,7 +1,7 @@
 //! The priority levels and flow schemas of every cluster (KEP-1040): the mandatory ones and those that upstream
 //! suggests.
 //!
-//! They exist as values too, since the mandatory ones are in effect even without an object.
+//! The default objects exist as values too, since the mandatory ones are in effect even without an object.
 
 use std::sync::LazyLock;
 

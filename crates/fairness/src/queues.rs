@@ -60,7 +60,7 @@ pub enum Refusal {
 pub enum Coming {
     /// It has had no seats yet.
     New,
-    /// It had seats and lent them. It waits before all new requests of its queue, whatever the limits are.
+    /// The request had seats and lent them. It waits before all new requests of its queue, without regard to limits.
     Back,
 }
 

@@ -1,7 +1,7 @@
 //! Runs one target for a time or a number of inputs: `cargo xtask fuzz --target NAME --seconds N` calls this.
 //!
-//! It prints a summary, or the input that violated a property, which is added to the target's corpus together with the
-//! fix.
+//! The program prints a summary, or the input that violated a property, which is added to the target's corpus together
+//! with the fix.
 #![allow(clippy::print_stdout, reason = "a command line tool talks on its streams")]
 
 use std::process::ExitCode;

@@ -23,7 +23,7 @@ const ASKED_PER_BYTE: usize = 8192;
 /// The length of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Budget {
-    /// A number of inputs, equal in every run.
+    /// The run ends after this number of inputs, so equal seeds give equal runs.
     Inputs(usize),
     /// A deadline.
     Until(Instant),

@@ -63,7 +63,7 @@ fn the_memory_of_compiled_expressions_is_not_underestimated() {
     ];
     // Creates the shared state of all programs.
     let warm = |(_, document): &(&str, Value)| {
-        let judged = Schema::structural(&kind(), document).unwrap().rules().unwrap().judge(&json!({}), None, None);
+        let judged = Schema::structural(&kind(), document).unwrap().rules().unwrap().validate(&json!({}), None, None);
         assert!(judged.faults.len() < 1_000);
     };
     documents.iter().for_each(warm);
@@ -72,7 +72,7 @@ fn the_memory_of_compiled_expressions_is_not_underestimated() {
         let source: Arc<dyn SchemaDocument> = Arc::new(Stored(document.clone()));
         let schema = Schema::structural_on_demand(&kind(), &document, Pruning::Undeclared, source, &programs).unwrap();
         let rules = schema.rules().unwrap();
-        let (_, cost) = measure(|| drop(rules.judge(&json!({}), None, None)));
+        let (_, cost) = measure(|| drop(rules.validate(&json!({}), None, None)));
         let estimated = programs.stats().bytes;
         println!("{what}: {} held, {estimated} estimated", cost.held);
         assert!(cost.held <= estimated, "{what}: {cost:?}, {estimated} estimated");

@@ -1,6 +1,6 @@
 //! A seeded run of every target, deterministic and within seconds.
 //!
-//! It shows that the targets work. `cargo xtask fuzz` runs longer to find faults.
+//! The short run shows that the targets work. `cargo xtask fuzz` runs longer to find faults.
 
 use keelson_fuzz::{Budget, Finding, all, run};
 

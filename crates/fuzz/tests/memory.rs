@@ -1,6 +1,6 @@
 //! Memory of the largest accepted bodies: at most twenty times their length, in every encoding.
 //!
-//! Bodies consist of the most expensive contents for each byte. The peak of requested bytes is counted.
+//! Bodies have the content that needs the most memory for each byte. The peak of requested bytes is counted.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
 //! Work on large inputs is linear in their length: ten times as many items allocate about ten times as much memory.
 //!
-//! It is counted instead of timed, so that it is equal on every machine. This detects copies of each item for every
+//! Work is counted instead of timed, so that it is equal on every machine. This detects copies of each item for every
 //! other one. Pairwise comparisons allocate nothing, so they are measured by thread time, once with many items and ten
 //! times with few.
 
@@ -185,7 +185,7 @@ fn structural_schemas_of_long_lists() {
     ]
     .map(schema);
     let faults = |schema: &Schema, object: &Value, old: Option<&Value>| {
-        schema.rules().expect("it is structural").judge(object, old, None).faults.len()
+        schema.rules().expect("it is structural").validate(object, old, None).faults.len()
     };
     let named = |items: usize, suffix: &str| {
         let list: Vec<Value> = (0..items).map(|number| json!({"name": format!("n{number}"), "is": suffix})).collect();
@@ -220,7 +220,7 @@ fn patterns_are_not_compiled_before_they_are_asked() {
     let (schema, cost) = measure(|| Schema::structural(&kind, &document).expect("a schema"));
     assert!(cost.asked < 8_000_000, "{cost:?}");
     let rules = schema.rules().expect("it is structural");
-    let found = rules.judge(&json!({"p7": "yx7", "p8": "x7"}), None, None);
+    let found = rules.validate(&json!({"p7": "yx7", "p8": "x7"}), None, None);
     assert_eq!(found.faults.len(), 1);
     assert_eq!(found.faults[0].field, "p8");
 }
@@ -238,19 +238,19 @@ fn values_that_are_compared_with_many() {
         "items of an enum",
         |items| (schema(items), json!({"list": names(items)})),
         |(schema, object)| {
-            assert_eq!(schema.rules().expect("it is structural").judge(object, None, None).faults.len(), 0);
+            assert_eq!(schema.rules().expect("it is structural").validate(object, None, None).faults.len(), 0);
         },
     );
     let missing = schema(10 * FAULTS_MAX);
-    let found = missing.rules().expect("it is structural").judge(&json!({"spec": {}}), None, None);
+    let found = missing.rules().expect("it is structural").validate(&json!({"spec": {}}), None, None);
     assert_eq!(found.faults.len(), FAULTS_MAX);
-    // A fault lists all allowed values, so many of them are not kept.
+    // An error lists all allowed values, so the number of errors is limited.
     let object = json!({"list": vec!["other"; FAULTS_MAX]});
-    let (found, cost) = measure(|| missing.rules().expect("it is structural").judge(&object, None, None));
+    let (found, cost) = measure(|| missing.rules().expect("it is structural").validate(&object, None, None));
     assert!(!found.faults.is_empty() && cost.peak < 32_000_000, "{cost:?}");
 }
 
-/// A path is as long as its keys, so many faults below a long one would have quadratic size.
+/// A path is as long as its keys, so many errors below a long key would have quadratic size.
 #[test]
 fn the_text_of_faults_is_limited() {
     let long = "k".repeat(500_000);
@@ -276,10 +276,10 @@ fn the_text_of_faults_is_limited() {
 }
 
 #[test]
-fn faults_that_show_what_all_items_are() {
+fn errors_about_every_item_of_long_lists() {
     let faults = |object: Value, group: &str, kind: &str| {
         let object = Object::from_value(object).expect("an object");
-        let rules = Rules::of(group, kind).expect("a built-in kind");
+        let rules = Rules::for_kind(group, kind).expect("a built-in kind");
         assert!(!rules.create(&object).is_empty());
     };
     check("scopes that nobody knows", |items| {

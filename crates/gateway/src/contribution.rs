@@ -11,8 +11,8 @@ use keelson_tables::Printer;
 
 use crate::discovery::Served;
 
-/// The contribution of a resource. `definition` is its CustomResourceDefinition, if it has one.
-pub(crate) fn of(served: &Served, definition: Option<&Object>) -> ResourceRegistration {
+/// The registration of a resource. `definition` is its CustomResourceDefinition, if it has one.
+pub(crate) fn resource_registration(served: &Served, definition: Option<&Object>) -> ResourceRegistration {
     // All objects are in the one version, so that no read converts them.
     uncompleted(served, definition).each_version(|_, version| {
         let view = View::converting(version.kind(), Vec::new());
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_builtin_kind_is_stored_in_the_version_of_the_source() {
         let check = |served: Served, expected: &str| {
-            let contribution = of(&served, None);
+            let contribution = resource_registration(&served, None);
             assert_eq!(contribution.resource().versions.len(), 1);
             assert_eq!(contribution.storage_kind().unwrap().group_version().to_string(), expected);
         };

@@ -127,7 +127,7 @@ impl SourceCopy {
             form: form.clone(),
             listed: HashSet::new(),
         };
-        // It ends when the mirror is dropped.
+        // The task ends when the mirror is dropped.
         drop(self.supervisor.spawn_finite("mirror-copy", writer.run(received)));
         ResourceCopy { store, root, prefix, form, commands }
     }
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_copy_is_the_state_at_its_mark() {
+    async fn a_mirror_equals_the_source_at_its_revision() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let first = copy(&store);
         assert_eq!(first.mark().await, None);

@@ -1,7 +1,7 @@
 //! The gateway's own credentials for requests in the name of users of client certificates.
 //!
-//! They are those of the kubeconfig: a client certificate, a token, or a token file that is read for each request, since
-//! tokens of service accounts are replaced often. An exec plugin is not supported here.
+//! The credentials come from the kubeconfig: a client certificate, a token, or a token file that is read for each
+//! request, since tokens of service accounts are replaced often. An exec plugin is not supported here.
 
 use std::fs;
 use std::path::Path;

@@ -142,19 +142,19 @@ mod tests {
         json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "verbs": verbs})
     }
 
-    fn of(items: &Value) -> Vec<Served> {
+    fn resources(items: &Value) -> Vec<Served> {
         let groups = items.as_array().unwrap().iter().map(group).collect();
         Discovery { groups: [Vec::new(), groups], ..Discovery::default() }.resources()
     }
 
     #[test]
-    fn a_resource_is_mirrored_in_its_preferred_version_if_it_can_be_watched() {
+    fn watchable_resources_are_mirrored_in_their_preferred_version() {
         let both = ["list", "watch"];
         let items = json!([{"metadata": {"name": "g"}, "versions": [
             {"version": "v2", "resources": [resource("things", "Thing", &both), resource("reviews", "Review", &["create"])]},
             {"version": "v1", "resources": [resource("things", "Thing", &both), resource("olds", "Old", &both)]},
         ]}]);
-        let found: Vec<_> = of(&items).iter().map(Served::path).collect();
+        let found: Vec<_> = resources(&items).iter().map(Served::path).collect();
         assert_eq!(found, ["/apis/g/v2/things", "/apis/g/v1/olds"]);
     }
 
@@ -165,7 +165,7 @@ mod tests {
             {"version": "v1", "resources": [resource("../secrets", "A", &both), resource("a?b", "B", &both), resource("", "C", &both)]},
             {"version": "v1/x", "resources": [resource("things", "Thing", &both)]},
         ]}]);
-        assert!(of(&items).is_empty());
+        assert!(resources(&items).is_empty());
     }
 
     #[test]

@@ -29,7 +29,7 @@ use http::{Response, Uri};
 use keelson_access::TokenSeal;
 use keelson_http::Pipeline;
 use keelson_http::body::ResponseBody;
-use keelson_http::filters::{Across, ClientConnection, WithoutCertificate};
+use keelson_http::filters::{ClientConnection, FanOut, WithoutCertificate};
 use keelson_http::handlers::MergedPages;
 use keelson_http::{negotiation, respond};
 use keelson_meta::{ApiError, Random};
@@ -37,7 +37,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use self::ask::Ask;
+use self::ask::FleetRequest;
 pub(crate) use self::parts::PartSlot;
 use self::parts::{Missing, Outcome};
 use crate::mirrors::Mirrors;
@@ -56,7 +56,7 @@ const SOURCE_TIME: Duration = Duration::from_secs(8);
 const REST: Duration = Duration::from_secs(10);
 
 /// The parts of the gateway that lists over several sources share.
-pub(crate) struct Merging {
+pub(crate) struct MergeContext {
     seal: TokenSeal,
     pages: MergedPages,
     slots: Semaphore,
@@ -75,19 +75,19 @@ pub(crate) struct Member {
 
 /// The lists over all sources.
 pub(crate) struct Fleet {
-    merging: Arc<Merging>,
+    merging: Arc<MergeContext>,
     members: Vec<Member>,
 }
 
 /// The lists over the permitted namespaces of one source.
 pub(crate) struct PermittedLists {
-    merging: Arc<Merging>,
+    merging: Arc<MergeContext>,
     name: String,
     mirrors: Arc<Mirrors>,
     resting: Arc<Mutex<Option<Instant>>>,
 }
 
-impl Merging {
+impl MergeContext {
     /// Reads the key for tokens, or makes one in the directory.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Merging {
         let Ok(_slot) = self.slots.try_acquire() else {
             return Err(ApiError::TooManyRequests { retry_after_seconds: 1 });
         };
-        let mut ask = Ask::parse(parts, at, marks)?;
+        let mut ask = FleetRequest::parse(parts, at, marks)?;
         let members = ask.choose(members, &self.seal)?;
         let ask = &ask;
         let mut asked = Vec::with_capacity(members.len());
@@ -133,7 +133,11 @@ impl Member {
     }
 
     /// The result of this source. A source that does not answer delays no more than one request in a while.
-    fn outcome<'a>(&'a self, ask: &'a Ask, client: &'a dyn ClientConnection) -> BoxFuture<'a, (&'a Self, Outcome)> {
+    fn outcome<'a>(
+        &'a self,
+        ask: &'a FleetRequest,
+        client: &'a dyn ClientConnection,
+    ) -> BoxFuture<'a, (&'a Self, Outcome)> {
         Box::pin(async move {
             if self.resting.lock().is_some_and(|until| Instant::now() < until) {
                 return (self, Outcome::Missing(Missing::Away));
@@ -148,13 +152,13 @@ impl Member {
 }
 
 impl Fleet {
-    pub(crate) fn new(merging: Arc<Merging>, mut members: Vec<Member>) -> Self {
+    pub(crate) fn new(merging: Arc<MergeContext>, mut members: Vec<Member>) -> Self {
         members.sort_by(|one, other| one.name.cmp(&other.name));
         Self { merging, members }
     }
 }
 
-impl Across for Fleet {
+impl FanOut for Fleet {
     fn takes(&self, uri: &Uri) -> bool {
         rest_of(uri).is_some()
     }
@@ -177,12 +181,12 @@ impl Across for Fleet {
 }
 
 impl PermittedLists {
-    pub(crate) fn new(merging: Arc<Merging>, name: &str, mirrors: Arc<Mirrors>) -> Self {
+    pub(crate) fn new(merging: Arc<MergeContext>, name: &str, mirrors: Arc<Mirrors>) -> Self {
         Self { merging, name: name.to_owned(), mirrors, resting: Arc::default() }
     }
 }
 
-impl Across for PermittedLists {
+impl FanOut for PermittedLists {
     fn takes(&self, uri: &Uri) -> bool {
         ask::wants_permitted(uri)
     }

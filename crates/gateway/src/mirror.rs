@@ -63,9 +63,9 @@ pub(crate) struct Mirror {
 }
 
 /// The one kind of a registry.
-struct Only(ResourceRegistration);
+struct SingleRegistration(ResourceRegistration);
 
-impl BuiltinKinds for Only {
+impl BuiltinKinds for SingleRegistration {
     fn contributions(&self, _: &RegistryConfig) -> Vec<ResourceRegistration> {
         vec![self.0.clone()]
     }
@@ -124,7 +124,7 @@ impl Mirror {
         }
         let config = RegistryConfig { revision_wait: REVISION_WAIT, ..shared.registry.clone() };
         let store: Arc<dyn Store> = Arc::new(read);
-        let kinds = Arc::new(Only(contribution.clone()));
+        let kinds = Arc::new(SingleRegistration(contribution.clone()));
         let registry = Registry::new(kinds, store, cache.clone(), shared.clock.clone(), shared.random.clone(), config);
         let registry = Arc::new(registry.with_authorizer(shared.authorizer.clone()));
         let handlers = ResourceHandlers::new(registry.clone());

@@ -54,7 +54,7 @@ struct Attempts {
 }
 
 impl Serving {
-    fn of(mirrors: HashMap<(String, String), Arc<Mirror>>) -> Self {
+    fn new(mirrors: HashMap<(String, String), Arc<Mirror>>) -> Self {
         let contributions: Vec<_> = mirrors.values().map(|mirror| mirror.contribution.clone()).collect();
         Self { surface: ServedApis::new(&contributions), mirrors }
     }
@@ -62,7 +62,7 @@ impl Serving {
 
 impl Mirrors {
     pub(crate) fn new(shared: Shared, not_mirrored: BTreeSet<String>) -> Arc<Self> {
-        let serving = ArcSwap::from_pointee(Serving::of(HashMap::new()));
+        let serving = ArcSwap::from_pointee(Serving::new(HashMap::new()));
         Arc::new(Self { shared, not_mirrored, serving, is_loaded: AtomicBool::new(false) })
     }
 
@@ -158,7 +158,7 @@ impl Mirrors {
             return Ok(());
         }
         // ORDER: requests no longer find a mirror before its watches end.
-        self.serving.store(Arc::new(Serving::of(kept)));
+        self.serving.store(Arc::new(Serving::new(kept)));
         let is_restored = dropped.iter().any(|mirror| mirror.progress.is_restored());
         for mirror in dropped {
             tracing::info!(source = self.shared.source.name, resource = mirror.served.name(), "a mirror was dropped");
@@ -188,7 +188,7 @@ impl Mirrors {
                     attempts.remove(&resource);
                     let mut mirrors = self.serving.load().mirrors.clone();
                     mirrors.insert((served.group, served.plural), Arc::new(mirror));
-                    self.serving.store(Arc::new(Serving::of(mirrors)));
+                    self.serving.store(Arc::new(Serving::new(mirrors)));
                 }
                 Err(error) => {
                     let count = attempts.get(&resource).map_or(0, |attempts| attempts.count + 1);
@@ -208,7 +208,7 @@ impl Mirrors {
 
     async fn start(&self, served: Served) -> Result<Mirror, String> {
         let definition = if contribution::is_builtin(&served) { None } else { self.definition(&served) };
-        let contribution = contribution::of(&served, definition.as_ref().map(|(_, object)| object));
+        let contribution = contribution::resource_registration(&served, definition.as_ref().map(|(_, object)| object));
         Mirror::start(&self.shared, served, contribution, definition.map(|(version, _)| version)).await
     }
 

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_not_what_was_asked_for_is_a_fault() {
+    fn objects_of_other_kinds_or_without_identity_are_refused() {
         let check = |value: Value| assert!(pods().stored(value.clone()).is_err(), "{value:?}");
         let named = |namespace: &str, name: &str, revision: &str| json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": revision}});
         check(named("n", "", "7"));

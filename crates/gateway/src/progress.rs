@@ -36,11 +36,11 @@ struct Contact {
     /// The time at which the mirror was complete for certain, on both clocks.
     confirmed: (Instant, SystemTime),
     /// The end of the contact.
-    away: Option<Away>,
+    away: Option<Unreachable>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Away {
+struct Unreachable {
     /// Reads ask no question before this time.
     until: Instant,
 }
@@ -141,7 +141,7 @@ impl Progress {
 
     /// Records that the source does not answer.
     pub(crate) fn lost(&self) {
-        self.contact.lock().away = Some(Away { until: Instant::now() + QUIET_TIME });
+        self.contact.lock().away = Some(Unreachable { until: Instant::now() + QUIET_TIME });
     }
 
     /// Returns true if the source does not answer, and a read should not ask it again yet.
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_source_that_is_away_is_asked_again_after_a_time() {
+    async fn an_unreachable_source_is_retried_after_a_delay() {
         let progress = Progress::new();
         progress.set_watching(true);
         progress.lost();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_state_that_the_source_no_longer_has_is_old() {
+    async fn a_restored_source_makes_the_mirror_stale() {
         let progress = Progress::new();
         progress.set_watching(true);
         progress.heard(Instant::now());

@@ -47,7 +47,7 @@ pub(crate) fn is_passed(mirrors: &Mirrors, info: &RequestInfo, parts: &Parts) ->
         return true;
     }
     let Some(mirror) = mirrors.find(&info.group, &info.version, &info.resource) else { return true };
-    let query = RequestQuery::of(info, &parts.uri);
+    let query = RequestQuery::parse(info, &parts.uri);
     // A consistent get costs the source as much as a question for its newest revision.
     info.verb == RequestVerb::Resource(Verb::Get)
         && !query.is_extended()

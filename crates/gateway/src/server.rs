@@ -29,7 +29,7 @@ use keelson_supervision::{Failure, Serving, Supervisor, TaskGroup};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet::{Fleet, Member, Merging, PermittedLists};
+use crate::fleet::{Fleet, Member, MergeContext, PermittedLists};
 use crate::mirrors::Mirrors;
 use crate::settings::{GatewaySettings, SourceSettings};
 use crate::site::{Common, Site, health, no_documentation};
@@ -102,7 +102,7 @@ impl RunningGateway {
         let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
         let data_dir = settings.data_dir.clone();
         let common = Common { addr, data_dir, clock, random, background: background.clone() };
-        let merging = Merging::open(&common.data_dir, common.random.clone());
+        let merging = MergeContext::open(&common.data_dir, common.random.clone());
         let merging = merging.map_err(|why| StartError::Certificates(format!("the key of continue tokens: {why}")))?;
         let mut sites = Vec::with_capacity(settings.sources.len());
         for source in &settings.sources {
@@ -111,7 +111,7 @@ impl RunningGateway {
             let site = Site::start(source, &common, own).await;
             let mut site = site.map_err(|why| StartError::Source { name: source.name.clone(), why })?;
             let permitted = PermittedLists::new(merging.clone(), &source.name, site.mirrors.clone());
-            site.pipeline = site.pipeline.with_across(Arc::new(permitted));
+            site.pipeline = site.pipeline.with_fan_out(Arc::new(permitted));
             sites.push((source, site));
         }
         let mirrors: Vec<_> = sites.iter().map(|(_, site)| site.mirrors.clone()).collect();
@@ -181,7 +181,7 @@ fn front(
     sites: Vec<(&SourceSettings, Site)>,
     mirrors: &[Arc<Mirrors>],
     common: &Common,
-    merging: Arc<Merging>,
+    merging: Arc<MergeContext>,
 ) -> Pipeline {
     let Common { addr, clock, random, background, .. } = common;
     let metrics = Arc::new(Metrics::new());
@@ -190,7 +190,7 @@ fn front(
     let (documentation, nothing) = (no_documentation(), Arc::new(ServedApis::default()));
     let surface = nothing.clone();
     let documents = move |_| Box::pin(documentation.clone().documents(nothing.clone())) as _;
-    let router = Router::new(move || surface.clone(), documents, pages, Arc::new(Nothing));
+    let router = Router::new(move || surface.clone(), documents, pages, Arc::new(NoResources));
     let mut pipelines: HashMap<String, Arc<Pipeline>> = HashMap::new();
     let mut members = Vec::with_capacity(sites.len());
     for (source, site) in sites {
@@ -206,7 +206,7 @@ fn front(
     Pipeline::new(router, metrics, clock.clone(), random.clone(), stopping, FlowLimits::default())
         .with_authorizer(Arc::new(HealthForAll))
         .with_sites(Box::new(find))
-        .with_across(Arc::new(Fleet::new(merging, members)))
+        .with_fan_out(Arc::new(Fleet::new(merging, members)))
 }
 
 /// Health checks need no rights, and nothing else is allowed: no user is known outside of sources.
@@ -232,9 +232,9 @@ fn site_of(uri: &Uri) -> Option<(&str, Uri)> {
 }
 
 /// No resource is served outside of sources.
-struct Nothing;
+struct NoResources;
 
-impl ApiService for Nothing {
+impl ApiService for NoResources {
     fn call(&self, _: Box<ApiRequest>, _: Target) -> BoxFuture<'static, Response<ResponseBody>> {
         Box::pin(async { respond::no_such_page() })
     }

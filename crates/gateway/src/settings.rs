@@ -1,6 +1,6 @@
 //! Settings of a gateway: its address, its directory and its sources.
 //!
-//! They are plain values. The code that uses them checks their meaning.
+//! The settings are plain values. The code that uses them validates them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ pub struct SourceSettings {
     pub kubeconfig: PathBuf,
     /// The resources that are passed through and not mirrored, as `plural` or `plural.group`.
     pub not_mirrored: BTreeSet<String>,
-    /// Its labels, for selectors of lists over several sources.
+    /// The labels of the source, for selectors of lists over several sources.
     pub labels: BTreeMap<String, String>,
     /// True to impersonate users of client certificates with the gateway's own credentials, so that their requests can
     /// be passed through.

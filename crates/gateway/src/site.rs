@@ -70,7 +70,7 @@ impl Site {
     /// Starts to follow a source.
     ///
     /// # Errors
-    /// Its kubeconfig or its directory can't be used. A source that does not answer is no error.
+    /// When the kubeconfig or the directory of the source can't be used. A source that does not respond is no error.
     pub(crate) async fn start(
         settings: &SourceSettings,
         common: &Common,

@@ -63,13 +63,13 @@ struct Running {
     /// The number of watches in a row that ended early.
     early_ends: u32,
     jitter: Jitter,
-    _open: Open,
+    _open: OpenWatch,
 }
 
 /// Marks the watch as open until it is dropped.
-struct Open(Arc<Progress>);
+struct OpenWatch(Arc<Progress>);
 
-impl Drop for Open {
+impl Drop for OpenWatch {
     fn drop(&mut self) {
         self.0.set_watching(false);
     }
@@ -93,7 +93,7 @@ pub(crate) async fn open(
         watch_at(&source, &kind, after, WATCH_SECONDS).await.map_err(|fault| error(&progress, after, &fault))?;
     progress.set_watching(true);
     progress.reach(after);
-    let open = Open(progress.clone());
+    let open = OpenWatch(progress.clone());
     let running = Running {
         source,
         kind,

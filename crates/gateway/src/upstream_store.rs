@@ -62,11 +62,11 @@ struct Shared {
     /// The durable copy.
     copy: Arc<ResourceCopy>,
     /// The state that the cache is about to load.
-    next: Mutex<Next>,
+    next: Mutex<LoadStage>,
 }
 
 /// The state that a cache loads next.
-enum Next {
+enum LoadStage {
     /// The copy has not been read yet.
     Unread,
     /// The copied state at this revision.
@@ -86,7 +86,7 @@ impl UpstreamStore {
         copy: Arc<ResourceCopy>,
     ) -> (Self, Self) {
         let kind = Arc::new(kind);
-        let shared = Arc::new(Shared { source, kind, progress, copy, next: Mutex::new(Next::Unread) });
+        let shared = Arc::new(Shared { source, kind, progress, copy, next: Mutex::new(LoadStage::Unread) });
         (Self { shared: shared.clone(), reader: Reader::Cache }, Self { shared, reader: Reader::Registry })
     }
 }
@@ -102,11 +102,11 @@ impl Shared {
 
     /// Begins a load, from the copy if it has not been read yet. Returns its revision.
     async fn begin_load(&self) -> Result<Revision, StoreError> {
-        let is_unread = matches!(std::mem::replace(&mut *self.next.lock(), Next::Nothing), Next::Unread);
+        let is_unread = matches!(std::mem::replace(&mut *self.next.lock(), LoadStage::Nothing), LoadStage::Unread);
         if is_unread && let Some(mark) = self.copy.mark().await {
             let newest = self.page("limit=1").await.map_err(|fault| tail::error(&self.progress, mark, &fault))?;
             if newest.revision >= mark {
-                *self.next.lock() = Next::Copied(mark);
+                *self.next.lock() = LoadStage::Copied(mark);
                 return Ok(mark);
             }
         }
@@ -121,7 +121,7 @@ impl Shared {
         self.check_not_restored(reached, page.revision)?;
         let revision = page.revision;
         self.copy.begin_list().await;
-        *self.next.lock() = Next::Listed(page);
+        *self.next.lock() = LoadStage::Listed(page);
         Ok(revision)
     }
 
@@ -243,13 +243,13 @@ impl Store for UpstreamStore {
     }
 
     fn scan(&self, request: ScanRequest) -> Option<Scan> {
-        let next = std::mem::replace(&mut *self.shared.next.lock(), Next::Nothing);
+        let next = std::mem::replace(&mut *self.shared.next.lock(), LoadStage::Nothing);
         Some(match next {
-            Next::Listed(whole) if whole.revision == request.revision && whole.next.is_none() => {
+            LoadStage::Listed(whole) if whole.revision == request.revision && whole.next.is_none() => {
                 self.shared.clone().parts(whole)
             }
-            Next::Listed(first) if first.revision == request.revision => self.shared.clone().rest(first),
-            Next::Copied(mark) if mark == request.revision => {
+            LoadStage::Listed(first) if first.revision == request.revision => self.shared.clone().rest(first),
+            LoadStage::Copied(mark) if mark == request.revision => {
                 let copy = self.shared.copy.clone();
                 stream::once(async move { copy.objects().await }).try_flatten().boxed()
             }
@@ -319,7 +319,7 @@ mod tests {
     use super::encoded;
 
     #[test]
-    fn a_token_is_one_value_of_a_query() {
+    fn continue_tokens_are_encoded_as_one_query_value() {
         assert_eq!(encoded("aZ09-_.~"), "aZ09-_.~");
         assert_eq!(encoded("a&b=c%\u{e9}"), "a%26b%3Dc%25%C3%A9");
     }

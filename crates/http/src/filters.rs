@@ -17,13 +17,13 @@ pub(crate) mod browsers;
 mod building;
 mod clients;
 mod flow_control;
-mod held;
 mod impersonation;
-mod kept;
 mod long_work;
 mod origins;
 pub(crate) mod panics;
 mod request_id;
+mod response_memory;
+mod seats_and_shares;
 mod slow_bodies;
 mod spans;
 mod time_limit;
@@ -48,18 +48,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Level, Span, debug, debug_span, enabled};
 
-pub use self::across::{Across, PartOfRequest};
-use self::audit::Trail;
+use self::audit::RequestEvents;
 pub use self::authentication::TokenAuthenticator;
 pub use self::clients::{ClientConnection, WithoutCertificate};
 use self::flow_control::{Cost, Flow};
 pub use self::flow_control::{FlowControl, FlowLimits};
 pub(crate) use self::flow_control::{InitialSeats, LentSeats, has_long_query, is_copied};
-use self::held::{HeldMemory, holding};
 use self::impersonation::Impersonation;
-pub(crate) use self::kept::take as kept_memory;
 use self::long_work::LongWork;
 pub use self::origins::AllowedOrigins;
+pub(crate) use self::response_memory::take as kept_memory;
+use self::seats_and_shares::{HeldMemory, holding};
 use crate::body::{RequestBody, ResponseBody, empty};
 use crate::health;
 use crate::metrics::{Authentication, Filter, Metrics, Observation, ResourceNames, marked};
@@ -96,7 +95,7 @@ struct SeatRefused;
 pub(crate) struct WebhookTime(pub(crate) Duration);
 
 /// The span and the way of a request, and facts about its user that are added to the response.
-struct Known {
+struct RequestFacts {
     span: Span,
     /// True if the server behind this one answers the request.
     is_passed_through: bool,
@@ -130,7 +129,7 @@ pub struct Pipeline {
     /// The pipelines of other servers, by path.
     sites: Option<Sites>,
     /// The answerers of requests that are for several pipelines.
-    across: Vec<Arc<dyn Across>>,
+    fan_outs: Vec<Arc<dyn FanOut>>,
     /// The server that this server stands in front of.
     pass_through: Option<PassThrough>,
     proxy: Option<Proxy>,
@@ -175,15 +174,15 @@ impl Pipeline {
         body: RequestBody,
     ) -> Response<ResponseBody> {
         // SIZE: the filters of every request in order.
-        if let Some(across) = self.across(&parts) {
-            return Box::pin(self.answer_across(&**across, client, parts)).await;
+        if let Some(across) = self.fan_out(&parts) {
+            return Box::pin(self.answer_by_parts(&**across, client, parts)).await;
         }
         if let Some((site, uri)) = self.sites.as_ref().and_then(|sites| sites(&parts.uri)) {
             parts.uri = uri;
             return Box::pin(site.answer(&WithoutCertificate(client), parts, body)).await;
         }
         let mut info = RequestInfo::parse(&parts.method, &parts.uri);
-        let request_id = request_id::of(&parts.headers, self.random.as_ref());
+        let request_id = request_id::id_of_request(&parts.headers, self.random.as_ref());
         let (error_form, is_head) = (negotiation::error_form(&parts), parts.method == Method::HEAD);
         let answerer = self.answerer(&info, &parts);
         if let Answerer::Elsewhere(_) = &answerer {
@@ -201,20 +200,22 @@ impl Pipeline {
         {
             return origins::readable(origin.clone(), browsers::confined(response));
         }
-        let trail =
-            self.auditor.as_ref().map(|auditor| Trail::begin(auditor, (&request_id, client.address()), &info, &parts));
+        let trail = self
+            .auditor
+            .as_ref()
+            .map(|auditor| RequestEvents::begin(auditor, (&request_id, client.address()), &info, &parts));
         let is_passed_through = self.is_passed_through(client, &info, &parts);
         if self.may_be_passed_on(&answerer, &info) || is_passed_through {
             parts.headers.insert(request_id::AUDIT_ID, request_id.clone());
             // The task that takes over an upgraded connection also takes over the request.
             parts.extensions.insert(HeldValue::new(Arc::new((client.held(), trail.clone()))));
-            parts.extensions.extend(held::with_address(client));
+            parts.extensions.extend(seats_and_shares::with_address(client));
         }
         let (long_running, is_read) = (info.is_long_running(), info.verb.is_read());
         let span = spans::request(&info, &parts, &request_id);
         let logged = enabled!(Level::DEBUG)
             .then(|| (parts.method.clone(), parts.uri.path().to_owned(), client.address(), Instant::now()));
-        let known = Known {
+        let known = RequestFacts {
             span: span.clone(),
             is_passed_through,
             stopping: entered.stopping,
@@ -223,7 +224,7 @@ impl Pipeline {
             holder: OnceLock::new(),
         };
         let served = match &answerer {
-            Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
+            Answerer::Here(target) => target.as_ref().map(ResourceNames::of_target),
             Answerer::Elsewhere(_) => None,
         };
         let mut observation = Observation::begin(&self.metrics, &info, &parts, served);
@@ -241,7 +242,7 @@ impl Pipeline {
         let (mut response, holds) =
             outcome.unwrap_or_else(|error| (respond::error(&error, error_form), HeldMemory::default()));
         let holder = known.holder.get().copied().unwrap_or_else(Holder::unknown);
-        response = kept::keeping(response, holder, is_read, error_form);
+        response = response_memory::keeping(response, holder, is_read, error_form);
         self.note(&mut observation, &response, &holds, is_ended);
         if is_token_ignored {
             respond::add_warning(response.headers_mut(), bearer::IGNORED);
@@ -268,7 +269,7 @@ impl Pipeline {
         }
         let seats = if is_small(&response) { (holds.share, None) } else { holds.into_seats(passed_on.is_some()) };
         let response = if is_head { response.map(|_| empty()) } else { holding(response, observation, seats) };
-        let mut response = browsers::confined(Entered::holding(in_flight, response));
+        let mut response = browsers::confined(AdmittedRequest::holding(in_flight, response));
         if let Some(origin) = origin {
             response = origins::readable(origin, response);
         }
@@ -295,7 +296,7 @@ impl Pipeline {
 
     /// Returns true if the server behind this one answers a request.
     fn is_passed_through(&self, client: &dyn ClientConnection, info: &RequestInfo, parts: &Parts) -> bool {
-        if across::is_part(parts) {
+        if fan_out::is_part(parts) {
             return false;
         }
         // Access reviews do not show if the other server accepts unauthenticated requests.
@@ -312,7 +313,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// 401 if the other server can't be shown the user.
-    fn vouched_user(
+    fn front_proxy_user(
         &self,
         client: &dyn ClientConnection,
         other: &PassThrough,
@@ -368,7 +369,7 @@ impl Pipeline {
     async fn run_filters(
         self: &Arc<Self>,
         client: &dyn ClientConnection,
-        (info, answerer, trail, known): (RequestInfo, Answerer, Option<Arc<Trail>>, &Known),
+        (info, answerer, trail, known): (RequestInfo, Answerer, Option<Arc<RequestEvents>>, &RequestFacts),
         mut parts: Parts,
         mut body: RequestBody,
         error_form: MediaType,
@@ -381,9 +382,9 @@ impl Pipeline {
         if let Some(refused) = browsers::refused_worker(&parts.headers, &info.path, error_form) {
             return Ok((refused, HeldMemory::default()));
         }
-        let limit = time_limit::of(&info, &parts, self.request_timeout)?;
+        let limit = time_limit::request_timeout(&info, &parts, self.request_timeout)?;
         if let Some(other) = self.pass_through.as_ref().filter(|_| known.is_passed_through) {
-            let user = self.vouched_user(client, other, &parts.headers)?;
+            let user = self.front_proxy_user(client, other, &parts.headers)?;
             let response = Box::pin(other.pass(&info, user.as_deref(), parts, body, known.stopping.clone())).await;
             return Ok((response, HeldMemory::default()));
         }
@@ -403,11 +404,11 @@ impl Pipeline {
                 }
                 user => user?,
             };
-            let audit = trail.as_deref().map(Trail::record).cloned().unwrap_or_default();
+            let audit = trail.as_deref().map(RequestEvents::record).cloned().unwrap_or_default();
             drop(trail);
             audit::prepare(&audit, &mut parts.headers);
-            let query = RequestQuery::of(&info, &parts.uri);
-            let holder = Holder::of(&user);
+            let query = RequestQuery::parse(&info, &parts.uri);
+            let holder = Holder::of_user(&user);
             let share = self.share_of(holder, &answerer, (&info, &parts, &query))?;
             let asking = (&user, time, known.flow.get());
             let span = debug_span!("flow control");
@@ -452,8 +453,8 @@ impl Pipeline {
         client: &dyn ClientConnection,
         info: &RequestInfo,
         parts: &Parts,
-        trail: Option<&Trail>,
-        known: &Known,
+        trail: Option<&RequestEvents>,
+        known: &RequestFacts,
     ) -> Result<Arc<User>, ApiError> {
         let tokens = self.tokens.as_deref();
         let identity = authentication::identity_for(client.identity(), &parts.headers);
@@ -503,7 +504,7 @@ impl Pipeline {
             audit.impersonates(&user, constraint);
         }
         known.span.record("user", user.name.as_str());
-        let _ = known.holder.set(Holder::of(&user));
+        let _ = known.holder.set(Holder::of_user(&user));
         if let Some(part) = parts.extensions.get::<PartOfRequest>() {
             part.is_of(&user);
         }

@@ -5,6 +5,7 @@
 
 mod binding;
 mod create;
+mod create_only;
 mod decode;
 mod delete;
 mod eviction;
@@ -14,7 +15,6 @@ mod list_body;
 mod live_page;
 mod merged;
 mod patch;
-mod posted;
 mod query;
 mod remote;
 mod render;

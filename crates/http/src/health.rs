@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn healthy() {
+    fn passing_checks_answer_ok() {
         check("/livez", "", Some((200, "ok")));
         check("/livez", "verbose", Some((200, "[+]ping ok\nlivez check passed\n")));
         check("/livez/ping", "", Some((200, "ok")));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_on_the_path_of_its_check_alone() {
+    fn health_warnings_appear_only_on_their_check_path() {
         let well = HealthChecks::new().add("store", || Ok(())).note("store", || Some("it is full".to_owned()));
         let health = health(well.clone());
         let answer = |path: &str, query: &str| health.answer(path, query).unwrap();

@@ -1,22 +1,22 @@
 //! The TLS port: accepts connections, limits their resources, and ends them in order when the server stops.
 //!
-//! A thread of its own accepts connections (`door.rs`). They are counted (`connections.rs`), and the runtime serves
+//! A thread of its own accepts connections (`acceptor.rs`). They are counted (`connections.rs`), and the runtime serves
 //! them (`connection.rs`), which refuses malformed request heads (`request_head.rs`). Limits bound the bytes before
-//! authentication (`heads.rs`), the time of unread responses (`sending.rs`, `stall.rs`), and the memory of responses
+//! authentication (`large_headers.rs`), the time of unread responses (`sending.rs`, `stall.rs`), and the memory of responses
 //! (`answers.rs`). `websocket.rs` sends watches over websockets.
 //!
 //! During a shutdown the listener accepts no connections and announces the shutdown on open ones (GOAWAY on HTTP/2, no
 //! keep-alive on HTTP/1.1). Watches end cleanly, and requests in flight continue while they make progress. Idle
 //! connections and those without progress are closed within seconds, the rest at the deadline.
 
+mod acceptor;
 mod ahead;
 mod answers;
 mod connection;
 mod connections;
-mod door;
 mod header_block;
-mod heads;
 mod idle;
+mod large_headers;
 mod linger;
 mod long_heads;
 mod port;

@@ -14,6 +14,7 @@ mod impersonation;
 mod marks;
 mod observation;
 mod process;
+mod renamed;
 mod requests;
 mod source;
 

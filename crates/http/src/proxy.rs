@@ -208,7 +208,7 @@ impl Proxy {
         if is_upgrade {
             headers::keep_upgrade(&mut headers, &parts.headers);
         } else {
-            headers::say_whence(&mut headers, upstream.authority(), &target::cleaned(&path))?;
+            headers::add_forwarded_headers(&mut headers, upstream.authority(), &target::cleaned(&path))?;
         }
         headers::identify(&mut headers, user)?;
         let (mut passed, ()) = Request::new(()).into_parts();

@@ -25,7 +25,7 @@ pub struct RequestQuery {
 
 impl RequestQuery {
     /// Parses the parameters of a request.
-    pub fn of(info: &RequestInfo, uri: &Uri) -> Self {
+    pub fn parse(info: &RequestInfo, uri: &Uri) -> Self {
         Self {
             pairs: Pairs::parse(uri.query().unwrap_or_default()).into_owned(),
             is_watch: info.verb == RequestVerb::Resource(Verb::Watch),

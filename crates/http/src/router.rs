@@ -16,7 +16,7 @@ use keelson_resources::Verb;
 
 use crate::body::ResponseBody;
 use crate::diagnostics::Diagnostics;
-use crate::pages::{Described, Pages, ServedDocuments, is_page};
+use crate::pages::{DescribedResources, Pages, ServedDocuments, is_page};
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
 use crate::service::{ApiRequest, ApiService};
@@ -134,12 +134,12 @@ impl Router {
     /// current definitions.
     async fn catch_up_described(&self, info: &RequestInfo) {
         let Some(definitions) = &self.definitions else { return };
-        match Described::at(&info.path) {
-            Described::Nothing => {}
-            Described::Group(group) if !(self.surface)().has_builtin_group(group) => {
+        match DescribedResources::at(&info.path) {
+            DescribedResources::Nothing => {}
+            DescribedResources::Group(group) if !(self.surface)().has_builtin_group(group) => {
                 definitions.catch_up_group(group).await;
             }
-            Described::Group(_) | Described::Everything => definitions.catch_up_with_cache().await,
+            DescribedResources::Group(_) | DescribedResources::Everything => definitions.catch_up_with_cache().await,
         }
     }
 

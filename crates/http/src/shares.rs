@@ -64,7 +64,7 @@ pub(crate) enum Level {
 
 impl Level {
     /// The level of a user.
-    pub(crate) fn of(user: &User) -> Self {
+    pub(crate) fn of_user(user: &User) -> Self {
         match user {
             _ if user.is_in(MASTERS) => Self::Exempt,
             _ if user.is_in(UNAUTHENTICATED) => Self::Anonymous,
@@ -118,8 +118,8 @@ pub(crate) struct Holder {
 
 impl Holder {
     /// The holder for a user.
-    pub(crate) fn of(user: &User) -> Self {
-        Self { flow: HASH.hash_one(user.share_name()), level: Level::of(user) }
+    pub(crate) fn of_user(user: &User) -> Self {
+        Self { flow: HASH.hash_one(user.share_name()), level: Level::of_user(user) }
     }
 
     /// The clients with wrong credentials.
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn nodes_controllers_accounts_and_users_have_levels_of_their_own() {
         let check = |name: &str, groups: &[&str], expect: Level| {
-            assert_eq!(Level::of(&user(name, groups)), expect, "{name}");
+            assert_eq!(Level::of_user(&user(name, groups)), expect, "{name}");
         };
         check("x", &["system:masters", "system:nodes"], Level::Exempt);
         check("system:node:a", &["system:nodes"], Level::Nodes);
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn the_accounts_of_a_namespace_have_one_share() {
         let shares = Shares::new("watches", 64);
-        let take = |name: &str| shares.take(Holder::of(&user(name, &[])), 1);
+        let take = |name: &str| shares.take(Holder::of_user(&user(name, &[])), 1);
         let of_web: Vec<_> =
             (0..16).map(|number| take(&format!("system:serviceaccount:web:a{number}")).unwrap()).collect();
         let refused = take("system:serviceaccount:web:another").unwrap_err();
@@ -272,9 +272,9 @@ mod tests {
     }
 
     #[test]
-    fn one_user_has_its_share_and_the_last_ones_are_kept_for_administrators() {
+    fn each_user_has_a_share_and_administrators_a_reserve() {
         let shares = Shares::new("watches", 16);
-        let take = |name: &str, groups: &[&str]| shares.take(Holder::of(&user(name, groups)), 1);
+        let take = |name: &str, groups: &[&str]| shares.take(Holder::of_user(&user(name, groups)), 1);
         let of_ann: Vec<_> = (0..2).map(|_| take("ann", &[]).unwrap()).collect();
         let refused = take("ann", &[]).unwrap_err();
         assert_eq!(refused.code(), 429);

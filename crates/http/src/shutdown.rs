@@ -84,13 +84,13 @@ impl Drop for InFlight {
 }
 
 /// A request that may be answered.
-pub(crate) struct Entered {
+pub(crate) struct AdmittedRequest {
     /// Cancelled when the request must end, if it is a watch.
     pub(crate) stopping: CancellationToken,
     in_flight: Option<InFlight>,
 }
 
-impl Entered {
+impl AdmittedRequest {
     /// Keeps the request in flight until the response is sent.
     pub(crate) fn holding(in_flight: Option<InFlight>, response: Response<ResponseBody>) -> Response<ResponseBody> {
         match in_flight {
@@ -214,7 +214,7 @@ impl Shutdown {
         path: &str,
         is_long_running: bool,
         is_watch: bool,
-    ) -> Result<Entered, Box<Response<ResponseBody>>> {
+    ) -> Result<AdmittedRequest, Box<Response<ResponseBody>>> {
         let (phases, is_served) = (&*self.0, SERVED_TO_THE_END.iter().any(|begin| path.starts_with(begin)));
         let counts = phases.times.sends_retry_after && !is_long_running && !is_served;
         let counted = counts.then(|| InFlight { _counted: phases.requests.token(), watch: None });
@@ -223,7 +223,7 @@ impl Shutdown {
             return Err(Box::new(refusal(StatusCode::TOO_MANY_REQUESTS, RETRY_REQUEST, text)));
         }
         if !is_watch || phases.times.watch_grace.is_zero() {
-            return Ok(Entered { stopping: phases.stopping.clone(), in_flight: counted });
+            return Ok(AdmittedRequest { stopping: phases.stopping.clone(), in_flight: counted });
         }
         let mut watches = phases.watches.lock();
         if watches.are_ending {
@@ -235,7 +235,7 @@ impl Shutdown {
         watches.tokens.insert(number, token.clone());
         let counted = phases.watches_in_flight.token();
         let in_flight = InFlight { _counted: counted, watch: Some((self.clone(), number)) };
-        Ok(Entered { stopping: token, in_flight: Some(in_flight) })
+        Ok(AdmittedRequest { stopping: token, in_flight: Some(in_flight) })
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
     async fn requests_are_served_in_the_delay_and_then_refused() {
         let shutdown = Shutdown::new(CancellationToken::new(), times(true, 10, 0));
         let mut entered = shutdown.enter("/api/v1/pods", false, false).unwrap();
-        let response = Entered::holding(entered.take_guard(), Response::new(empty()));
+        let response = AdmittedRequest::holding(entered.take_guard(), Response::new(empty()));
         let (begun, draining) = (Instant::now(), shutdown.clone());
         let draining = tokio::spawn(async move { draining.drain(Duration::from_secs(60)).await });
         sleep(Duration::from_secs(9)).await;

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_websocket_is_wanted_by_upgrade_and_connection() {
+    fn websocket_requests_are_recognized_by_upgrade_and_connection() {
         let check = |connection: &str, upgrade: &str, expected: bool| {
             let headers = fields(&[("connection", connection), ("upgrade", upgrade)]);
             assert_eq!(is_wanted(&headers), expected, "{connection} {upgrade}");

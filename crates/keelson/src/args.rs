@@ -154,7 +154,7 @@ pub(crate) enum Command {
     Etcd(RawArguments),
 }
 
-/// A command line that another reader reads.
+/// The arguments of a program that parses them itself.
 #[derive(ClapArgs)]
 pub(crate) struct RawArguments {
     /// Flags of that program; --help lists them.
@@ -337,7 +337,8 @@ pub(crate) struct Serve {
     /// release can read them. May be repeated; for one resource the last setting counts.
     #[arg(long, env = "KEELSON_STORAGE_VERSION", value_parser = list::<String>)]
     pub(crate) storage_version: Vec<List<String>>,
-    /// A file of such settings, one per line. SIGHUP makes the server read it again and use the new settings.
+    /// A file of storage version settings, one per line. SIGHUP makes the server read it again and use the new
+    /// settings.
     #[arg(long, env = "KEELSON_STORAGE_VERSION_FILE")]
     pub(crate) storage_version_file: Option<PathBuf>,
     /// The address at which clients and other servers reach the server. By default the one it listens on, or that of

@@ -19,7 +19,7 @@ use crate::output::answer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     Ok,
-    /// It works now, but may fail later or is not configured as it should be.
+    /// The checked part works now, but may fail later or is not configured as recommended.
     Warning,
     Failed,
 }

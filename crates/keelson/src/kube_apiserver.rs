@@ -1,9 +1,9 @@
 //! `kube-apiserver`: keelson's server with the command line of kube-apiserver, for programs that start kube-apiserver,
 //! such as envtest.
 //!
-//! It runs as `keelson kube-apiserver`, or when the executable is named `kube-apiserver`. The table [`flags`] has the
-//! flags, and [`own`] translates them into settings of `keelson serve`. Controllers run only if a flag names them,
-//! since kube-apiserver has none.
+//! The command runs as `keelson kube-apiserver`, or when the executable is named `kube-apiserver`. The table [`flags`]
+//! has the flags, and [`own`] translates them into settings of `keelson serve`. Controllers run only if a flag names
+//! them, since kube-apiserver has none.
 
 mod etcd;
 mod flags;

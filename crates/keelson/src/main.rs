@@ -1,7 +1,7 @@
 //! The `keelson` command: a Kubernetes API server, and the tools for its store.
 //!
-//! It parses the command line and calls `keelson-server`, which contains the server. Under the names `kube-apiserver`
-//! and `etcd` the executable replaces these programs in tests.
+//! The binary parses the command line and calls `keelson-server`, which contains the server. Under the names
+//! `kube-apiserver` and `etcd` the executable replaces these programs in tests.
 
 mod args;
 mod build;
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn repeated_causes_are_printed_once() {
         let twice = anyhow!("os error 2").context("/proc/x: os error 2").context("opening the store");
         assert_eq!(causes(&twice), "opening the store: /proc/x: os error 2");
         let once = anyhow!("os error 2").context("/proc/x");

@@ -235,8 +235,8 @@ impl Signals {
 
 /// Ends the process if an orderly stop takes too long: the other tasks may wait for the one that failed.
 ///
-/// It uses a separate thread, since the threads of the runtime may be blocked. A store survives this as it survives
-/// kill -9.
+/// The exit uses a separate thread, since the threads of the runtime may be blocked. A store survives it as it survives
+/// `kill -9`.
 pub(crate) fn end_soon(why: String) {
     std::thread::spawn(move || {
         std::thread::sleep(LAST_GRACE);

@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_never_leads_elsewhere() {
+    fn file_names_of_users_contain_no_path_separators() {
         assert_eq!(file_of("ann@example.org"), PathBuf::from("ann@example.org.kubeconfig"));
         assert_eq!(file_of("../../x:y"), PathBuf::from("..-..-x-y.kubeconfig"));
         assert_eq!(escaped("a/b:view"), "a%2Fb%3Aview");

@@ -30,7 +30,7 @@ impl Server {
     /// The server of a kubeconfig.
     ///
     /// # Errors
-    /// There is none, or it can't be read.
+    /// When there is no kubeconfig, or it can't be read.
     pub(crate) async fn new(get: &Get) -> anyhow::Result<Self> {
         let options = KubeConfigOptions { context: get.context.clone(), ..KubeConfigOptions::default() };
         let kubeconfig = match &get.kubeconfig {
@@ -45,7 +45,7 @@ impl Server {
     /// Sends a GET request for a path.
     ///
     /// # Errors
-    /// There is no response, or an unreadable one.
+    /// When the server does not respond, or its response can't be read.
     pub(crate) async fn ask(&self, path: &str, accept: &str) -> anyhow::Result<Answer> {
         let request = Request::get(path).header(header::ACCEPT, accept).body(Body::from(Vec::new()))?;
         let response = self.client.send(request).await.with_context(|| format!("asking for {path}"))?;

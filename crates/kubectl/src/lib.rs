@@ -1,7 +1,7 @@
 //! `kubectl keelson`: queries of a keelson server as a command, similar to `kubectl get`.
 //!
-//! It uses only the public API. It reads discovery, walks through the result in chunks of one snapshot, and prints as
-//! kubectl does: results to standard output, notes to standard error.
+//! The plugin uses only the public API. It reads discovery, walks through the result in chunks of one snapshot, and
+//! prints as kubectl does: results to standard output, notes to standard error.
 
 mod args;
 mod client;
@@ -27,7 +27,7 @@ pub fn main() -> ExitCode {
     let get = match Args::try_parse() {
         Ok(Args { command: Command::Get(get) }) => get,
         Err(error) if error.use_stderr() => {
-            // It may quote control characters of the command line.
+            // The message may quote control characters of the command line.
             output::note(error.to_string().trim_end());
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }

@@ -32,7 +32,7 @@ impl Question {
             add("keelson.io/omitManagedFields", &(!get.show_managed_fields).then(|| "true".to_owned()));
         }
         if get.group_by.is_none() {
-            // Makes it a query with a total count, whatever the other parameters are.
+            // This parameter makes the request a query, whose response has the total count.
             add("keelson.io/count", &Some("true".to_owned()));
         }
         Self { path: resource.path(namespace), pairs }
@@ -41,7 +41,7 @@ impl Question {
     /// The URL of a chunk of `limit` objects, at a continue token.
     pub(crate) fn url(&self, limit: u64, token: Option<&str>) -> String {
         let mut query = Serializer::new(String::new());
-        // A page is addressed by its number, and later chunks by the token.
+        // The first chunk of a page is requested by the page number, and later ones by the continue token.
         let pairs = self.pairs.iter().filter(|(name, _)| token.is_none() || *name != "keelson.io/page");
         query.extend_pairs(pairs);
         query.append_pair("limit", &limit.to_string());

@@ -1,7 +1,7 @@
 //! The resources of a server by the names that users type: plural, singular, short, and with the group.
 //!
-//! They come from aggregated discovery with groups in its order, so that the preferred one of two with the same name is
-//! found.
+//! The resources come from aggregated discovery with groups in its order, so that the preferred one of two with the
+//! same name is found.
 
 use anyhow::bail;
 use keelson_meta::json::Value;

@@ -23,12 +23,12 @@ const MOST_GROUPS: u64 = 1000;
 /// Sends the query and prints the result.
 ///
 /// # Errors
-/// The server does not answer, refuses, or does not support queries.
+/// When the server does not respond, refuses the request, or does not support queries.
 pub(crate) async fn get(get: &Get) -> anyhow::Result<()> {
     let server = Server::new(get).await?;
     let announced = server.ask(ANNOUNCEMENT, JSON).await?;
     if announced.status == StatusCode::NOT_FOUND {
-        // Another server would ignore the parameters, and return something else.
+        // A server without this extension would ignore the parameters and return all objects.
         bail!("the server has no queries (keelson.io parameters): it is not a keelson server, or an old one");
     }
     announced.success()?;

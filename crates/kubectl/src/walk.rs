@@ -58,7 +58,7 @@ impl<'s> Walk<'s> {
     /// The server's refusal.
     pub(crate) async fn next(&mut self) -> anyhow::Result<Option<(Value, Option<u64>)>> {
         while !self.is_over {
-            // A page has the size of its limit, and is read at once.
+            // A page has at most `limit` objects, and is read in one request.
             let limit = self.wanted.unwrap_or(self.chunk_size);
             let answer = self.server.ask(&self.question.url(limit, self.token.as_deref()), self.accept).await?;
             if answer.status == StatusCode::GONE

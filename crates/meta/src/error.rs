@@ -115,7 +115,7 @@ pub enum ApiError {
     },
     /// 413: the object is larger than the store allows.
     ObjectTooLarge {
-        /// Its size in the store, in bytes.
+        /// The size of the object in the store, in bytes.
         bytes: usize,
         /// The limit in bytes.
         limit: usize,
@@ -256,9 +256,9 @@ pub enum NotAcceptableForm {
 /// The difference between an object and the state that the request expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConflictKind {
-    /// Its resourceVersion differs from that of the sent object.
+    /// The resourceVersion of the stored object differs from the sent one.
     Modified,
-    /// Its UID differs from the precondition.
+    /// The UID of the object differs from the precondition.
     UidPrecondition {
         /// The kind, which replaces the resource in this text.
         kind: String,

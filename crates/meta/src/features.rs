@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_data_is_a_gate_with_entries_and_known_needs() {
+    fn every_data_line_is_a_gate_with_known_dependencies() {
         let lines = include_str!("features.txt").lines().filter(|line| !line.starts_with('#'));
         assert_eq!(GATES.len(), lines.clone().count());
         for line in lines {

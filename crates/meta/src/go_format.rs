@@ -71,7 +71,7 @@ pub fn json(value: &Value) -> String {
     let mut out = String::with_capacity(plain.len());
     for c in plain.chars() {
         match c {
-            // These characters occur only inside strings, so the complete text can be escaped.
+            // In JSON, the escaped characters occur only inside strings, so the complete text can be escaped.
             '<' => out.push_str("\\u003c"),
             '>' => out.push_str("\\u003e"),
             '&' => out.push_str("\\u0026"),

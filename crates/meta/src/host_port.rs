@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colons_of_the_host_stand_in_brackets() {
+    fn ipv6_hosts_are_written_in_brackets() {
         assert_eq!(host_port("example.org", 443), "example.org:443");
         assert_eq!(host_port("10.0.0.1", 80), "10.0.0.1:80");
         assert_eq!(host_port("fd00::1", 6443), "[fd00::1]:6443");

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_falls_into_the_first_bucket_that_does_not_end_before_it() {
+    fn a_value_counts_in_the_first_bucket_that_contains_it() {
         static SIZES: Buckets = Buckets::of_sizes(&[10, 100]);
         let histogram = AtomicHistogram::new(&SIZES);
         for value in [0, 10, 11, 100, 101, 5_000] {

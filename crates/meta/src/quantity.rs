@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_compare_whatever_way_they_are_written() {
+    fn quantities_compare_independent_of_their_notation() {
         let check =
             |left: &str, right: &str| assert_eq!(Quantity::parse(left), Quantity::parse(right), "{left} {right}");
         check("1", "1000m");
@@ -427,7 +427,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_rounded_has_nothing_more_to_round(text in "-?[0-9]{1,9}([.][0-9]{1,12})?(|n|u|m|k|Ki|e-5|e3)") {
+        fn rounding_a_quantity_twice_changes_nothing(text in "-?[0-9]{1,9}([.][0-9]{1,12})?(|n|u|m|k|Ki|e-5|e3)") {
             if let Some(rounded) = rounded_to_millis(&text) {
                 prop_assert_eq!(rounded_to_millis(&rounded), None, "{} became {}", &text, &rounded);
                 prop_assert_eq!(canonical(&rounded), Ok(None), "{} became {}", &text, &rounded);

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_fixes_everything() {
+    fn equal_seeds_give_equal_values() {
         let (one, two) = (SeededRandom::new(7), SeededRandom::new(7));
         assert_eq!((one.uuid(), one.name_suffix(), one.u64()), (two.uuid(), two.name_suffix(), two.u64()));
         assert_ne!(SeededRandom::new(7).u64(), SeededRandom::new(8).u64());

@@ -167,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_as_a_map_and_leaves_the_one_before_as_it_was(first in changes(), then in changes()) {
+        fn a_shared_map_behaves_as_a_map_with_immutable_clones(first in changes(), then in changes()) {
             let (mut map, mut model) = (SharedMap::default(), BTreeMap::new());
             apply(&mut map, &mut model, &first);
             let (before, model_before) = (map.clone(), model.clone());

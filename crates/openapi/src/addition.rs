@@ -19,11 +19,11 @@ const LENGTH_BYTES: usize = 4;
 /// The content that a part of the API adds to the version 2 document.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Addition {
-    /// Its paths, each as a member of the enclosing object.
+    /// The paths of the addition, each as a member of the enclosing object.
     pub(crate) paths: Vec<(String, Vec<u8>)>,
     /// The names of shared definitions that they refer to, directly or indirectly.
     pub(crate) shared_definitions: Vec<&'static str>,
-    /// Its own definitions, each as a member of the enclosing object.
+    /// The definitions of the addition, each as a member of the enclosing object.
     pub(crate) own_definitions: Vec<(String, Vec<u8>)>,
 }
 

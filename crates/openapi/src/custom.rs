@@ -22,7 +22,7 @@ pub struct CustomKind {
     pub list_kind: String,
     /// The selectable fields of this version, such as `spec.colour`.
     pub selectable_fields: Vec<String>,
-    /// Its schema. A kind without one is published as an object with any fields.
+    /// The schema of the kind. A kind without one is published as an object with any fields.
     pub schema: Option<Arc<dyn SchemaDocument>>,
 }
 

@@ -77,7 +77,7 @@ impl VersionDescription {
         self.resources.iter().any(|resource| resource.custom.is_none())
     }
 
-    /// Its path without a leading slash: `api/v1` or `apis/<group>/<version>`.
+    /// The path of the group version without a leading slash: `api/v1` or `apis/<group>/<version>`.
     pub(crate) fn path(&self) -> String {
         match &*self.group {
             "" => format!("api/{}", self.version),

@@ -31,7 +31,7 @@ pub(crate) enum DocumentScope<'d> {
 }
 
 impl<'d> DocumentScope<'d> {
-    /// Its path without slashes at its ends, such as `apis/apps/v1`.
+    /// The path of the document without slashes at its ends, such as `apis/apps/v1`.
     pub(crate) fn path(self) -> String {
         match self {
             Self::CoreVersions => "api".to_owned(),
@@ -68,7 +68,7 @@ impl<'d> DocumentScope<'d> {
         items
     }
 
-    /// Its own definitions, by name. It shares all other definitions with other documents.
+    /// The definitions that only this document has, by name. All other definitions are shared with other documents.
     ///
     /// Cost: parsing the schemas of its custom kinds.
     pub(crate) fn own_definitions(self, dialect: Dialect, schemas: &Schemas) -> Vec<(String, Value)> {
@@ -76,7 +76,7 @@ impl<'d> DocumentScope<'d> {
         self.custom_kinds().flat_map(definitions).collect()
     }
 
-    /// Its custom kinds, each with its resource.
+    /// The custom kinds of the document, each with its resource.
     fn custom_kinds(self) -> impl Iterator<Item = (&'d ResourceDescription, &'d CustomKind)> {
         let resources = match self {
             Self::Version(version) => version.resources.as_slice(),

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_finds_its_place() {
+    fn every_part_of_openapi_2_is_converted() {
         let thing = json!({ "$ref": "#/definitions/Thing" });
         let v2 = json!({
             "swagger": "2.0", "info": { "title": "T", "version": "1" }, "host": "elsewhere", "basePath": "/",

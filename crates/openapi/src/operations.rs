@@ -67,7 +67,8 @@ impl Operation {
     /// The media types of its responses.
     pub(crate) fn produces(&self) -> &'static [&'static str] {
         match self.action {
-            // Without watches, lists have the media types of objects.
+            // A list of a resource without watches has the media types of single objects, without those of watch
+            // streams.
             Action::List if !self.is_watched => Action::Get.produces(self.origin),
             action => action.produces(self.origin),
         }

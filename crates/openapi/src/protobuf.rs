@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_to_a_parameter_is_no_parameter() {
+    fn parameter_references_are_encoded_as_references() {
         let mut out = Vec::new();
         FieldForm::Parameter.write(&mut out, 8, &json!({ "$ref": "#/parameters/a" }));
         assert_eq!(out, b"\x42\x12\x12\x10\x0a\x0e#/parameters/a");

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_unknown_fields_names_none_in_version_2() {
+    fn openapi_2_omits_properties_of_schemas_that_preserve_unknown_fields() {
         let open = json!({ "x-kubernetes-preserve-unknown-fields": true });
         let mut stated = json!({ "type": "object", "properties": { "known": { "type": "string" } } });
         stated.as_object_mut().expect("an object").insert("x-kubernetes-preserve-unknown-fields", true);

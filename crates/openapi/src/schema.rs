@@ -113,7 +113,7 @@ impl Dialect {
 
     /// Sets the type of a value, without descriptions.
     fn set_type(self, out: &mut Map, schema: SchemaRef<'_>) {
-        match schema.of() {
+        match schema.value_type() {
             Type::Any => {
                 // The schemas in custom resource definitions allow any value. Any other value without declared fields
                 // is an object.
@@ -205,14 +205,14 @@ fn default_of(field: SchemaRef<'_>) -> Option<Value> {
         return zero_of(field);
     }
     // No default: an optional scalar is absent instead of zero. Only a struct without a pointer is always present.
-    if field.pointer() || (field.omitted_when_zero() && field.of() != Type::Object) {
+    if field.pointer() || (field.omitted_when_zero() && field.value_type() != Type::Object) {
         return None;
     }
     zero_of(field)
 }
 
 fn zero_of(schema: SchemaRef<'_>) -> Option<Value> {
-    match schema.of() {
+    match schema.value_type() {
         Type::Object => Some(json!({})),
         Type::String => Some(json!("")),
         Type::Int32 | Type::Int64 | Type::Number => Some(json!(0)),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_how_it_merges() {
+    fn lists_have_their_list_type_and_merge_keys() {
         check(
             Dialect::V3,
             "io.k8s.api.core.v1.PodSpec",
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_says_what_it_requires_and_which_kind_it_is() {
+    fn definitions_have_required_fields_unions_and_group_version_kinds() {
         let deployment = definition(Dialect::V3, "io.k8s.api.apps.v1.Deployment");
         assert_eq!(
             deployment["x-kubernetes-group-version-kind"],

@@ -111,7 +111,7 @@ fn all_references_lead_somewhere(document: &Value, name: &str) {
 }
 
 #[test]
-fn kubectl_finds_field_validation_and_dry_run_for_every_kind_it_can_patch() {
+fn every_patchable_kind_declares_field_validation_and_dry_run() {
     every_version(|group, version, document| {
         for (resource, served) in group.known_in(version) {
             let wanted = kind(&resource.gvk(version));
@@ -191,7 +191,7 @@ fn unknown_paths_have_no_document() {
 }
 
 #[test]
-fn an_operation_says_what_it_takes_and_what_it_gives() {
+fn operations_have_parameters_bodies_and_responses() {
     let document = v3("apis/apps/v1");
     let item = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"];
     let patch = &item["patch"];
@@ -260,7 +260,7 @@ mod wire {
 }
 
 #[test]
-fn protobuf_holds_what_the_json_of_version_2_holds() {
+fn openapi_2_protobuf_equals_its_json() {
     let openapi = openapi();
     let json = parsed(&v2(&openapi, DocumentEncoding::Json));
     let protobuf = &v2(&openapi, DocumentEncoding::Protobuf).bytes();
@@ -342,7 +342,7 @@ fn an_added_group_is_in_every_form_and_changes_no_other() {
 }
 
 #[test]
-fn a_custom_kind_has_its_definition_and_that_of_its_lists_in_every_form() {
+fn custom_kinds_and_their_lists_have_definitions_in_every_form() {
     let openapi = assembled("v1.36.2", &[custom("apps.example.org", "widgets")]);
     let v3 = parsed(&document(&openapi, "apis/apps.example.org/v1").expect("a document"));
     let whole = parsed(&v2(&openapi, DocumentEncoding::Json));
@@ -504,7 +504,7 @@ fn equal_sets_give_equal_documents_in_any_order_of_fragments() {
 }
 
 #[test]
-fn a_document_says_whether_it_is_there_already() {
+fn documents_are_ready_after_the_first_request() {
     let openapi = openapi();
     let v3 = |encoding| DocumentId::V3("apis/apps/v1".to_owned(), encoding);
     let v3 = [v3(DocumentEncoding::Json), v3(DocumentEncoding::Protobuf)];

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_of_a_call_is_that_of_its_url_or_its_service() {
+    fn the_host_comes_from_the_url_or_the_service() {
         let check = |config: Value, expected: (&str, u16)| {
             let config = ClientConfig::from_value(&config).unwrap();
             let (host, port) = config.host_and_port().unwrap();

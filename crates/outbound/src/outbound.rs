@@ -137,7 +137,7 @@ impl Outbound {
         server_name: Option<&str>,
         certificate: Option<ClientCertificate>,
     ) -> Result<RestClient, String> {
-        // As upstream, a service is in the cluster, and a URL in the network of the control plane.
+        // As upstream, services are called through the egress network `cluster`, and URLs through `controlplane`.
         let network = match &config.destination {
             Destination::Url(_) => Some(EgressNetwork::ControlPlane),
             Destination::Service { .. } => Some(EgressNetwork::Cluster),

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_presented_can_be_changed() {
+    fn the_presented_client_certificate_can_be_replaced() {
         let (first, second) = (certificate(), certificate());
         let presented = ClientCertificateState::new(&first);
         let shown = || presented.resolve(&[], &[]).map(|certified| certified.cert.clone());

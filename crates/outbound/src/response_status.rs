@@ -115,7 +115,7 @@ fn generic(answer: &RestResponse) -> String {
 /// Parses a body as JSON, or as YAML if it is not JSON, as upstream does.
 ///
 /// # Errors
-/// The body is neither, in upstream's words.
+/// When the body is neither JSON nor YAML, or no object. The text is upstream's.
 pub fn value_of(body: &[u8]) -> Result<Value, String> {
     let value = match json::parse(body) {
         Ok(parsed) => parsed.value,

@@ -75,7 +75,7 @@ fn an_applied_object_owns_values_items_and_entries() {
 }
 
 #[test]
-fn a_written_object_owns_what_came_with_it() {
+fn a_write_owns_the_added_fields() {
     let before = json!({"metadata": {}, "spec": {
         "selector": null, "strategy": {}, "template": {"metadata": {}, "spec": {"containers": null}},
     }, "status": {}});
@@ -196,7 +196,7 @@ fn applied_items_are_in_their_order_and_the_others_between_them() {
 }
 
 #[test]
-fn removed_fields_go_with_what_is_below_them() {
+fn removing_fields_removes_their_descendants() {
     let pod = json!({"hostname": "h", "containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}], "securityContext": {"runAsUser": 1}});
     let fields = set(&json!({
         "f:containers": {"k:{\"name\":\"a\"}": {".": {}, "f:name": {}}, "k:{\"name\":\"b\"}": {"f:image": {}}},
@@ -248,7 +248,7 @@ fn violations_are_in_upstreams_words() {
 }
 
 #[test]
-fn fields_are_read_with_what_is_not_known_left_out() {
+fn unknown_path_elements_of_fields_v1_are_omitted() {
     let fields = json!({"f:a": {"x:new": {}, "i:2": {}, "v:1.5": {}}, "f:b": {".": {}, "f:c:d": {}}, "z:": {}});
     let expected = json!({"f:a": {"v:1.5": {}, "i:2": {}}, "f:b": {".": {}, "f:c:d": {}}});
     is(&set(&fields), &expected);

@@ -122,7 +122,7 @@ fn pointers_are_unescaped_once() {
 }
 
 #[test]
-fn what_stands_before_the_first_slash_does_not_count() {
+fn text_before_the_first_slash_of_a_pointer_is_ignored() {
     let value = json!({"a": {"b": 1}, "": 2});
     gives(&value, &json!([{"op": "add", "path": "x/a/b", "value": 3}]), &json!({"a": {"b": 3}, "": 2}));
     gives(&value, &json!([{"op": "replace", "path": "/", "value": 3}]), &json!({"a": {"b": 1}, "": 3}));

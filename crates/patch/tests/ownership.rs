@@ -181,7 +181,7 @@ fn released_fields_are_removed_unless_another_owns_them() {
 }
 
 #[test]
-fn items_and_entries_that_are_given_up_go_with_what_nobody_owns() {
+fn released_items_are_removed_with_their_unowned_fields() {
     let mut more = config("i:1", None);
     more["metadata"]["labels"] = json!({"a": "1", "b": "2"});
     more["spec"]["template"]["spec"]["containers"] =
@@ -242,7 +242,7 @@ fn an_object_that_loses_its_fields_stays_if_it_is_applied() {
 }
 
 #[test]
-fn updates_take_what_they_change() {
+fn updates_own_the_changed_fields() {
     let mut live = Live::new();
     live.apply("one", &config("i:1", Some(2)), NOON, false);
     let mut after = live.object.clone();

@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn inner_messages_whose_fields_stand_outside_are_written_in_pieces() {
+    fn inlined_messages_are_written_field_by_field() {
         let probe = json!({"httpGet": {"path": "/", "port": "web"}, "exec": {"command": ["true"]}, "periodSeconds": 5});
         let given = json!({"spec": {"containers": [{"name": "a", "livenessProbe": probe}]}});
         let read = through("v1", "Pod", given).unwrap();

@@ -135,7 +135,7 @@ pub(crate) const TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
 /// Encodes a whole body: envelope and object. Ignores the object's own `kind` and `apiVersion`.
 ///
 /// # Errors
-/// The kind is not built in, or the object does not have its shape.
+/// When the kind is not built in, or the object does not fit its message.
 pub fn encode(api_version: &str, kind: &str, object: &Object) -> Result<Vec<u8>, ProtobufError> {
     let message = MessageType::new(api_version, kind)?;
     enclose(api_version, kind, 1024, |out| message.write(object, out))

@@ -10,7 +10,7 @@ pub enum ProtobufError {
     /// The body does not begin with the prefix of objects.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     NoPrefix,
-    /// Neither the envelope nor the request names a kind.
+    /// The body has no kind: the envelope lacks it, and so does the request.
     #[error("the protobuf message names no kind or no apiVersion")]
     NoKind,
     /// No built-in kind has this name.
@@ -61,7 +61,7 @@ pub enum ProtobufError {
     },
 }
 
-/// The faults of bytes as a message.
+/// The reason why bytes are not a valid protobuf message.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum WireFault {
     /// The bytes end within a field.

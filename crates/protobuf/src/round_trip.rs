@@ -187,7 +187,7 @@ fn lists() -> Vec<(&'static str, &'static str, &'static str)> {
 }
 
 #[test]
-fn every_list_is_what_its_items_are() {
+fn lists_of_every_kind_equal_their_encoded_items() {
     for (api_version, list, kind) in lists() {
         check_list(api_version, list, kind, &[0, 3, 6, 22, 0b1100_1001, 31, 0, 0b1010_1010, 1]);
     }
@@ -211,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn any_list_is_what_its_items_are(index in 0usize..10_000, seeds in proptest::collection::vec(any::<u64>(), 1..12)) {
+    fn arbitrary_lists_equal_their_encoded_items(index in 0usize..10_000, seeds in proptest::collection::vec(any::<u64>(), 1..12)) {
         let lists = lists();
         let (api_version, list, kind) = lists[index % lists.len()];
         check_list(api_version, list, kind, &seeds);

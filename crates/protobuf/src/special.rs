@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_zero_time_is_null_and_what_json_cannot_write_is_nothing() {
+    fn the_zero_time_is_null_and_unrepresentable_times_are_none() {
         assert!(Timestamp::parse("0001-01-01T00:00:00Z", false).unwrap().is_zero());
         assert_eq!(Timestamp { seconds: ZERO_TIME, nanos: 0 }.text(false), Some(None));
         for (seconds, nanos) in [(i64::MAX, 0), (i64::MIN, 0), (0, -1), (0, 1_000_000_000)] {

@@ -184,7 +184,7 @@ mod tests {
     proptest! {
         /// The result does not depend on unread fields or on known offsets.
         #[test]
-        fn parts_of_an_object_say_what_the_whole_says(spec in any_value(), status in any_value(), data in any_value()) {
+        fn conditions_on_partial_reads_equal_those_on_whole_objects(spec in any_value(), status in any_value(), data in any_value()) {
             let [spec, status, data] = [spec, status, data].map(|value| keelson_codec::json::to_vec(&value));
             let text = [
                 &br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","labels":{"a":"b"}},"data":"#[..], &data,

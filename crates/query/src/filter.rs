@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_compared_as_what_they_are() {
+    fn values_are_compared_by_their_type() {
         check(
             &[
                 "spec.nodeName == 'n1'",
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_bind_as_they_usually_do() {
+    fn operators_have_the_usual_precedence() {
         let (yes, no) = ("exists(kind)", "exists(no)");
         check(
             &[
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_of_each_item_costs_more_than_one_of_a_value() {
+    fn filter_steps_grow_with_tests_of_list_items() {
         let check = |text: &str, steps: u64| assert_eq!(Filter::parse("f", text).unwrap().steps(), steps, "{text}");
         check("a == 1", 1);
         check("a == 1 and exists(b)", 2);

@@ -37,7 +37,7 @@ pub struct Mask {
 enum Kept {
     /// The whole value.
     Whole,
-    /// These members of an object, or these parts of each item.
+    /// The selected members of an object, or the selected parts of each item.
     Parts { members: Vec<(Box<str>, Kept)>, each: Option<Box<Kept>> },
 }
 

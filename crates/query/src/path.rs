@@ -366,7 +366,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused_and_what_is_read_is_written_alike(text in r#"[a\.\[\]'"*0-9{}\\é $-]{0,24}"#) {
+        fn any_text_parses_to_a_round_tripping_path_or_fails(text in r#"[a\.\[\]'"*0-9{}\\é $-]{0,24}"#) {
             if let Ok(path) = Path::parse("p", &text) {
                 prop_assert_eq!(&Path::parse("p", &path.to_string()).unwrap(), &path);
                 path.visit(OBJECT.as_bytes(), |_| true);

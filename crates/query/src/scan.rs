@@ -1,6 +1,6 @@
 //! A scanner of parameters. It knows the position, for errors.
 //!
-//! It recognizes characters, words and quotes. Parsers define their meaning.
+//! The scanner recognizes characters, words and quotes. Parsers define their meaning.
 
 use crate::error::QueryError;
 

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_compare_by_what_they_are() {
+    fn numbers_compare_by_value() {
         let groups: [&[&str]; 11] = [
             &["-1e400"],
             &["-100", "-1e2", "-100.0"],
@@ -303,7 +303,7 @@ mod tests {
         }
 
         #[test]
-        fn any_version_ends_by_itself(a in "v?[0-9]{1,3}(\\.[0-9]{1,3}){0,2}(-[a-c0-2.]{1,4})?", b in "v?[0-9.a-c-]{0,8}") {
+        fn no_version_sort_key_is_a_prefix_of_another(a in "v?[0-9]{1,3}(\\.[0-9]{1,3}){0,2}(-[a-c0-2.]{1,4})?", b in "v?[0-9.a-c-]{0,8}") {
             if let (Some(one), Some(other)) = (place(version, &a), place(version, &b)) {
                 prop_assert!(one.cmp(&other) == Ordering::Equal || !other.starts_with(&one));
             }

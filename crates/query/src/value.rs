@@ -13,7 +13,7 @@ use crate::path::Path;
 /// An object whose values are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// Its compact JSON. `resourceVersion` may be missing.
+    /// The compact JSON of the object. `resourceVersion` may be missing.
     pub json: &'a [u8],
     /// Its `resourceVersion`.
     pub revision: Revision,

@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let kind = GroupVersionKind { group, version, kind: object.kind().unwrap_or_default().to_owned() };
     let mut stored = object.clone();
-    let defaults = Defaults::of(&kind).ok_or("the kind has no defaults")?;
+    let defaults = Defaults::for_kind(&kind).ok_or("the kind has no defaults")?;
     defaults.fill(&mut stored);
     schema.walk(&mut stored, &mut WalkReport::default(), WalkOptions::STORE);
     let stored = ParsedObject::from(StoredObject::encode(&stored));

@@ -127,8 +127,8 @@ impl Caller {
         }
     }
 
-    /// Returns true if no admission plugin sees a write to this target: upkeep, and server writes that precede the
-    /// publication of storage versions.
+    /// Returns true if a write to this target skips all admission plugins. These are the server's writes for its own
+    /// readiness, and its writes that the publication of storage versions needs.
     pub(crate) fn passes_admission(&self, target: &Target) -> bool {
         match self.origin {
             Origin::Upkeep => true,

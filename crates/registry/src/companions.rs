@@ -1,7 +1,8 @@
 //! Associated writes that join the transaction of an object: keys of allocated addresses, charges of quotas.
 //!
-//! They happen with the write of the object or not at all, on every server, so a crash leaves nothing to repair. A kind
-//! adds them in `Strategy::companions`, a stage before validation, so that allocated fields are validated too.
+//! Associated writes happen with the write of the object or not at all, on every server, so a crash leaves nothing to
+//! repair. A kind adds them in `Strategy::companions`, a stage before validation, so that allocated fields are
+//! validated too.
 
 use bytes::Bytes;
 use keelson_cache::Entry;

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_on_a_node_has_its_own_time_unless_another_is_requested() {
+    fn scheduled_pods_have_their_grace_period_unless_overridden() {
         let bound = json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}});
         check(bound.clone(), None, Grace::Within(30));
         check(bound.clone(), Some(5), Grace::Within(5));

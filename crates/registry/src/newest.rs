@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_readers_at_once_need_two_questions() {
+    async fn concurrent_readers_share_two_revision_requests() {
         let (_store, newest) = over(Fault::Slow(Duration::from_millis(10)));
         let told = join_all((0..1000).map(|_| newest.ask())).await;
         assert!(told.into_iter().all(|told| told == Ok(Revision::new(1))));

@@ -62,10 +62,10 @@ pub(crate) fn schema_faults(
     // As upstream, a write of the status reports errors of the status alone.
     let part = target.subresource_name().filter(|name| *name == "status");
     let found = match old {
-        None => rules.judge_beside(&value, None, part, of_scale),
+        None => rules.validate_beside(&value, None, part, of_scale),
         Some(old) => {
             let before = Value::Object(std::mem::take(&mut old.0));
-            let found = rules.judge_beside(&value, Some(&before), part, of_scale);
+            let found = rules.validate_beside(&value, Some(&before), part, of_scale);
             *old = Object::from_value(before).unwrap_or_default();
             found
         }

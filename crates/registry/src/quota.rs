@@ -158,7 +158,7 @@ impl Registry {
 /// The quotas of a namespace.
 struct QuotasOf<'n> {
     namespace: &'n str,
-    /// Empty if there are more quotas than a write reads.
+    /// The quotas. Empty if the namespace has more quotas than a write may read.
     parsed: Vec<Arc<Parsed>>,
     number: usize,
     bytes: u64,

@@ -50,7 +50,7 @@ pub enum MetadataRules {
 /// The steps of every write, and properties of a kind that all writes depend on.
 pub trait WriteStrategy: Send + Sync {
     /// Returns true if validation of an object may take long, however small it is.
-    fn is_judged_long(&self) -> bool {
+    fn has_long_validation(&self) -> bool {
         false
     }
 

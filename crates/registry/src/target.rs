@@ -131,7 +131,7 @@ impl Target {
     /// or a review of all rules of a user.
     pub fn effort(&self) -> u64 {
         let lists_rules = self.resource.create_handler == Some(CreateHandler::SelfSubjectRulesReview);
-        if lists_rules || self.strategy().write.is_judged_long() {
+        if lists_rules || self.strategy().write.has_long_validation() {
             return u64::MAX;
         }
         self.version.structural().map_or(0, Structural::effort)

@@ -1,7 +1,7 @@
 //! Objects whose stored value cannot be read: encrypted by another server, of an unknown form, or damaged.
 //!
-//! They exist and cannot be returned, so a list that contains one fails as a whole: a client that took the other
-//! objects for all of them would delete dependents. Such an object can be removed by an explicit deletion
+//! Unreadable objects exist but cannot be returned. So a list that contains one fails as a whole: a client that took
+//! the other objects for all of them would delete dependents. Such an object can be removed by an explicit deletion
 //! (`ignoreStoreReadErrorWithClusterBreakingPotential`, KEP-3926). A server can also be configured to omit it from
 //! lists.
 //!

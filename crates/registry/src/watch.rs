@@ -390,8 +390,8 @@ impl WatchStream {
                 self.state = State::Done;
                 None
             }
-            // This arm precedes the events, which may never cease. A due bookmark is sent as soon as all events before
-            // it are delivered.
+            // The arm for bookmarks precedes the events, which may never stop. A due bookmark is sent as soon as all
+            // events before it are delivered.
             () = self.bookmark_due.as_mut(), if self.bookmarks && cursor.delivered_up_to().is_some() => {
                 Some(self.bookmark(bookmark_at))
             }

@@ -47,7 +47,7 @@ const CHOICES: usize = 16;
 pub struct WriteResult {
     /// Its canonical bytes.
     pub object: StoredObject,
-    /// Its revision; `None` for an object that exists only in a dry run.
+    /// The revision of the object; `None` for an object that exists only in a dry run.
     pub revision: Option<Revision>,
     /// The effect of the write.
     pub effect: Effect,

@@ -1,7 +1,7 @@
 //! The catalogue of the built-in resources: all groups, and lookup tables.
 //!
-//! It is built once from the declarations, for composing a server. Requests use the surface instead, which includes
-//! other resources.
+//! The catalogue is built once from the declarations, for composing a server. Requests use the surface instead, which
+//! includes other resources.
 
 use std::sync::Arc;
 

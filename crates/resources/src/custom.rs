@@ -1,7 +1,7 @@
 //! Resources outside of the program: the defaults of custom resources.
 //!
-//! They are created at run time with owned texts, and have the same type as built-in resources. The code for
-//! definitions then sets their public fields.
+//! Custom resources are created at run time with owned texts, and have the same type as built-in resources. The code
+//! for definitions then sets their public fields.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -22,9 +22,9 @@ use crate::resource::{
 pub struct GroupDeclaration {
     /// The group's name. Empty for the core group.
     pub name: &'static str,
-    /// Its priority in discovery among groups, higher first.
+    /// The priority of the group in discovery, higher first.
     pub priority: u32,
-    /// Its versions with their priorities, the preferred one first.
+    /// The versions of the group with their priorities, the preferred one first.
     pub versions: &'static [(&'static str, u32)],
     /// Its resources, sorted by plural name.
     pub resources: &'static [Declaration],

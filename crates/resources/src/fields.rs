@@ -12,7 +12,7 @@ pub struct SelectableField {
     pub name: Text,
     /// The stored paths of its value, of which the first that is not empty counts. Without a path it is always empty.
     pub paths: Vec<Text>,
-    /// Its text if all paths are absent, such as `false` for a boolean.
+    /// The text of the field if all paths are absent, such as `false` for a boolean.
     pub absent: Text,
     /// The versions in which it is selectable. `None` for all.
     pub versions: Option<Vec<Text>>,
@@ -49,7 +49,7 @@ impl SelectableField {
         self.versions.as_ref().is_none_or(|versions| versions.iter().any(|known| known == version))
     }
 
-    /// Its text in an object. `stored` returns the text of a stored path, empty if absent.
+    /// The text of the field in an object. `stored` returns the text of a stored path, empty if absent.
     pub fn text<'a>(&'a self, stored: impl Fn(&str) -> &'a str) -> &'a str {
         self.paths.iter().map(|path| stored(path)).find(|text| !text.is_empty()).unwrap_or(&self.absent)
     }

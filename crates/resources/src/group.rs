@@ -11,7 +11,7 @@ use crate::resource::{Resource, ServedVersion, Text};
 pub struct Group {
     /// The group's name. Empty for the core group.
     pub name: Text,
-    /// Its priority in discovery among groups, higher first. Equal ones are sorted by name.
+    /// The priority of the group in discovery, higher first. Groups of equal priority are sorted by name.
     pub priority: u32,
     /// Its versions, the preferred one first.
     pub versions: Vec<GroupVersionEntry>,
@@ -24,7 +24,7 @@ pub struct Group {
 pub struct GroupVersionEntry {
     /// The version, such as `v1`.
     pub name: Text,
-    /// Its priority in discovery among the group's versions, higher first.
+    /// The priority of the version in discovery among the group's versions, higher first.
     pub priority: u32,
 }
 

@@ -1,6 +1,6 @@
 //! The hash by which clients detect a change of a resource's storage version.
 //!
-//! It is upstream's hash of group, version and kind, so that a client that moves between servers sees no change.
+//! The hash is upstream's hash of group, version and kind, so that a client that moves between servers sees no change.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

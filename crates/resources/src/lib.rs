@@ -1,4 +1,4 @@
-//! Resources as values, and the form of the built-in ones' declarations.
+//! The type of an API resource, and the declarations of the built-in resources.
 //!
 //! A [`Resource`] is a shared, owned value. Built-in resources and those added at run time have one type. It has the
 //! names, versions, storage, verbs, subresources and selectable fields, in one place. Discovery, OpenAPI, routing and

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::builder::{Builder, Compiled, FieldSpec, NodeId, NodeSpec};
 use crate::facts::{Facts, FieldFacts, Notes, TypeFacts};
-use crate::kinds::Collected;
+use crate::kinds::CollectedKinds;
 use crate::layout::{OMIT_ZERO, POINTER, POINTER_ITEMS, REQUIRED, Type, ZERO_DEFAULT};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -29,7 +29,7 @@ const WITHOUT_FACTS: [(&str, &str); 5] = [
 const TYPE_WITHOUT_FACTS: &str = ".DeviceDerivedAttribute";
 
 /// Returns the compiled form of all collected kinds and definitions.
-pub fn compile(collected: &Collected, facts: &Facts) -> Compiled {
+pub fn compile(collected: &CollectedKinds, facts: &Facts) -> Compiled {
     let mut compiler = Compiler { definitions: &collected.definitions, facts, builder: Builder::default() };
     for name in collected.definitions.keys().filter(|name| !name.ends_with(TYPE_WITHOUT_FACTS)) {
         compiler.definition(name);
@@ -88,7 +88,7 @@ impl Compiler<'_> {
         let mut properties = schema["properties"].as_object().cloned().unwrap_or_default();
         let short = name.rsplit('.').next().unwrap_or(name);
         properties.retain(|property, _| !WITHOUT_FACTS.contains(&(short, property.as_str())));
-        let facts = self.facts.of(name).unwrap_or(&empty);
+        let facts = self.facts.definition(name).unwrap_or(&empty);
         for property in properties.keys() {
             assert!(facts.fields.iter().any(|f| f.name == *property), "facts/ has no entry for {name} {property}");
         }

@@ -74,8 +74,8 @@ impl Facts {
     }
 
     /// The facts about this definition.
-    pub fn of(&self, definition: &str) -> Option<&TypeFacts> {
-        self.types.get(definition)
+    pub fn definition(&self, name: &str) -> Option<&TypeFacts> {
+        self.types.get(name)
     }
 
     /// The values of a type that is published as an enumeration, in this version or in all versions. Empty for other

@@ -26,7 +26,7 @@ pub struct Kind {
 }
 
 /// All kinds and all definitions that they use.
-pub struct Collected {
+pub struct CollectedKinds {
     pub kinds: Vec<Kind>,
     pub definitions: BTreeMap<String, Value>,
 }
@@ -49,7 +49,7 @@ impl Collector {
 }
 
 /// Collects the schema of every kind of a release.
-pub fn collect(release: &str) -> Collected {
+pub fn collect(release: &str) -> CollectedKinds {
     let mut all = Collector { kinds: Vec::new(), generator: SchemaSettings::default().into_generator() };
     match release {
         "1.36" => v1_36::collect(&mut all),
@@ -57,5 +57,5 @@ pub fn collect(release: &str) -> Collected {
         _ => panic!("no file has the kinds of {release}"),
     }
     let definitions = all.generator.definitions().iter().map(|(name, schema)| (name.clone(), schema.clone())).collect();
-    Collected { kinds: all.kinds, definitions }
+    CollectedKinds { kinds: all.kinds, definitions }
 }

@@ -63,7 +63,7 @@ pub struct FieldSpec {
     pub flags: u32,
     /// Its description.
     pub description: String,
-    /// Its default as JSON. Empty without one.
+    /// The default of the field as JSON. Empty without one.
     pub default: String,
     /// `PATCH_` flags.
     pub patch: u32,

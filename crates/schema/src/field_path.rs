@@ -4,21 +4,21 @@
 
 use keelson_meta::json::Value;
 
-/// The field that a path leads to.
+/// The field at the end of a path.
 #[derive(Debug)]
 pub struct FieldPath<'s> {
-    /// Its path in the format of faults: `spec.names.a.b`, with keys of maps in brackets.
+    /// The path in the format of field errors: `spec.names.a.b`, with keys of maps in brackets.
     pub path: String,
     /// The first field of the path.
     pub root: String,
-    /// Its schema. Null if the schema is empty.
+    /// The schema of the field. Null if the schema is empty.
     pub schema: &'s Value,
 }
 
 /// Resolves a path in a schema. `brackets` allows names in brackets and quotation marks.
 ///
 /// # Errors
-/// The path leads to no field, in upstream's words.
+/// The schema has no such field, or the path is malformed. The text is upstream's.
 pub fn resolve<'s>(path: &str, schema: &'s Value, brackets: bool) -> Result<FieldPath<'s>, String> {
     const END: &str = "unexpected end of JSON path";
     let mut found = FieldPath { path: String::new(), root: String::new(), schema };

@@ -185,7 +185,7 @@ tags! {
 tags! {
     /// The merge strategy of a list in server-side apply.
     ListType {
-        /// The schema does not state it. Treated as atomic.
+        /// The schema has no list type. Treated as atomic.
         #[default]
         Unset,
         /// The list is one value.
@@ -200,7 +200,7 @@ tags! {
 tags! {
     /// The merge strategy of an object or map in server-side apply.
     MapType {
-        /// The schema does not state it. Treated as granular.
+        /// The schema has no map type. Treated as granular.
         #[default]
         Unset,
         /// The whole object is one value.

@@ -259,7 +259,7 @@ pub struct SchemaRef<'a> {
 
 impl std::fmt::Debug for SchemaRef<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SchemaRef({} {:?} {})", self.field_name(), self.of(), self.go_type())
+        write!(f, "SchemaRef({} {:?} {})", self.field_name(), self.value_type(), self.go_type())
     }
 }
 
@@ -282,7 +282,7 @@ impl<'a> SchemaRef<'a> {
 
     /// The type of the values.
     #[inline]
-    pub fn of(self) -> Type {
+    pub fn value_type(self) -> Type {
         Type::from_bits(self.tag(0))
     }
 
@@ -305,7 +305,7 @@ impl<'a> SchemaRef<'a> {
     /// The items of a list, the values of a map.
     #[inline]
     pub fn items(self) -> Option<SchemaRef<'a>> {
-        match self.of() {
+        match self.value_type() {
             Type::Array | Type::Map => self.reference(self.child),
             _ => None,
         }
@@ -313,7 +313,7 @@ impl<'a> SchemaRef<'a> {
 
     /// The two choices of an either: the schema of objects, and the schema of other values.
     pub fn choices(self) -> Option<(SchemaRef<'a>, SchemaRef<'a>)> {
-        match self.of() {
+        match self.value_type() {
             Type::Either => Some((self.reference(self.child)?, self.reference(self.count)?)),
             _ => None,
         }
@@ -321,14 +321,14 @@ impl<'a> SchemaRef<'a> {
 
     /// The default of the items of a list or the values of a map as JSON. It replaces nulls.
     pub(crate) fn default_of_items(self) -> Option<&'a str> {
-        let has_items = matches!(self.of(), Type::Array | Type::Map);
+        let has_items = matches!(self.value_type(), Type::Array | Type::Map);
         (has_items && self.count != NONE).then(|| self.schemas.name(self.count))
     }
 
     /// The number of declared fields.
     #[inline]
     pub(crate) fn field_count(self) -> usize {
-        if self.of() == Type::Object { (self.count & 0xffff) as usize } else { 0 }
+        if self.value_type() == Type::Object { (self.count & 0xffff) as usize } else { 0 }
     }
 
     /// The number of fields filled in when absent: those always written, and those with a default.

@@ -14,14 +14,14 @@ mod at;
 mod check;
 mod default_schema;
 mod embedded;
+mod equality;
 mod expressions;
+mod fault_list;
 mod formats;
-mod found;
 mod numbers;
 mod programs;
+mod rare_keywords;
 mod rules;
-mod same;
-mod seldom;
 mod tables;
 
 use std::sync::Arc;
@@ -41,8 +41,8 @@ use tables::Reading;
 
 pub use default_schema::{DefaultCheck, DefaultSchema};
 pub use expressions::{Expression, Expressions, Findings};
+pub use fault_list::Budget;
 pub use formats::is_known as is_known_format;
-pub use found::Budget;
 pub use programs::{PROGRAMS_BYTES, ProgramCache, ProgramStats};
 
 /// The maximum depth of a schema.
@@ -86,7 +86,7 @@ pub enum Pruning {
 pub struct Structural {
     pub(crate) schemas: Schemas,
     root: Node,
-    expressions: Stated,
+    expressions: SchemaExpressions,
     /// The number of states of all patterns.
     states: u64,
     alternatives: u64,
@@ -94,7 +94,7 @@ pub struct Structural {
 
 /// The expressions of a schema.
 #[derive(Debug)]
-enum Stated {
+enum SchemaExpressions {
     Nowhere,
     Compiled(Arc<Checks>),
     OnDemand(LazyPrograms),
@@ -107,13 +107,13 @@ impl Structural {
     ///
     /// Cost: proportional to the object, multiplied by the combined schemas at each place and by the states of
     /// patterns, plus the cost of CEL rules. If the work exceeds the budget, the object is refused with a fault.
-    pub fn judge(&self, object: &Value, old: Option<&Value>, part: Option<&str>) -> Findings {
-        self.judge_beside(object, old, part, Vec::new())
+    pub fn validate(&self, object: &Value, old: Option<&Value>, part: Option<&str>) -> Findings {
+        self.validate_beside(object, old, part, Vec::new())
     }
 
     /// Validates an object in which other checks have found faults. These are reported after faults of values and
     /// before those of CEL rules, which do not run on an invalid object.
-    pub fn judge_beside(
+    pub fn validate_beside(
         &self,
         object: &Value,
         old: Option<&Value>,
@@ -144,9 +144,9 @@ impl Structural {
     /// long, because much must be compiled or a rule may be expensive.
     pub fn effort(&self) -> u64 {
         let kept = match &self.expressions {
-            Stated::Nowhere => None,
-            Stated::Compiled(checks) => Some(checks.clone()),
-            Stated::OnDemand(expressions) => match expressions.kept() {
+            SchemaExpressions::Nowhere => None,
+            SchemaExpressions::Compiled(checks) => Some(checks.clone()),
+            SchemaExpressions::OnDemand(expressions) => match expressions.kept() {
                 Some(checks) => Some(checks),
                 None => return u64::MAX,
             },
@@ -161,9 +161,11 @@ impl Structural {
     /// The compiled CEL rules, if there are any.
     fn compiled(&self) -> Option<Arc<Checks>> {
         match &self.expressions {
-            Stated::Nowhere => None,
-            Stated::Compiled(checks) => Some(checks.clone()),
-            Stated::OnDemand(expressions) => Some(expressions.compiled()).filter(|checks| !checks.is_empty()),
+            SchemaExpressions::Nowhere => None,
+            SchemaExpressions::Compiled(checks) => Some(checks.clone()),
+            SchemaExpressions::OnDemand(expressions) => {
+                Some(expressions.compiled()).filter(|checks| !checks.is_empty())
+            }
         }
     }
 
@@ -192,7 +194,8 @@ impl Schema {
     /// The schema is too deep, or has an unknown type or an invalid pattern.
     pub fn structural(kind: &GroupVersionKind, document: &Value) -> Result<Self, StructuralError> {
         let checks = Checks::compile(document, true);
-        let expressions = checks.map_or(Stated::Nowhere, |checks| Stated::Compiled(Arc::new(checks)));
+        let expressions =
+            checks.map_or(SchemaExpressions::Nowhere, |checks| SchemaExpressions::Compiled(Arc::new(checks)));
         Self::structural_with(kind, document, Pruning::Undeclared, expressions)
     }
 
@@ -209,8 +212,11 @@ impl Schema {
         programs: &Arc<ProgramCache>,
     ) -> Result<Self, StructuralError> {
         let is_stated = Checks::are_stated(document);
-        let expressions =
-            if is_stated { Stated::OnDemand(LazyPrograms::new(source, programs)) } else { Stated::Nowhere };
+        let expressions = if is_stated {
+            SchemaExpressions::OnDemand(LazyPrograms::new(source, programs))
+        } else {
+            SchemaExpressions::Nowhere
+        };
         Self::structural_with(kind, document, pruning, expressions)
     }
 
@@ -218,7 +224,7 @@ impl Schema {
         kind: &GroupVersionKind,
         document: &Value,
         pruning: Pruning,
-        expressions: Stated,
+        expressions: SchemaExpressions,
     ) -> Result<Self, StructuralError> {
         let root = Node::root(document)?;
         let keeps_unknown = pruning == Pruning::Nothing;

@@ -93,7 +93,7 @@ impl<'r> Walker<'r> {
         if value.is_null() {
             return self.null(schema, value, path);
         }
-        match (schema.of(), value) {
+        match (schema.value_type(), value) {
             (Type::Any, _) => Ok(()),
             (Type::Object, Value::Object(map)) => self.object(schema, map, path),
             (Type::Map, Value::Object(map)) => self.map(schema, map, path),
@@ -149,7 +149,7 @@ impl<'r> Walker<'r> {
     }
 
     fn scalar(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
-        match scalar::check(schema.of(), value, self.options.normalise) {
+        match scalar::check(schema.value_type(), value, self.options.normalise) {
             Ok(()) => Ok(()),
             Err(fault) => self.fault(schema, value, path, fault),
         }
@@ -163,7 +163,7 @@ impl<'r> Walker<'r> {
         path: &Path<'_>,
         fault: scalar::Fault,
     ) -> Result<(), Stop> {
-        let expected = schema.of();
+        let expected = schema.value_type();
         let of_type = |go_type: &str| FaultKind::Type {
             expected,
             go_type: go_type.to_owned(),

@@ -30,7 +30,7 @@ fn every_listed_kind_has_its_list() {
 #[test]
 fn all_kinds_have_metadata_or_are_known_not_to() {
     for (group, version, name, schema) in Schemas::builtin().kinds() {
-        assert_eq!(schema.of(), Type::Object, "{group}/{version} {name}");
+        assert_eq!(schema.value_type(), Type::Object, "{group}/{version} {name}");
         assert!(schema.field("kind").is_some() && schema.field("apiVersion").is_some(), "{group}/{version} {name}");
         let bare = ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions"];
         assert_eq!(schema.field("metadata").is_none(), bare.contains(&name), "{group}/{version} {name}");
@@ -112,16 +112,16 @@ fn required_fields_and_descriptions_are_those_of_the_api() {
 }
 
 #[test]
-fn types_with_their_own_reading_are_known() {
-    let of = |path: &[&str]| kind("", "v1", "Pod").at_path(path).map(SchemaRef::of);
+fn special_types_have_their_schema_type() {
+    let of = |path: &[&str]| kind("", "v1", "Pod").at_path(path).map(SchemaRef::value_type);
     assert_eq!(of(&["metadata", "creationTimestamp"]), Some(Type::Time));
     assert_eq!(of(&["metadata", "managedFields", "fieldsV1"]), Some(Type::Any));
     let limits =
         kind("", "v1", "Pod").at_path(&["spec", "containers", "resources", "limits"]).and_then(SchemaRef::items);
-    assert_eq!(limits.map(SchemaRef::of), Some(Type::Quantity));
+    assert_eq!(limits.map(SchemaRef::value_type), Some(Type::Quantity));
     assert_eq!(of(&["spec", "containers", "livenessProbe", "httpGet", "port"]), Some(Type::IntOrString));
     let lease = kind("coordination.k8s.io", "v1", "Lease").at_path(&["spec", "renewTime"]);
-    assert_eq!(lease.map(SchemaRef::of), Some(Type::MicroTime));
+    assert_eq!(lease.map(SchemaRef::value_type), Some(Type::MicroTime));
     let data = kind("", "v1", "Secret").field("data").and_then(SchemaRef::items);
-    assert_eq!(data.map(SchemaRef::of), Some(Type::Bytes));
+    assert_eq!(data.map(SchemaRef::value_type), Some(Type::Bytes));
 }

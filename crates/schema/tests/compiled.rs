@@ -61,7 +61,7 @@ fn definitions_may_refer_to_themselves() {
 }
 
 #[test]
-fn names_with_equal_ends_are_told_apart() {
+fn field_names_with_common_prefixes_and_suffixes_are_distinguished() {
     let names = ["abcdXefgh", "abcdYefgh", "abcdZefgh", "a", "b", ""];
     let schemas = schemas(|builder| {
         let text = builder.add(NodeSpec::leaf(Type::String, "string"));
@@ -131,7 +131,7 @@ fn a_kept_schema_outlives_the_set_that_it_was_taken_from() {
     }));
     let kept = Schema::of_kind(&set, "example.org", "v1", "Widget").expect("the kind was added");
     drop(set);
-    assert_eq!(kept.get().field("size").map(SchemaRef::of), Some(Type::String));
+    assert_eq!(kept.get().field("size").map(SchemaRef::value_type), Some(Type::String));
     let builtin = Schema::builtin("", "v1", "Pod").expect("a built-in kind");
     assert_eq!(builtin.clone().get().go_type(), "v1.Pod");
     assert!(Schema::builtin("", "v1", "Widget").is_none());

@@ -29,12 +29,12 @@ fn schema(message: &str, programs: &Arc<ProgramCache>) -> Schema {
 }
 
 fn told(schema: &Schema) -> Vec<String> {
-    let found = schema.rules().expect("it is structural").judge(&json!({ "n": 7 }), None, None);
+    let found = schema.rules().expect("it is structural").validate(&json!({ "n": 7 }), None, None);
     found.faults.iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn expressions_are_compiled_when_an_object_is_judged_and_go_with_their_schema() {
+fn expressions_are_compiled_at_first_validation_and_dropped_with_schemas() {
     let programs = Arc::new(ProgramCache::default());
     let (one, other) = (schema("one", &programs), schema("two", &programs));
     let effort = |schema: &Schema| schema.rules().unwrap().effort();
@@ -67,7 +67,7 @@ fn a_schema_without_expressions_has_none_to_compile() {
 }
 
 #[test]
-fn what_was_not_asked_for_longest_goes_and_is_compiled_again() {
+fn the_least_recently_used_programs_are_evicted_and_recompiled() {
     let probe = Arc::new(ProgramCache::default());
     let first = schema("0", &probe);
     told(&first);
@@ -95,7 +95,7 @@ fn what_was_not_asked_for_longest_goes_and_is_compiled_again() {
 }
 
 #[test]
-fn expressions_are_compiled_once_for_all_who_wait_for_them() {
+fn concurrent_callers_share_one_compilation() {
     let programs = Arc::new(ProgramCache::default());
     let one = schema("one", &programs);
     std::thread::scope(|scope| {

@@ -24,7 +24,7 @@ impl Generator {
     }
 
     fn value(&mut self, schema: SchemaRef<'_>, depth: u32) -> Value {
-        match schema.of() {
+        match schema.value_type() {
             Type::Any => json!({"any": [1, null, {"b": "", "a": 0}]}),
             Type::Object => self.object(schema, depth),
             Type::Map => {
@@ -77,7 +77,7 @@ fn reversed(value: &Value) -> Value {
 
 /// Adds an undeclared field to every declared object. Returns their number.
 fn spoil(schema: SchemaRef<'_>, value: &mut Value) -> usize {
-    match (schema.of(), value) {
+    match (schema.value_type(), value) {
         (Type::Object, Value::Object(map)) => {
             let mut count = 1;
             for field in schema.fields() {
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_stored_is_stored_again_unchanged(seed: u64, index: prop::sample::Index) {
+    fn storing_a_stored_object_changes_nothing(seed: u64, index: prop::sample::Index) {
         let schema = *index.get(&kinds());
         let value = Generator { state: seed }.object(schema, 0);
         let (stored, _) = walk(schema, &value, WalkOptions::STORE);
@@ -138,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn pruning_takes_away_exactly_what_is_not_declared(seed: u64, index: prop::sample::Index) {
+    fn pruning_removes_exactly_the_undeclared_fields(seed: u64, index: prop::sample::Index) {
         let schema = *index.get(&kinds());
         let value = Generator { state: seed }.object(schema, 0);
         let mut spoilt = value.clone();

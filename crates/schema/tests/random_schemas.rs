@@ -163,7 +163,7 @@ proptest! {
     /// A second walk changes nothing, and the check of bytes accepts the result. If bytes are accepted before a walk,
     /// the walk changes only the order of fields.
     #[test]
-    fn what_was_walked_stays_as_it_is(schema in any_schema(), spec in any_value()) {
+    fn a_second_walk_changes_nothing(schema in any_schema(), spec in any_value()) {
         let schema = compile(&schema);
         let sent = object(&spec);
         let mut once = sent.clone();
@@ -174,7 +174,7 @@ proptest! {
             prop_assert_eq!(&once, &twice);
             // The byte check does not accept values of wrong types.
             let (rules, value) = (schema.rules().unwrap(), once.clone().into_value());
-            if rules.type_fault_of_embedded(&value).is_none() && rules.judge(&value, None, None).faults.is_empty() {
+            if rules.type_fault_of_embedded(&value).is_none() && rules.validate(&value, None, None).faults.is_empty() {
                 prop_assert!(schema.get().is_shape_of(text(&once).as_bytes()), "{}", text(&once));
             }
         }
@@ -188,14 +188,14 @@ proptest! {
 
     /// Validation of any object is deterministic, and reports a limited number of faults.
     #[test]
-    fn whatever_is_judged_is_judged_alike(schema in any_schema(), spec in any_value(), other in any_value()) {
+    fn validation_is_deterministic_and_bounded(schema in any_schema(), spec in any_value(), other in any_value()) {
         let schema = compile(&schema);
         let rules = schema.rules().unwrap();
         for (new, old) in [(&spec, None), (&spec, Some(&other)), (&spec, Some(&spec))] {
             let (new, old) = (object(new).into_value(), old.map(|old| object(old).into_value()));
-            let faults = rules.judge(&new, old.as_ref(), None).faults;
+            let faults = rules.validate(&new, old.as_ref(), None).faults;
             prop_assert!(faults.len() <= FAULTS_MAX);
-            prop_assert_eq!(&faults, &rules.judge(&new, old.as_ref(), None).faults);
+            prop_assert_eq!(&faults, &rules.validate(&new, old.as_ref(), None).faults);
         }
     }
 }

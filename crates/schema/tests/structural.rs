@@ -28,14 +28,14 @@ fn causes(faults: &[FieldError]) -> Vec<(String, String)> {
 #[track_caller]
 fn check(of: &Value, value: Value, expected: &[(&str, &str)]) {
     let schema = schema(json!({ "f": of.clone() }));
-    let faults = schema.rules().unwrap().judge(&json!({ "spec": { "f": value } }), None, None).faults;
+    let faults = schema.rules().unwrap().validate(&json!({ "spec": { "f": value } }), None, None).faults;
     let expected: Vec<(String, String)> =
         expected.iter().map(|(field, text)| ((*field).to_owned(), (*text).to_owned())).collect();
     assert_eq!(causes(&faults), expected);
 }
 
 #[test]
-fn a_value_of_another_type_is_refused_in_the_words_of_the_reference() {
+fn values_of_wrong_types_get_upstream_errors() {
     let integer = json!({ "type": "integer" });
     let wrong =
         |of: &str, found: &str| format!("Invalid value: \"{found}\": spec.f in body must be of type {of}: \"{found}\"");
@@ -160,7 +160,7 @@ fn lengths_patterns_and_enumerations_are_kept() {
 }
 
 #[test]
-fn what_a_schema_takes_is_taken() {
+fn valid_values_are_accepted() {
     check(&json!({ "type": "number", "multipleOf": 0.1 }), json!(0.3), &[]);
     check(&json!({ "type": "integer", "multipleOf": 3 }), json!(-6), &[]);
     check(&json!({ "type": "string", "maxLength": 3 }), json!("äöü"), &[]);
@@ -172,7 +172,7 @@ fn what_a_schema_takes_is_taken() {
 }
 
 #[test]
-fn combined_schemas_tell_how_they_failed() {
+fn any_of_one_of_and_not_report_their_failures() {
     let pattern =
         |text: &str, pattern: &str| format!("Invalid value: {text:?}: spec.f in body should match '{pattern}'");
     let told = |what: &str| format!("Invalid value: \"\": \"spec.f\" {what}");
@@ -199,7 +199,7 @@ fn combined_schemas_tell_how_they_failed() {
 }
 
 #[test]
-fn how_much_a_schema_asks_for_is_known_beforehand() {
+fn the_effort_of_a_schema_is_estimated_beforehand() {
     let check = |spec: Value, expected: &dyn Fn(u64) -> bool| {
         let effort = schema(spec.clone()).rules().unwrap().effort();
         assert!(expected(effort), "{effort} for {spec}");
@@ -233,7 +233,7 @@ fn how_much_a_schema_asks_for_is_known_beforehand() {
 }
 
 #[test]
-fn items_that_have_to_be_told_apart_are() {
+fn duplicate_items_of_sets_and_maps_are_refused() {
     let set = json!({ "type": "array", "items": { "type": "string" }, "x-kubernetes-list-type": "set" });
     let twice = |value: &str| format!("Duplicate value: {value}");
     check(&set, json!(["a", "b", "a", "b", "a"]), &[("spec.f[2]", &twice("\"a\"")), ("spec.f[3]", &twice("\"b\""))]);
@@ -250,7 +250,7 @@ fn items_that_have_to_be_told_apart_are() {
 }
 
 #[test]
-fn what_did_not_change_is_excused() {
+fn unchanged_invalid_values_are_accepted() {
     let short = json!({ "type": "string", "maxLength": 2 });
     let item = json!({ "type": "object", "properties": { "k": { "type": "string" }, "v": short } });
     let schema = schema(json!({
@@ -262,7 +262,7 @@ fn what_did_not_change_is_excused() {
     let old =
         json!({ "spec": { "s": "long", "atomic": ["long"], "map": [{ "k": "a", "v": "long" }], "set": ["a", "a"] } });
     let check = |next: Value, expected: &[&str]| {
-        let faults = schema.rules().unwrap().judge(&json!({ "spec": next }), Some(&old), None).faults;
+        let faults = schema.rules().unwrap().validate(&json!({ "spec": next }), Some(&old), None).faults;
         let fields: Vec<String> = faults.iter().map(|fault| fault.cause().field).collect();
         assert_eq!(fields, expected);
     };
@@ -400,7 +400,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 proptest! {
     /// A second walk changes nothing, validation does not panic, and an unchanged object has no faults.
     #[test]
-    fn what_was_walked_is_in_its_form(spec in any_value()) {
+    fn walked_objects_have_canonical_form(spec in any_value()) {
         let schema = schema(json!({
             "d": { "type": "string", "default": "dd", "maxLength": 2, "pattern": "^[a-m]*$" },
             "n": { "type": "object", "default": {}, "properties": { "d": { "type": "integer", "default": 5 } } },
@@ -421,7 +421,7 @@ proptest! {
         prop_assert!(walk(&mut twice).is_clean());
         prop_assert_eq!(&once, &twice);
         let value = once.into_value();
-        let faults = schema.rules().unwrap().judge(&value, Some(&value), None).faults;
+        let faults = schema.rules().unwrap().validate(&value, Some(&value), None).faults;
         prop_assert!(faults.is_empty(), "{:?}", faults);
     }
 }
@@ -440,7 +440,7 @@ fn metadata_is_that_of_every_kind() {
 }
 
 #[test]
-fn what_can_t_be_used_is_named() {
+fn unusable_schemas_are_refused_with_their_path() {
     let kind = GroupVersionKind { group: "x.org".into(), version: "v1".into(), kind: "Check".into() };
     let check = |document: Value, path: &str| {
         assert_eq!(Schema::structural(&kind, &document).unwrap_err().path, path);
@@ -455,8 +455,9 @@ fn what_can_t_be_used_is_named() {
 #[track_caller]
 fn check_format(name: &str, good: &[&str], bad: &[&str]) {
     let schema = schema(json!({ "f": { "type": "string", "format": name } }));
-    let fits =
-        |text: &&str| schema.rules().unwrap().judge(&json!({ "spec": { "f": *text } }), None, None).faults.is_empty();
+    let fits = |text: &&str| {
+        schema.rules().unwrap().validate(&json!({ "spec": { "f": *text } }), None, None).faults.is_empty()
+    };
     assert_eq!(good.iter().filter(|text| !fits(text)).collect::<Vec<_>>(), Vec::<&&str>::new(), "{name}: refused");
     assert_eq!(bad.iter().filter(|text| fits(text)).collect::<Vec<_>>(), Vec::<&&str>::new(), "{name}: taken");
 }
@@ -513,7 +514,7 @@ fn names_and_addresses_are_of_their_format() {
 }
 
 #[test]
-fn other_texts_are_of_their_format() {
+fn strings_of_further_formats_are_validated() {
     check_format("isbn", &["0321751043", "978-0321751041"], &["032175104X", "0321751044", "1", ""]);
     check_format("isbn10", &["0-321-75104-3", "080442957X"], &["9780321751041"]);
     check_format(
@@ -555,10 +556,10 @@ fn numbers_are_in_the_range_of_their_format() {
 }
 
 #[test]
-fn expressions_mean_what_they_mean_in_re2() {
+fn patterns_match_as_in_re2() {
     let check = |pattern: &str, text: &str, expected: bool| {
         let schema = schema(json!({ "f": { "type": "string", "pattern": pattern } }));
-        let faults = schema.rules().unwrap().judge(&json!({ "spec": { "f": text } }), None, None).faults;
+        let faults = schema.rules().unwrap().validate(&json!({ "spec": { "f": text } }), None, None).faults;
         assert_eq!(faults.is_empty(), expected, "{pattern} on {text}");
     };
     check("^a+$", "aa\n", false);

@@ -127,7 +127,7 @@ fn bytes_may_be_an_array_of_numbers() {
 }
 
 #[test]
-fn values_that_cannot_be_read_are_refused_in_their_own_words() {
+fn unreadable_values_get_the_errors_of_their_types() {
     check_error(&config_map(json!({"binaryData": {"a": "?"}})), "illegal base64 data at input byte 0");
     let limits = |cpu: Value| pod(&json!({"containers": [{"resources": {"limits": {"cpu": cpu}}}]}));
     let wrong = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -176,7 +176,7 @@ fn pruning_alone_keeps_order_and_values() {
 }
 
 #[test]
-fn what_is_kept_as_it_is_may_hold_anything() {
+fn raw_extensions_are_stored_unchanged() {
     let given = json!({"kind": "ControllerRevision", "apiVersion": "apps/v1", "metadata": {},
         "data": {"b": {"z": null, "a": [{}]}, "a": 1}, "revision": 1});
     check_stored(&given, &given);
@@ -201,7 +201,7 @@ fn nulls_and_zero_values_go_where_go_leaves_them_out() {
 }
 
 #[test]
-fn what_is_always_written_is_filled_in() {
+fn zero_values_that_go_always_writes_are_added() {
     let given = json!({"kind": "Deployment", "apiVersion": "apps/v1", "spec": {"replicas": 0}});
     let expected = json!({"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {},
         "spec": {"replicas": 0, "selector": null,

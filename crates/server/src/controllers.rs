@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_reached_where_it_listens_unless_that_is_no_place() {
+    fn loopback_and_unspecified_addresses_are_not_advertised() {
         let address: IpAddr = "192.0.2.7".parse().unwrap();
         assert_eq!(reachable(address), Some(address));
         for nowhere in ["127.0.0.1", "0.0.0.0", "::1", "::"] {

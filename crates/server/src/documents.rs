@@ -1,6 +1,6 @@
 //! The discovery and OpenAPI documents of a server, with the built-in schemas and kinds that they share.
 //!
-//! They include the resources of aggregated servers and peers, which `http/pages/documentation.rs` merges.
+//! The documents include the resources of aggregated servers and peers, which `http/pages/documentation.rs` merges.
 
 use std::sync::{Arc, OnceLock};
 

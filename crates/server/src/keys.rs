@@ -64,7 +64,7 @@ impl LiveKeys {
     /// The keys at the start of a server.
     ///
     /// # Errors
-    /// They are unusable, or would let any client impersonate other users.
+    /// When the keys are unusable, or would let any client impersonate other users.
     pub(crate) fn new(config: &Config, pki: &Pki, issuer: &Arc<TokenIssuer>) -> anyhow::Result<Self> {
         let info = AuthenticationInfo::new(pki).context("reading the certificate authorities")?;
         let believes_proxies = peer_access::believes_proxies(config);

@@ -146,13 +146,13 @@ fn migrations(registry: &Registry) -> [Sample; 2] {
 pub(crate) fn program_samples(stats: ProgramStats) -> Vec<Sample> {
     vec![
         gauge(
-            "keelson_programs_bytes",
+            "keelson_cel_programs_bytes",
             "Estimated bytes of the compiled expressions of definitions that are kept",
             stats.bytes as u64,
         ),
-        gauge("keelson_programs_schemas", "Schemas whose compiled expressions are kept", stats.schemas as u64),
+        gauge("keelson_cel_programs_schemas", "Schemas whose compiled expressions are kept", stats.schemas as u64),
         counter(
-            "keelson_programs_compiled_total",
+            "keelson_cel_programs_compiled_total",
             "Compilations of the expressions of a schema, at the first validation of an object",
             stats.compiled,
         ),
@@ -189,9 +189,13 @@ fn conversions_kept(kept: ConversionCacheStats) -> [Sample; 4] {
             kept.bytes as u64,
         ),
         gauge("keelson_converted_objects", "Objects in the cache of conversions", kept.objects as u64),
-        counter("keelson_conversions_asked_total", "Objects that were sent to conversion webhooks", kept.asked),
         counter(
-            "keelson_conversions_spared_total",
+            "keelson_conversion_webhook_objects_total",
+            "Objects that were sent to conversion webhooks",
+            kept.asked,
+        ),
+        counter(
+            "keelson_conversion_cache_hits_total",
             "Objects whose conversion was cached or shared with another request",
             kept.spared,
         ),
@@ -334,7 +338,7 @@ pub(crate) fn etcd_samples(stats: EtcdStats) -> Vec<Sample> {
             stats.progress_requests,
         ),
         counter(
-            "keelson_etcd_ticks_total",
+            "keelson_etcd_progress_writes_total",
             "Writes of a key to get an event from an etcd whose progress notifications are unreliable",
             stats.ticks,
         ),

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn of_servers_that_do_not_agree_the_one_stays_that_was_there_first() {
+    fn the_earlier_of_two_conflicting_servers_stays() {
         check(&[other("one", 10, "a", false), other("two", 20, "a", true)], "agreed");
         check(&[other("later", 16, "b", false)], "wait for later");
         check(&[other("earlier", 12, "b", false)], "refused for earlier");

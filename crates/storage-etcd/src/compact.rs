@@ -1,8 +1,8 @@
 //! Compaction, coordinated with all other API servers on the same etcd.
 //!
-//! It follows upstream's protocol. A server first writes the revision into the compaction key, in a transaction that
-//! compares the version of the key. It compacts only if the transaction succeeds. So servers of all kinds compact one
-//! after another, and all of them find the compacted revision in the key.
+//! Compaction follows upstream's protocol. A server first writes the revision into the compaction key, in a transaction
+//! that compares the version of the key. It compacts only if the transaction succeeds. So servers of all kinds compact
+//! one after another, and all of them find the compacted revision in the key.
 
 use std::time::Duration;
 

@@ -45,7 +45,7 @@ pub struct EtcdConfig {
     pub random: Arc<dyn Random>,
 }
 
-/// A connection to a member, before its TLS.
+/// A connection to an etcd member, before the TLS handshake.
 pub trait MemberStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> MemberStream for S {}
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_default() {
+    fn missing_url_parts_have_defaults() {
         for url in ["etcd://h", "etcd://h:2379/", "etcd://h:2379/registry", "etcd://h?compression=none&tls=false"] {
             let config = parse(url);
             assert_eq!((config.endpoints, &*config.prefix), (vec!["h:2379".to_owned()], "/registry"), "{url}");

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_tells_its_second_to_its_own_store_alone() {
+    fn lease_ids_decode_only_in_their_own_store() {
         let (ours, other) = (Leases::new("/registry"), Leases::new("/clusters/two"));
         for second in [0, 1, 1_700_000_000, (1 << 34) - 1] {
             let id = ours.encode(second);

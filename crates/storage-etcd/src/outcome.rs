@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_compare_that_never_holds_again_shows_a_refusal() {
+    fn only_a_permanently_failed_compare_proves_a_refusal() {
         let update = Transaction::default().when(key("a"), Condition::At(Revision::new(5))).put(key("a"), "w");
         assert!(refusal(&update, &[at("a", 5)]).is_none(), "it may still come");
         assert!(matches!(refusal(&update, &[at("a", 7)]), Some(CommitError::Compare { index: 0, current: Some(_) })));

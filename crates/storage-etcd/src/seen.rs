@@ -32,8 +32,9 @@ use crate::proto::{
 use crate::revision::{self, to_etcd};
 use crate::store::Shared;
 
-/// The number of newest changes that are kept as witnesses, and of older ones.
+/// The number of newest changes that are remembered as witnesses.
 const NEWEST: usize = 32;
+/// The number of older changes that are remembered as witnesses.
 const OLDER: usize = 128;
 /// The minimum distance between two older witnesses, in revisions.
 const APART: i64 = 128;
@@ -80,9 +81,9 @@ struct HashedChange {
 /// The result of comparing etcd with the remembered state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StateComparison {
-    /// etcd has the remembered state, as far as the witnesses show.
+    /// etcd has all remembered changes that it could still show.
     Same,
-    /// etcd was reset. It is equal up to this revision; 0 if no witness shows how far.
+    /// etcd was reset. The remembered changes up to this revision still exist; 0 if none does.
     SetBack { common: i64 },
 }
 
@@ -391,7 +392,7 @@ mod tests {
         let seen = RememberedState::new(7, 5);
         let header = |revision| ResponseHeader { cluster_id: 7, revision };
         seen.saw(5, header(9)).unwrap();
-        // This request was sent before revision 9 arrived.
+        // The request was sent before revision 9 arrived.
         seen.saw(5, header(6)).unwrap();
         assert_eq!(seen.saw(9, header(8)), Err(Failure::SetBack));
         assert_eq!(seen.saw(9, ResponseHeader { cluster_id: 8, revision: 10 }), Err(Failure::SetBack));

@@ -65,7 +65,7 @@ impl Pki {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tls_with_client_certificates_and_what_is_said_without() {
+async fn tls_requires_client_certificates_and_errors_name_the_cause() {
     let pki = Pki::new();
     let builder = EtcdServer::builder()
         .tls()
@@ -99,7 +99,7 @@ async fn tls_with_client_certificates_and_what_is_said_without() {
 }
 
 #[tokio::test]
-async fn where_no_etcd_is_the_place_is_named() {
+async fn errors_for_an_unreachable_etcd_name_its_address() {
     let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     refused(
         open(&format!("etcd://{dead}?timeout=1")).await,
@@ -243,7 +243,7 @@ async fn read_by_many(store: &EtcdStore) {
 
 /// Checking a password costs CPU time of etcd.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_calls_whose_token_has_ended_log_in_once() {
+async fn concurrent_calls_with_an_expired_token_share_one_login() {
     // Tokens expire a second after their last use; older etcds have no such flag.
     let Some(server) = EtcdServer::builder().newest().arg("--auth-token-ttl=1").start() else { return };
     enable_users(&server).await;

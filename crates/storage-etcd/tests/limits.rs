@@ -98,7 +98,7 @@ async fn writes_refused_by_etcd_fail_with_its_reason() {
 /// After its space alarm, etcd refuses puts until an operator frees space and disarms the alarm. Deletions and
 /// compaction succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_etcd_takes_what_makes_room_and_no_puts_until_there_is_some() {
+async fn a_full_etcd_accepts_deletions_and_compaction_but_no_puts() {
     let Some(server) = EtcdServer::builder().arg("--quota-backend-bytes=4194304").start() else { return };
     let store = open(&server, "/registry").await;
     let mut number = 0;

@@ -139,7 +139,7 @@ async fn a_tail_continues_over_a_short_absence_of_etcd() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_etcd_that_hangs_is_an_error_in_time_and_recovers_by_itself() {
+async fn a_hanging_etcd_times_out_and_recovers() {
     let Some(server) = EtcdServer::start() else { return };
     let url = format!("etcd://{}?timeout=1", server.endpoint());
     let store = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();
@@ -199,7 +199,7 @@ async fn where_no_member_answers_each_is_named_with_its_fault() {
 /// Other programs' writes in the same etcd raise its revision. A reader that waits for the newest revision still
 /// reaches it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tail_reaches_the_newest_revision_though_others_write() {
+async fn a_tail_reaches_the_newest_revision_despite_foreign_writes() {
     let Some(server) = EtcdServer::start() else { return };
     let (store, foreign) = (open(&server, "/registry").await, open(&server, "/somebody/else").await);
     let start = commit(&store, put("a", "1")).await;
@@ -272,7 +272,7 @@ async fn a_delete_that_compaction_took_is_not_passed_over() {
 /// Two servers charge one quota: each creates a different object, and both write the same new state of the quota. One
 /// server's write does not prove the other's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_equal_write_of_another_server_is_not_taken_for_a_lost_one() {
+async fn equal_writes_of_other_servers_are_not_claimed() {
     let Some(server) = EtcdServer::start() else { return };
     let other = open(&server, "/registry").await;
     let way = LossyWay::to(server.port());

@@ -70,7 +70,7 @@ async fn check_gone(store: &EtcdStore, at: Revision) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_an_etcd_that_was_set_back_continues_above_what_was_shown() {
+async fn inv17_a_restored_etcd_continues_above_reported_revisions() {
     let Some(mut server) = EtcdServer::start() else { return };
     let store = open(&server, "/registry").await;
     let kept = commit(&store, put("kept", "1")).await;
@@ -106,7 +106,7 @@ async fn inv17_an_etcd_that_was_set_back_continues_above_what_was_shown() {
 
 /// Before this server could check, other clients have written as much as was lost, so no revision is lower than before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_what_others_wrote_in_the_place_of_what_was_lost_is_noticed() {
+async fn inv17_replaced_revisions_of_a_restored_etcd_are_detected() {
     let Some(mut server) = EtcdServer::start() else { return };
     let way = LossyWay::to(server.port());
     let url = format!("etcd://127.0.0.1:{}/registry", way.port());
@@ -174,7 +174,7 @@ async fn check_silent(store: &EtcdStore, after: Revision) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_etcd_that_was_emptied_is_not_taken_for_a_store_without_objects() {
+async fn an_emptied_etcd_is_detected() {
     let Some(mut server) = EtcdServer::start() else { return };
     let store = open(&server, "/registry").await;
     commit(&store, put("gone", "1")).await;
@@ -212,7 +212,7 @@ async fn an_etcd_that_was_emptied_is_not_taken_for_a_store_without_objects() {
 
 /// The etcd was away, and returns with higher revisions than before. Only the name shows that it has another store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_store_with_higher_revisions_is_noticed_by_its_name() {
+async fn another_store_with_higher_revisions_is_detected_by_name() {
     let Some(mut server) = EtcdServer::start() else { return };
     let way = LossyWay::to(server.port());
     let url = format!("etcd://127.0.0.1:{}/registry", way.port());

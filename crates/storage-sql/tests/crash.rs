@@ -143,7 +143,7 @@ async fn fill_for_ever(directory: &Path, room: u64) {
                 round += 1;
             }
             Err(_) if oldest < round => {
-                // This is printed before the deletion, which may or may not have happened after a kill.
+                // The line is printed before the deletion, which may or may not have happened after a kill.
                 println!("acknowledged 1 {oldest} 1.");
                 let _ = store.commit(Transaction::default().delete(key(0, oldest, "b"))).await;
                 oldest += 1;

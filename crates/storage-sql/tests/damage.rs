@@ -138,7 +138,7 @@ async fn rows_that_are_gone_from_a_sound_page_are_missed_and_named() {
 }
 
 #[tokio::test]
-async fn a_row_that_says_something_else_is_refused_by_name() {
+async fn changed_rows_are_refused_by_name() {
     let directory = TempDir::new().unwrap();
     store(directory.path()).await;
     let key = StoreKey::new("/objects/0003");
@@ -200,7 +200,7 @@ async fn a_damaged_log_needs_accept_loss() {
 }
 
 #[tokio::test]
-async fn a_log_whose_database_is_gone_is_not_started_over() {
+async fn a_log_without_its_database_is_refused_and_kept() {
     let (directory, log) = killed().await;
     fs::remove_file(directory.path().join("keelson.db")).unwrap();
     let refused = SqliteStore::open(SqliteConfig::directory(directory.path())).err().unwrap();
@@ -389,7 +389,7 @@ async fn a_log_that_would_set_a_store_back_is_refused() {
 }
 
 #[tokio::test]
-async fn commands_that_read_a_store_make_none_and_say_that_there_is_none() {
+async fn reading_commands_create_no_store_and_report_its_absence() {
     let directory = TempDir::new().unwrap();
     let (nothing, file) = (directory.path().join("nothing"), directory.path().join("file"));
     let existing = SqliteConfig { existing: true, ..SqliteConfig::directory(&nothing) };

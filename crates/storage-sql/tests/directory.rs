@@ -142,7 +142,7 @@ async fn inv17_a_restored_store_starts_above_the_lost_one() {
 
 /// A directory that lost its store keeps the keys by which clients recognize the server.
 #[tokio::test]
-async fn a_backup_is_restored_beside_what_else_a_server_keeps() {
+async fn a_restore_keeps_other_files_of_the_directory() {
     let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     drop(open(directory.path()).unwrap());
     let file = elsewhere.path().join("copy.db");
@@ -188,7 +188,7 @@ async fn a_backup_never_replaces_a_file() {
 
 /// A backup reports its content, which a restore verifies by the checksum beside the file.
 #[tokio::test]
-async fn a_restore_verifies_what_the_backup_wrote() {
+async fn a_restore_verifies_the_checksum_of_the_backup() {
     let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let store = open(directory.path()).unwrap();
     write(&store, "/a", "1").await;

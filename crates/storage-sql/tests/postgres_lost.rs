@@ -69,7 +69,7 @@ async fn check_ends(tail: &mut Tail, seen: Revision) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_a_server_that_saw_what_a_failover_lost_continues_above_it() {
+async fn inv17_a_server_continues_above_revisions_lost_by_a_failover() {
     let Some((mut first, second)) = pair() else { return };
     let store = open(&both(first.port(), second.port())).await;
     let kept = commit(&store, put("kept", "1")).await;
@@ -122,7 +122,7 @@ async fn open_without_way(first: &PostgresServer) -> (PostgresStore, ReplicaProx
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_what_others_wrote_in_the_place_of_lost_commits_is_noticed() {
+async fn inv17_replaced_revisions_after_a_failover_are_detected() {
     let Some((mut first, second)) = pair() else { return };
     let (late, way) = open_without_way(&first).await;
     let before = commit(&late, put("kept", "1")).await;

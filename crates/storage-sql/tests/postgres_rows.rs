@@ -66,7 +66,7 @@ const LOSSES: [(&str, &str); 5] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_that_are_gone_are_refused_at_a_start_and_the_loss_can_be_accepted() {
+async fn missing_rows_stop_the_start_unless_the_loss_is_accepted() {
     for (what, statement) in LOSSES {
         let Some(url) = database() else { return };
         let store = open(&url).await;

@@ -107,7 +107,7 @@ async fn silent_host() -> (tokio::net::TcpListener, u16) {
 }
 
 #[tokio::test]
-async fn a_host_that_hangs_does_not_stand_before_the_next() {
+async fn a_hanging_host_does_not_block_the_next_one() {
     let Some(url) = database() else { return };
     let (_listener, port) = silent_host().await;
     let (before, place) = url.rsplit_once('@').unwrap();
@@ -131,7 +131,7 @@ async fn inv16_all_servers_send_the_same_events_without_gaps() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv15_a_server_sees_what_another_has_acknowledged() {
+async fn inv15_servers_see_writes_acknowledged_by_others() {
     let Some(url) = database() else { return };
     let stores = servers(&url, 2).await;
     for round in 0..50 {
@@ -310,7 +310,7 @@ async fn inv17_a_copy_of_a_database_continues_above_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_a_dump_is_whole_and_continues_above_what_it_was_taken_of() {
+async fn inv17_a_restored_dump_continues_above_its_source() {
     let Some(url) = database() else { return };
     let server = PostgresServer::shared().unwrap();
     let store = open(&url).await;
@@ -504,7 +504,7 @@ async fn check_taking(store: &PostgresStore) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_without_room_on_its_disk_is_not_well_until_it_takes_writes() {
+async fn the_check_fails_while_the_disk_is_full() {
     let Some(url) = database() else { return };
     let Some(server) = PostgresServer::shared() else { return };
     let store = open(&url).await;
@@ -521,7 +521,7 @@ async fn a_server_without_room_on_its_disk_is_not_well_until_it_takes_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_read_only_is_not_well_until_it_takes_writes() {
+async fn the_check_fails_while_postgresql_is_read_only() {
     let Some(server) = PostgresServer::start() else { return };
     let url = server.create_database("case");
     let store = open(&url).await;

@@ -70,7 +70,7 @@ async fn refusal(url: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn certificates_stand_for_both_sides() {
+async fn client_and_server_certificates_are_verified() {
     let ca = Authority::new("the database's");
     let Some(server) = server(&ca, "127.0.0.1") else { return };
     let url = server.create_database("tls");

@@ -123,13 +123,13 @@ async fn lose_power(fault: DiskFault) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv18_what_was_acknowledged_survives_a_power_loss() {
+async fn inv18_acknowledged_writes_survive_a_power_loss() {
     assert_eq!(lose_power(DiskFault::None).await, 0);
 }
 
 /// Shows that the test above can fail: a store without syncs (`synchronous=OFF` of SQLite) loses acknowledged writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_does_not_sync_loses_what_it_has_acknowledged() {
+async fn a_store_without_syncs_loses_acknowledged_writes() {
     assert!(lose_power(DiskFault::SyncsNothing).await > LOSSES / 2);
 }
 
@@ -377,7 +377,7 @@ async fn left_in(store: &SqliteStore) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_at_its_quota_refuses_what_adds_to_it_and_takes_deletions() {
+async fn a_store_at_its_quota_accepts_only_deletions() {
     let directory = TempDir::new().unwrap();
     let quota = 20 * 1024 * 1024;
     let config = SqliteConfig { quota_bytes: Some(quota), ..SqliteConfig::directory(directory.path()) };
@@ -488,7 +488,7 @@ async fn measured(store: &SqliteStore) -> SpaceStats {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_shortage_history_keeps_a_part_of_what_is_free() {
+async fn history_keeps_a_share_of_the_free_space() {
     let directory = TempDir::new().unwrap();
     let quota = 40 * 1024 * 1024;
     let config = SqliteConfig { quota_bytes: Some(quota), ..SqliteConfig::directory(directory.path()) };

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_come_in_order_and_in_gos_words() {
+    fn refused_tokens_get_the_errors_of_go_in_order() {
         check_refused("hello", "invalid character 'h' looking for beginning of value");
         check_refused("{}{", "invalid character '{' after top-level value");
         check_refused("{}", "server does not recognize this encoded version ");

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_copy_that_was_interrupted_continues_and_takes_over_what_changed() {
+    async fn an_interrupted_copy_resumes_and_includes_later_changes() {
         let (from, to) = (filled(600).await, MemoryStore::new());
         // The state of a copy that stopped after the first page.
         begin(&to).await.unwrap();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_source_that_never_stands_still_is_given_up() {
+    async fn a_copy_of_a_constantly_changing_source_fails() {
         let (from, to) = (filled(1).await, MemoryStore::new());
         let source = from.clone();
         let mut count = 0;
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_copied_over_what_is_there() {
+    async fn a_copy_to_a_store_with_objects_is_refused() {
         let (from, to) = (filled(3).await, filled(1).await);
         assert!(matches!(copied(&from, &to).await, Err(CopyError::TargetNotEmpty)));
         assert_eq!(contents(&to).await.len(), 1);

@@ -23,9 +23,9 @@ pub struct SupersededBytes {
     pub limit: u64,
     /// The sum of all bytes ever superseded.
     total: u64,
-    /// The sum at the oldest readable revision.
+    /// The sum of superseded bytes at the oldest readable revision.
     forgotten: u64,
-    /// The sum at some revisions, ascending.
+    /// The sum of superseded bytes at some revisions, in ascending order.
     marks: VecDeque<(Revision, u64)>,
 }
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_compacted_already_crowds_no_more() {
+    async fn compacted_revisions_request_no_further_compaction() {
         let crowded = watch::Sender::new(Revision::ZERO);
         raise(&crowded, Revision::new(5));
         raise(&crowded, Revision::new(3));

@@ -1,7 +1,7 @@
 //! A store with injected faults, for tests of a server whose store is unavailable.
 //!
-//! It wraps another engine. Calls and tails fail independently. Apart from swallowed events and lost answers, all
-//! results are the engine's own.
+//! The store wraps another engine. Calls and tails fail independently. Apart from swallowed events and lost answers,
+//! all results are the engine's own.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_whose_identity_is_too_old_writes_nothing() {
+    async fn a_server_with_an_expired_identity_writes_nothing() {
         let server = Server::new();
         server.register(1, true).await;
         server.clock.advance(Duration::from_secs(60));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_renewal_under_a_write_is_not_noticed() {
+    async fn a_renewal_during_a_write_does_not_affect_it() {
         write_during_a_registration(1).await.unwrap();
     }
 

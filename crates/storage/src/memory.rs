@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_from_a_snapshot_and_its_origin_go_their_own_ways() {
+    async fn a_store_from_a_snapshot_is_independent_of_its_origin() {
         let origin = MemoryStore::new();
         put(&origin, "a", "1").await;
         let snapshot = origin.snapshot();

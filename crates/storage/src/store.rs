@@ -241,7 +241,7 @@ pub enum StoreError {
     AboveLimit {
         /// The first written key.
         key: StoreKey,
-        /// Its size in bytes, including the envelope of values.
+        /// The size of the store in bytes, including the envelope of values.
         bytes: usize,
         /// The limit in bytes.
         limit: usize,

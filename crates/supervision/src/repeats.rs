@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_failure_gets_a_line_and_the_next_ones_share_one_a_minute() {
+    async fn repeated_failures_share_one_line_per_minute() {
         let log = RepeatLog::new();
         assert_eq!(log.failed("a"), line(0));
         for _ in 0..200 {

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn work_of_one_owner_has_its_part_of_the_threads_and_all_of_it_is_done() {
+    async fn one_owner_gets_its_share_of_threads_and_finishes() {
         let turns = TurnsByOwner::new(2);
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let work: Vec<_> = (0..40)
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn an_owner_that_has_its_part_keeps_up_no_other() {
+    async fn an_owner_at_its_share_delays_no_other() {
         let turns = TurnsByOwner::new(1);
         let (begun, begins) = std::sync::mpsc::channel();
         let (end, ends) = std::sync::mpsc::channel::<()>();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_who_come_later_find_a_turn_and_the_one_with_fewest_is_next() {
+    fn freed_turns_go_to_the_owner_with_the_fewest() {
         let all = TurnsByOwner::shared(4, 2);
         let context = &mut Context::from_waker(Waker::noop());
         let take = |owner: u64| {

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_holds_its_thread_is_named_until_it_lets_go() {
+    fn a_blocking_task_is_named_until_it_yields() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (supervisor, other, stopping) = (Supervisor::default(), Supervisor::default(), CancellationToken::new());
         supervisor.watch_threads(&stopping);

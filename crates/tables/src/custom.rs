@@ -68,7 +68,7 @@ impl CellType {
             .find(|kind| kind.name() == name)
     }
 
-    /// Its name in the header of a table.
+    /// The name of the column in the header of a table.
     pub fn name(self) -> &'static str {
         match self {
             Self::String => "string",

@@ -72,7 +72,7 @@ impl<'a> FieldValue<'a> {
         Self(self.elements().nth(place))
     }
 
-    /// This part, or the other one if this is absent or empty.
+    /// Returns this value, or the other one if this is absent or empty.
     pub fn or(self, other: Self) -> Self {
         if self.is_set() && self.set_text() != Some("") { self } else { other }
     }

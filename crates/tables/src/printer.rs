@@ -1,7 +1,7 @@
 //! The printer of a kind for its table.
 //!
-//! It has columns, a function for the cells of a row, and row conditions for some kinds, or custom columns with paths
-//! (`custom.rs`). Kinds without a printer show name and creation time.
+//! A printer has columns, a function for the cells of a row, and row conditions for some kinds, or custom columns with
+//! paths (`custom.rs`). Kinds without a printer show name and creation time.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

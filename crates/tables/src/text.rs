@@ -1,6 +1,6 @@
 //! Texts of several printers: lists, counts, and placeholders.
 //!
-//! They read JSON without relying on any field, since objects may have been stored by older servers.
+//! These functions read JSON without relying on any field, since objects may have been stored by older servers.
 
 use keelson_meta::json::Value;
 

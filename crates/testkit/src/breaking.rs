@@ -1,6 +1,6 @@
 //! A server whose connections break at a chosen point of a request, and that counts the requests.
 //!
-//! It writes HTTP/1.1 and HTTP/2 by hand, since no library sends a GOAWAY that excludes a stream it has read. A
+//! The server writes HTTP/1.1 and HTTP/2 by hand, since no library sends a GOAWAY that excludes a stream it has read. A
 //! connection breaks on its second request, when the client already reuses it. Later connections answer all their
 //! requests.
 

@@ -1,6 +1,6 @@
 //! Controls a browser as a user does: opens pages, presses keys, clicks, and waits for content.
 //!
-//! It uses WebDriver (W3C, 2018) without a client library, since the tests need few commands. JavaScript expressions
+//! The client uses WebDriver (W3C, 2018) without a library, since the tests need few commands. JavaScript expressions
 //! read the page. Nothing sleeps for a fixed time: each wait has a condition, and a timeout that allows for slow
 //! machines.
 
@@ -142,7 +142,7 @@ impl Browser {
     /// Waits for the element of a selector, and clicks it with the mouse.
     ///
     /// # Panics
-    /// It is missing or can't be clicked.
+    /// When the element is missing or can't be clicked.
     pub async fn click(&self, selector: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {

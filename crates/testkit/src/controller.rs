@@ -1,8 +1,9 @@
 //! A small controller manager, scheduler and kubelet in one, for tests of a working cluster. It manages replica sets of
 //! deployments and pods of replica sets, binds, runs and ends pods, and counts pods for disruption budgets.
 //!
-//! It is an ordinary client. A watch event only signals that something changed. A round then reads all objects, which
-//! include the writes of earlier rounds, and moves each object one step. Rounds repeat until one changes nothing.
+//! The controller is an ordinary client. A watch event only signals that something changed. A round then reads all
+//! objects, which include the writes of earlier rounds, and moves each object one step. Rounds repeat until one changes
+//! nothing.
 
 mod api;
 mod budgets;

@@ -1,6 +1,6 @@
 //! Definitions of custom resources for tests, and responses of conversion webhooks.
 //!
-//! They are minimal: namespaced objects of a kind in some versions. Tests add further fields.
+//! The definitions are minimal: namespaced objects of a kind in some versions. Tests add further fields.
 
 use serde_json::{Value, json};
 

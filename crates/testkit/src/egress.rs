@@ -54,13 +54,13 @@ pub enum EgressBehaviour {
     Refusing,
     /// It accepts connections and never answers.
     Silent,
-    /// It closes each connection after the request.
+    /// The proxy closes each connection after the request.
     Closing,
     /// It answers in another protocol.
     Garbled,
-    /// Its response header or packet never ends.
+    /// The response header or packet of the proxy never ends.
     Endless,
-    /// It sends bytes of its own before the server's, or answers another request.
+    /// The proxy sends own bytes before those of the server, or answers another request.
     Lying,
 }
 
@@ -275,7 +275,7 @@ async fn connect(stream: impl AsyncRead + AsyncWrite + Unpin, state: &State) {
         EgressBehaviour::Willing => b"HTTP/1.1 200 Connection established\r\n\r\n",
         EgressBehaviour::Refusing => b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n",
         EgressBehaviour::Silent => {
-            // It waits for the end of its client.
+            // The connection waits for the end of its client.
             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
             return;
         }

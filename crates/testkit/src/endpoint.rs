@@ -1,7 +1,7 @@
 //! A reachable server: its kubeconfig, and clients made from it.
 //!
-//! It does not depend on how the server runs, so the same tests work with the in-process server, a child process and
-//! any other server with a kubeconfig.
+//! The endpoint does not depend on the way the server runs, so the same tests work with the in-process server, a child
+//! process and any other server with a kubeconfig.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

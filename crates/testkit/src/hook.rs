@@ -1,6 +1,6 @@
 //! An HTTPS server for the webhook calls of the server under test. The test provides its responses, valid and invalid.
 //!
-//! Its certificate can have any names, and is signed by a separate authority.
+//! The certificate of the webhook can have any names, and is signed by a separate authority.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -52,7 +52,7 @@ impl HookProcess {
     /// Runs the test with this full name as the process. The test must call [`hook_process`].
     ///
     /// # Panics
-    /// It does not listen within a minute.
+    /// When the process does not listen within a minute.
     pub async fn start(test: &str) -> Self {
         Self::with_variables(test, Vec::new()).await
     }
@@ -96,7 +96,7 @@ impl HookProcess {
     /// Sends an order, and waits until it is in force.
     ///
     /// # Panics
-    /// It is not confirmed within a minute.
+    /// When the change is not confirmed within a minute.
     pub async fn be(&mut self, mood: &str) {
         self.orders.write_all(format!("{mood}\n").as_bytes()).await.expect("the process reads its orders");
         while self.line().await != format!("is {mood}") {}
@@ -135,7 +135,7 @@ impl HookProcess {
     /// Restarts it at its address and with its certificate, after a [`kill`](Self::kill).
     ///
     /// # Panics
-    /// It does not listen within a minute.
+    /// When the process does not listen within a minute.
     pub async fn restart(&mut self) {
         assert!(self.child.id().is_none(), "the process still runs");
         (self.child, self.orders, self.told) = run(&self.test, &self.variables, self.addr, &self.identity);

@@ -1,7 +1,7 @@
 //! A kubelet for tests: HTTPS with logs, commands, forwarded ports and metrics, over SPDY and websockets.
 //!
-//! It has no pods. The name of the requested pod selects the behaviour (`KubeletDouble::start`). Commands are programs
-//! on the machine of the test.
+//! The kubelet has no pods. The name of the requested pod selects the behaviour (`KubeletDouble::start`). Commands are
+//! programs on the machine of the test.
 
 mod logs;
 mod sessions;

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_in_order_is_accepted() {
+    fn sequential_histories_are_accepted() {
         assert!(in_order(&[
             Missing,
             Created(1),

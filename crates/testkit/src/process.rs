@@ -63,7 +63,7 @@ impl ProcessServerBuilder {
     /// Starts the process and waits until it is ready.
     ///
     /// # Panics
-    /// It is not ready within a minute; the text ends with its log.
+    /// When the server is not ready within a minute; the text ends with its log.
     pub async fn start(self) -> ProcessServer {
         let directory = TempDir::new().expect("a temporary directory can be made");
         let data = self.data.unwrap_or_else(|| directory.path().join("data"));
@@ -115,7 +115,7 @@ impl ProcessServer {
     /// Kills the process with SIGKILL. It flushes and closes nothing.
     ///
     /// # Panics
-    /// It can't be killed.
+    /// When the process can't be killed.
     pub async fn kill(&mut self) {
         self.child.kill().await.expect("a child of ours can be killed");
     }
@@ -123,7 +123,7 @@ impl ProcessServer {
     /// Sends SIGTERM and waits for the end.
     ///
     /// # Panics
-    /// It does not end within a minute.
+    /// When the process still runs after a minute.
     pub async fn terminate(&mut self) -> ExitStatus {
         self.signal("-TERM").await;
         self.ended().await
@@ -132,7 +132,7 @@ impl ProcessServer {
     /// Sends a signal such as `-HUP`, unless it has ended.
     ///
     /// # Panics
-    /// The signal can't be sent.
+    /// When the signal can't be sent.
     pub async fn signal(&self, signal: &str) {
         if let Some(pid) = self.child.id() {
             let sent = Command::new("kill").args([signal, &pid.to_string()]).status().await;
@@ -143,7 +143,7 @@ impl ProcessServer {
     /// Waits until it ends by itself.
     ///
     /// # Panics
-    /// It does not end within a minute.
+    /// When the process still runs after a minute.
     pub async fn ended(&mut self) -> ExitStatus {
         tokio::time::timeout(PATIENCE, self.child.wait())
             .await
@@ -159,7 +159,7 @@ impl ProcessServer {
     /// Restarts it on the same data and address, after a [`kill`](Self::kill) or [`terminate`](Self::terminate).
     ///
     /// # Panics
-    /// It is not ready within a minute.
+    /// When the server is not ready within a minute.
     pub async fn restart(&mut self) {
         assert!(self.child.id().is_none(), "the server still runs");
         let url = self.endpoint.url();

@@ -1,6 +1,6 @@
 //! A raw HTTP client: no retries and no decoding, and all headers are visible.
 //!
-//! It keeps one connection with one request at a time. A clone opens a new connection, and so does a stream.
+//! The client keeps one connection with one request at a time. A clone opens a new connection, and so does a stream.
 
 mod answer;
 mod connection;
@@ -79,7 +79,7 @@ impl Raw {
     /// works.
     ///
     /// # Panics
-    /// The texts hold no certificate and key.
+    /// When the text has no certificate or no key.
     #[must_use]
     pub fn presenting(&self, pem: &str) -> Self {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();

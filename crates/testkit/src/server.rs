@@ -119,7 +119,7 @@ impl TestServerBuilder {
     /// Starts the server.
     ///
     /// # Errors
-    /// It does not start. The text is the message for operators.
+    /// When the server does not start. The text is the message for operators.
     pub async fn try_start(self) -> Result<TestServer, String> {
         let (running, endpoint) = start(&self.config).await.map_err(|error| format!("{error:#}"))?;
         Ok(TestServer { running: Some(running), endpoint, config: self.config, directory: self.directory })

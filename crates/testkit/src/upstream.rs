@@ -1,7 +1,7 @@
 //! An aggregated API server for tests: HTTPS over HTTP/1.1 or HTTP/2. The test provides its responses, byte for byte if
 //! needed.
 //!
-//! It accepts only front proxies with a certificate of the given authority. A separate authority signs its own
+//! The server accepts only front proxies with a certificate of the given authority. A separate authority signs its own
 //! certificate.
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -12,7 +12,7 @@ fn config_map(name: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn both_protocols_answer_on_one_port_and_strangers_are_refused() {
+async fn one_port_serves_both_protocols_and_refuses_anonymous_requests() {
     let server = TestServer::start().await;
     let version = server.raw().get("/version").await.expect(200).json();
     assert_eq!(server.raw().http2().get("/version").await.expect(200).json(), version);
@@ -52,7 +52,7 @@ async fn kubectl_and_the_rust_client_see_the_same_server() {
 }
 
 #[tokio::test]
-async fn a_restart_keeps_what_sqlite_holds_and_the_address() {
+async fn a_restart_keeps_the_sqlite_objects_and_the_address() {
     let mut server = TestServer::builder().sqlite().start().await;
     let url = server.url();
     let created = server.raw().post(CONFIG_MAPS, &config_map("kept")).await.expect(201).json();
@@ -62,7 +62,7 @@ async fn a_restart_keeps_what_sqlite_holds_and_the_address() {
 }
 
 #[tokio::test]
-async fn records_are_what_the_server_says() {
+async fn responses_of_the_server_match_the_records() {
     let server = TestServer::start().await;
     check_records(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/records"), &server).await;
 }

@@ -29,7 +29,7 @@ impl ChromeDriver {
     /// Starts the driver and waits until it listens. `None` where this machine has no browser.
     ///
     /// # Panics
-    /// It does not start; the text ends with its log.
+    /// When the browser does not start; the text ends with its log.
     pub fn start() -> Option<Self> {
         let (browser, driver) = (named_by(BROWSER)?, named_by(DRIVER)?);
         let mut failure = String::new();

@@ -1,6 +1,6 @@
-//! A collector of traces for tests: OTLP over gRPC on a port of the loopback address, with answers that a test decides.
+//! A collector of traces for tests: OTLP over gRPC on a port of the loopback address. Tests set its responses.
 //!
-//! Its messages are read by hand, apart from those of the server under test.
+//! The collector decodes messages with own code, independent of the encoder of the server under test.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Expor
 /// The longest wait for spans.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A span that the collector has got. Ids are in hexadecimal.
+/// A received span. Ids are in hexadecimal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectedSpan {
     /// The trace.
@@ -50,7 +50,7 @@ pub enum CollectorAnswer {
     Takes,
     /// Takes them after this time.
     TakesAfter(Duration),
-    /// Refuses them with gRPC's code for an unavailable service.
+    /// Refuses spans with gRPC's code for an unavailable service.
     Refuses,
     /// Never answers.
     Hangs,
@@ -113,7 +113,7 @@ impl CollectorDouble {
     /// Waits until `find` returns something about the spans so far.
     ///
     /// # Panics
-    /// It does not in half a minute. The text has the names of the spans.
+    /// When the span does not arrive within half a minute. The text has the names of the spans.
     pub async fn until<T>(&self, mut find: impl FnMut(&[CollectedSpan]) -> Option<T>) -> T {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -169,7 +169,7 @@ async fn answer(request: Request<h2::RecvStream>, mut respond: SendResponse<Byte
     }
     let head = Response::builder().header("content-type", "application/grpc").body(()).expect("a valid head");
     let Ok(mut stream) = respond.send_response(head, false) else { return };
-    // An empty message. A client that has gone gets nothing.
+    // An empty message. A disconnected client gets no response.
     let _sent = stream.send_data(Bytes::from_static(&[0; 5]), false);
     let _sent = stream.send_trailers(HeaderMap::from_iter([(
         http::HeaderName::from_static("grpc-status"),

@@ -1,8 +1,8 @@
 //! A disk with injected faults under the SQLite of this process: power loss, no space, failures.
 //!
-//! It is SQLite's default VFS and wraps the original one. It affects files below registered directories only. For each
-//! file it keeps the content after a power loss: synced writes, and a random part of the others. Files themselves are
-//! created and deleted at once, as on a file system with an ordered journal.
+//! The layer replaces SQLite's default VFS and wraps the original one. It affects files below registered directories
+//! only. For each file it keeps the content after a power loss: synced writes, and a random part of the others. Files
+//! themselves are created and deleted at once, as on a file system with an ordered journal.
 
 #![allow(unsafe_code, reason = "a VFS is made of C functions")]
 
@@ -39,11 +39,11 @@ pub enum DiskFault {
     None,
     /// No space is left.
     Full,
-    /// It has this many bytes, which files below the directory use up; `Disk::room` reports that too.
+    /// The disk has this many bytes, which files below the directory use up; `Disk::room` reports the rest.
     Room(u64),
     /// Syncing fails.
     SyncFails,
-    /// Syncing succeeds without effect, as in a program that never syncs.
+    /// Sync calls succeed without effect, as in a program that never syncs.
     SyncsNothing,
 }
 

@@ -59,7 +59,7 @@ impl EtcdServerBuilder {
     /// Starts it and waits for its leader. `None` where this machine has no etcd.
     ///
     /// # Panics
-    /// It does not start; the text ends with its log.
+    /// When etcd does not start; the text ends with its log.
     pub fn start(self) -> Option<EtcdServer> {
         self.start_members(1)?.pop()
     }
@@ -67,7 +67,7 @@ impl EtcdServerBuilder {
     /// Starts this many members of one etcd and waits for a leader. `None` where this machine has no etcd.
     ///
     /// # Panics
-    /// They do not start; the text ends with the log of one of them.
+    /// When the members do not start; the text ends with the log of one of them.
     pub fn start_cluster(self, members: usize) -> Option<EtcdCluster> {
         self.start_members(members).map(|members| EtcdCluster { members })
     }
@@ -364,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_killed_server_comes_back_on_its_data_and_a_dropped_one_is_gone() {
+    fn killed_servers_restart_on_their_data_and_dropped_ones_end() {
         let Some(mut server) = EtcdServer::start() else { return };
         let directory = server.guarded.directory().to_owned();
         let health = server.ports[2];

@@ -1,7 +1,8 @@
-//! A key service (KMS) for tests: both versions of the API over a Unix socket, whose keys, answers and life a test decides.
+//! A key service (KMS) for tests: both versions of the API over a Unix socket. Tests control its keys, responses and
+//! failures.
 //!
-//! It encrypts nothing: what it is given comes back with every bit of a pattern turned, so that a test can tell the two apart. Its messages
-//! are written by hand, apart from those of the server under test.
+//! The service does not encrypt: it flips some bits of each byte, so that a test can distinguish the result from the
+//! plain value. Messages are encoded without the code of the server under test.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use tempfile::TempDir;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-/// Before every data key that it has encrypted.
+/// The prefix of every encrypted data key.
 const SEALED: &[u8] = b"sealed:";
 
 /// A key service that runs until it is stopped or dropped.
@@ -41,7 +42,7 @@ struct State {
     /// The field `healthz` of a status.
     healthz: Mutex<String>,
     version: Mutex<String>,
-    /// Keys with which nothing is decrypted any more.
+    /// The IDs of lost keys. The service fails to decrypt values under them.
     lost: Mutex<HashSet<String>>,
     delay: Mutex<Duration>,
     statuses: AtomicUsize,
@@ -50,7 +51,7 @@ struct State {
 }
 
 impl KmsDouble {
-    /// Starts one whose key has this ID.
+    /// Starts a service whose key has this ID.
     ///
     /// # Panics
     /// When there is no room for its socket.
@@ -80,7 +81,7 @@ impl KmsDouble {
         format!("unix://{}", self.socket().display())
     }
 
-    /// Ends it, with all connections. Its socket stays, and nothing listens there.
+    /// Ends the service and all connections. The socket file stays, without a listener.
     pub fn die(&self) {
         *self.running.lock() = None;
     }
@@ -102,12 +103,12 @@ impl KmsDouble {
         key_id.clone_into(&mut self.state.key_id.lock());
     }
 
-    /// Has it lose a key: nothing is decrypted with it any more.
+    /// Loses a key: decrypting with it fails from now on.
     pub fn lose(&self, key_id: &str) {
         self.state.lost.lock().insert(key_id.to_owned());
     }
 
-    /// Has its status say this in place of `ok`.
+    /// Sets the health text of the status instead of `ok`.
     pub fn ail(&self, healthz: &str) {
         healthz.clone_into(&mut self.state.healthz.lock());
     }
@@ -117,7 +118,7 @@ impl KmsDouble {
         *self.state.delay.lock() = delay;
     }
 
-    /// The number of calls so far for its status, to encrypt, and to decrypt.
+    /// The number of calls so far: status, encrypt, and decrypt.
     pub fn calls(&self) -> [usize; 3] {
         let State { statuses, encryptions, decryptions, .. } = &*self.state;
         [statuses, encryptions, decryptions].map(|count| count.load(Ordering::Relaxed))
@@ -166,7 +167,7 @@ async fn answer(request: Request<h2::RecvStream>, mut respond: SendResponse<Byte
             frame.put_u8(0);
             frame.put_u32(u32::try_from(message.len()).expect("a small message"));
             frame.extend_from_slice(&message);
-            // A client that has gone hears nothing.
+            // A disconnected client gets no response.
             let _sent = stream.send_data(frame.freeze(), false);
             trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
         }

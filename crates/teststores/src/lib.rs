@@ -1,6 +1,5 @@
-//! Servers of other makes that stores are tested on: a private PostgreSQL, a private etcd; a way to them
-//! that loses answers, a disk that fails, and a key
-//! service. And the browser that the console is tested in.
+//! External servers for tests: a private PostgreSQL, a private etcd, a proxy that loses responses, a disk with faults,
+//! a key service, and a browser for the console.
 //!
 //! Each has a data directory of its own and a free port of the loopback address. It ends when its handle is dropped or
 //! the test process ends in any way. It is a separate crate, so that tests of a store need no API server.

@@ -66,7 +66,7 @@ impl PostgresServerBuilder {
     /// Starts it and waits until it accepts connections. `None` where this machine has no PostgreSQL.
     ///
     /// # Panics
-    /// It does not start; the text ends with its log.
+    /// When PostgreSQL does not start; the text ends with its log.
     pub fn start(self) -> Option<PostgresServer> {
         let programs = named_by(VARIABLE)?;
         let guarded = GuardedServer::new("QUIT");
@@ -352,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_killed_server_comes_back_on_its_data_and_a_dropped_one_is_gone() {
+    fn killed_servers_restart_on_their_data_and_dropped_ones_end() {
         let Some(mut server) = PostgresServer::start() else { return };
         let directory = server.guarded.directory().to_owned();
         server.sql("keelson", "CREATE TABLE t (n int); INSERT INTO t VALUES (7)");

@@ -1,8 +1,8 @@
 //! A proxy to a server that loses requests and responses.
 //!
-//! It forwards bytes between a client and a local server until a marked request passes. Then it drops the response, so
-//! that the server acts and the client learns nothing, or it drops the request itself. It knows no protocol: a request
-//! is recognized by some bytes in it.
+//! The proxy forwards bytes between a client and a local server until a marked request passes. Then it drops the
+//! response, so that the server acts and the client learns nothing, or it drops the request itself. It knows no
+//! protocol: a request is recognized by some bytes in it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -92,7 +92,7 @@ impl Controls {
         if self.closed.load(Ordering::SeqCst) {
             return;
         }
-        // An unavailable server shows by the end of the connection.
+        // If the server is unavailable, the connection ends.
         let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
         let copy = |stream: &TcpStream| stream.try_clone().expect("a socket can be held twice");
         self.open().extend([copy(client), copy(&server)]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_arrive_whose_answers_are_eaten() {
+    fn requests_arrive_if_the_proxy_drops_their_responses() {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let way = LossyWay::to(server.local_addr().expect("it is bound").port());
         let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, way.port())).expect("it listens");

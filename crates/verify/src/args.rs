@@ -15,13 +15,14 @@ const MOST_OPERATIONS: i64 = 100_000;
 /// Settings of `verify`.
 #[derive(Args, Clone, Debug)]
 pub struct Verify {
-    /// The kubeconfig file; KUBECONFIG or the one in the home directory unless given.
+    /// The kubeconfig file; by default KUBECONFIG, or the one in the home directory.
     #[arg(long)]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig; its current one unless given.
+    /// The context of the kubeconfig; by default the current one.
     #[arg(long)]
     pub(crate) context: Option<String>,
-    /// The URL of the server. Without --kubeconfig no other file is read, and --token-file and --certificate-authority say the rest.
+    /// The URL of the server. Without --kubeconfig, the credentials come only from --token-file and
+    /// --certificate-authority.
     #[arg(long)]
     pub(crate) server: Option<String>,
     /// A file with a bearer token, for --server.
@@ -30,10 +31,10 @@ pub struct Verify {
     /// A file with the certificates of the server's authority, for --server.
     #[arg(long, requires = "server", conflicts_with = "kubeconfig")]
     pub(crate) certificate_authority: Option<PathBuf>,
-    /// Check only rules whose names begin so, such as lists or lists.chunks. May be given several times.
+    /// Check only rules whose names begin with this text, such as lists or lists.chunks. May be repeated.
     #[arg(long)]
     pub(crate) only: Vec<String>,
-    /// Send no request that writes. Rules that need one are skipped.
+    /// Send no writes. Rules that need writes are skipped.
     #[arg(long)]
     pub(crate) read_only: bool,
     /// The most requests at once.

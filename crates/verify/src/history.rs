@@ -44,9 +44,9 @@ pub enum Effect {
     MayHaveDeleted,
     /// It saw this state.
     Saw(State),
-    /// It saw that the object is there, or that it is not.
+    /// The response shows that the object exists, or that it does not.
     SawPresence(bool),
-    /// It was refused for a reason that says nothing of the state.
+    /// The request was refused for a reason that does not depend on the state.
     Nothing,
 }
 
@@ -128,7 +128,7 @@ impl History {
             self.events.iter().enumerate().map(|(number, event)| (&event.state, number + 1)).collect();
         let mut by_begin: Vec<&Operation> = self.operations.iter().collect();
         by_begin.sort_by_key(|operation| operation.begun);
-        // The operations with their place in the order: a write its own, a read that of the state it saw.
+        // The operations with their position in the order: the state that a write made, or that a read returned.
         let mut placed: Vec<(usize, &Operation)> = Vec::new();
         for operation in by_begin {
             let earlier = placed.iter().filter(|(_, other)| other.is_over() && other.ended < operation.begun);
@@ -159,7 +159,7 @@ impl History {
         self.check_future(&placed)
     }
 
-    /// Checks that no request saw a state that was made only after its end.
+    /// Checks that no request returned a state of a write that began after the request ended.
     fn check_future(&self, placed: &[(usize, &Operation)]) -> Result<(), String> {
         for (position, operation) in placed {
             let later = placed.iter().find(|(other, made)| {

@@ -1,4 +1,5 @@
-//! The surroundings of a check: the server, a namespace that exists only for the run, and the last exchanges.
+//! The environment of a check: the server, a namespace that exists only for the run, and the last requests with their
+//! responses.
 //!
 //! A check ends with a [`Fault`] if the rule is broken, if the server gives no answer, or if it can't be checked there.
 
@@ -23,14 +24,14 @@ const CLEARED_WITHIN: Duration = Duration::from_secs(60);
 /// The annotation that holds the number of a write of the workload.
 pub(crate) const MARK: &str = "verify.keelson.io/mark";
 
-/// The reason why a rule is not shown to be kept.
+/// The reason why a check did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The server did what the rule forbids.
     Broken(String),
     /// The server gave no whole answer.
     Unanswered(String),
-    /// The rule could not be checked here.
+    /// The rule could not be checked on this server.
     Skipped(String),
 }
 
@@ -115,7 +116,7 @@ impl Lab {
     /// Checks a rule.
     ///
     /// # Errors
-    /// It is broken, or can't be checked here.
+    /// The rule is broken, or can't be checked on this server.
     pub(crate) async fn check(&self, rule: &Rule) -> Checked {
         if rule.needs == Need::Writes && self.namespace.is_none() {
             return Err(Fault::Skipped("it needs to write, and the run is read-only".to_owned()));

@@ -1,9 +1,9 @@
 //! `keelson verify`: black-box checks of any server that speaks the Kubernetes API.
 //!
-//! It uses only the public API, so it checks kube-apiserver, keelson, and servers with other stores alike. Each [`Rule`]
-//! names a promise of the API and its source. A rule is checked with a few requests in a namespace that exists only for
-//! the run. The generated workload checks that concurrent writes and reads of objects are linearizable, and that a watch
-//! sees each write once.
+//! The command uses only the public API, so it checks kube-apiserver, keelson, and servers with other stores alike.
+//! Each [`Rule`] names a promise of the API and its source. A rule is checked with a few requests in a namespace that
+//! exists only for the run. The generated workload checks that concurrent writes and reads of objects are linearizable,
+//! and that a watch sees each write once.
 //!
 //! The number of concurrent requests and their rate are bounded. In read-only mode, rules that write are skipped.
 
@@ -27,7 +27,7 @@ use self::server::Server;
 /// Runs the checks, and writes the reports that the arguments name. Returns true if no rule is broken.
 ///
 /// # Errors
-/// The kubeconfig can't be read, the server gives no answer, the namespace can't be created, or a report can't be
+/// When the kubeconfig can't be read, the server does not respond, the namespace can't be created, or a report can't be
 /// written.
 pub async fn run(args: &Verify) -> anyhow::Result<bool> {
     let chosen: Vec<&'static Rule> = rules::all().filter(|rule| args.selects(rule.id)).collect();
@@ -47,7 +47,7 @@ pub async fn run(args: &Verify) -> anyhow::Result<bool> {
     Ok(report.is_clean())
 }
 
-/// One line for each rule: its name, what it says, and where that is written.
+/// One line for each rule: its name, its text, and the source of the promise.
 pub fn listing() -> String {
     rules::all().map(|rule| format!("{:<44} {} ({})\n", rule.id, rule.text, rule.source)).collect()
 }

@@ -33,7 +33,7 @@ pub(crate) enum Verdict {
         why: String,
         exchanges: Vec<Exchange>,
     },
-    /// The rule could not be checked here.
+    /// The rule could not be checked on this server.
     Skipped(String),
 }
 
@@ -54,7 +54,7 @@ impl Verdict {
         }
     }
 
-    /// The exchanges of a rule that is not kept.
+    /// The requests and responses of a broken rule.
     fn exchanges(&self) -> String {
         match self {
             Self::Kept | Self::Skipped(_) => String::new(),
@@ -71,7 +71,7 @@ impl Verdict {
 
 /// The results of a run.
 pub(crate) struct Report {
-    /// The version that the server says it has.
+    /// The version that the server reports.
     pub(crate) server: String,
     pub(crate) seed: u64,
     pub(crate) outcomes: Vec<Outcome>,
@@ -189,7 +189,7 @@ impl Report {
     }
 }
 
-/// A text on one line, whose control characters a terminal does not obey.
+/// A text on one line, with escaped control characters.
 fn visible(text: &str) -> String {
     text.chars().map(|one| if acts(one) { one.escape_debug().to_string() } else { one.to_string() }).collect()
 }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_obeys_nothing_that_the_server_says() {
+    fn reports_escape_texts_of_the_server() {
         let report = report();
         assert!(!report.is_clean());
         let (text, html) = (report.text(), report.html());

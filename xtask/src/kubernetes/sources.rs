@@ -1,6 +1,6 @@
 //! A checkout of the public sources of Kubernetes: the whole repository, or its published parts side by side.
 //!
-//! It resolves names of types across packages, and knows nothing of the written files.
+//! The reader resolves names of types across packages, and does not depend on the generated files.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub(crate) struct Sources {
 /// A field of a structure, after the fields of embedded structures are moved to the outer one.
 pub(crate) struct Placed {
     pub(crate) field: Field,
-    /// The embedded structures that contain it, from the outermost one, without `TypeMeta`.
+    /// The embedded structures that contain the field, from the outermost one, without `TypeMeta`.
     pub(crate) embedded_in: Vec<String>,
 }
 

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_ends_without_a_list_has_no_tests_to_run_again() {
+    fn programs_without_a_failure_list_are_not_rerun() {
         check(
             "running 1 test\n    printed\nerror: test failed, to rerun pass `-p keelson --test lists`\n",
             &[("-p keelson --test lists", &[])],

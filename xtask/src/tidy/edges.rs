@@ -26,7 +26,7 @@ const ALLOWED: [(&str, &[&str]); 45] = [
     ("storage", &["meta"]),
     ("storage-etcd", &["meta", "storage", "supervision", "telemetry"]),
     ("storage-sql", &["meta", "storage", "supervision"]),
-    // values as kube-apiserver encrypts them, before an engine
+    // encryption of stored values in kube-apiserver's format
     ("encryption", &["meta", "codec", "storage", "supervision"]),
     ("cache", &["meta", "codec", "storage", "supervision"]),
     // rules
@@ -47,7 +47,7 @@ const ALLOWED: [(&str, &[&str]); 45] = [
             "access",
         ],
     ),
-    // the kinds that are part of the program, through the registry's traits
+    // the built-in kinds, through the registry's traits
     (
         "builtin",
         &["meta", "codec", "cel", "schema", "patch", "resources", "tables", "storage", "cache", "access", "registry"],
@@ -77,7 +77,7 @@ const ALLOWED: [(&str, &[&str]); 45] = [
             "controllers",
         ],
     ),
-    // documents that are built once and served as they are
+    // documents that are built once and served unchanged
     ("discovery", &["meta", "resources"]),
     ("openapi", &["meta", "resources", "schema", "query"]),
     // embedded files
@@ -167,7 +167,7 @@ const ALLOWED: [(&str, &[&str]); 45] = [
     ),
     // a client of the API only
     ("kubectl", &["meta", "codec"]),
-    // a client of any server, which knows nothing of this one
+    // a client of any server, independent of this server's crates
     ("verify", &["meta"]),
     // a program without dependencies
     ("etcd-double", &[]),
@@ -199,7 +199,7 @@ const ALLOWED: [(&str, &[&str]); 45] = [
     // beside the product
     ("teststores", &["storage"]),
     ("testkit", &["meta", "storage", "server", "teststores"]),
-    // for tests of others: published, so it knows none of the crates beside it
+    // for tests of other projects: published, so it uses only published crates
     ("test", &["meta", "storage", "server"]),
     // protocols without the code that follows them
     ("models", &[]),

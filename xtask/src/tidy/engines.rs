@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 
 /// The library.
 const LIBRARY: &str = "keelson-apiserver";
-/// Its features for engines, each with a crate that only this engine needs.
+/// The features for store engines, each with a crate that only this engine needs.
 pub(crate) const ENGINES: [(&str, &str); 3] =
     [("sqlite", "rusqlite"), ("postgres", "tokio-postgres"), ("etcd", "keelson-storage-etcd")];
 

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn other_uses_and_other_texts_are_none() {
+    fn other_comparisons_and_texts_are_allowed() {
         for line in [
             "self.find(\"nodes\", None)",
             "_ => find(\"pods\"),",

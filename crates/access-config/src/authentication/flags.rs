@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_the_issuer_before_them_unless_something_else_is_said() {
+    fn usernames_are_prefixed_with_the_issuer_by_default() {
         let check = |claim: &str, prefix: &str, expected: &str| {
             let flags = OidcFlags {
                 issuer_url: "https://i".to_owned(),

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_three_parts_of_which_two_are_objects_are_a_token() {
+    fn a_token_has_three_parts_with_two_json_objects() {
         let good = written(&json!({ "alg": "RS256" }), &json!({ "iss": "i", "aud": "a" }));
         let token = Token::read(&good).unwrap();
         assert_eq!((token.issuer(), token.algorithm(), token.audiences()), ("i", "RS256", vec!["a"]));

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_false_settles_it_whatever_the_others_fail_by() {
+    fn a_false_condition_outweighs_failing_ones() {
         let request = json!({ "user": "ann", "groups": [], "extra": {} });
         let hold = |texts: &[&str]| conditions(texts).unwrap().hold(&request);
         assert_eq!(hold(&["request.user == 'ann'", "!has(request.resourceAttributes)"]), Ok(true));

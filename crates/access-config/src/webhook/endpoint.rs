@@ -110,7 +110,7 @@ mod tests {
     const CONTEXT: &str = "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n";
 
     #[test]
-    fn the_current_context_says_where_a_webhook_is() {
+    fn the_current_context_has_the_address_of_a_webhook() {
         let endpoint = read(&format!(
             "{CONTEXT}clusters: [{{name: k, cluster: {{server: 'https://h/p', certificate-authority-data: YQ==, tls-server-name: other}}}}]\n\
              users: [{{name: u, user: {{tokenFile: token}}}}]\n"
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_can_not_be_used_says_why() {
+    fn unusable_kubeconfigs_are_refused_with_a_reason() {
         let check = |rest: &str, expected: &str| {
             let error = read(&format!("{CONTEXT}{rest}")).unwrap_err();
             assert!(error.ends_with(expected), "{error}");

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_without_a_user_get_that_of_all_hosts_or_of_the_current_context() {
+    fn hosts_without_a_user_get_the_star_or_context_user() {
         let text = "current-context: c\ncontexts: [{name: c, context: {user: u}}]\n\
                     users: [{name: u, user: {token: context}}, {name: h, user: {token: h}}]\n";
         let by_context = users(text).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_that_can_not_be_used_is_named_and_secrets_are_not_shown() {
+    fn unusable_users_are_named_without_their_secrets() {
         let error = users("users: [{name: h, user: {exec: {command: x}}}]\n").unwrap_err();
         assert!(error.ends_with("user \"h\": credentials by exec are not supported"), "{error}");
         let error = users("users: [{name: h, user: {tokenFile: missing}}]\n").unwrap_err();

@@ -259,7 +259,8 @@ impl Backend {
     ) -> (Self, AuditWorker) {
         let [_, between, _] = sink.frame();
         let queue = Arc::new(EventQueue::new(batching.buffer, batching.most, between));
-        // An event with a waiting request waits neither for more events nor for the throttle.
+        // In the blocking modes a request waits until its event is written. So such an event waits neither for a full
+        // batch nor for the throttle.
         let (wait, throttle) = match mode {
             AuditMode::Batch => (batching.wait, batching.throttle),
             AuditMode::Blocking | AuditMode::BlockingStrict => (Duration::ZERO, None),

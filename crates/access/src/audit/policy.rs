@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn one_group_stands_for_all_and_no_other_pattern_does() {
+    fn only_a_star_matches_all_groups() {
         let policy = policy(json!([
             { "level": "None", "resources": [{ "group": "*", "resources": ["*/status", "leases"] }] },
             { "level": "Request", "resources": [{ "group": "*", "resources": ["pods/*"], "resourceNames": ["one"] }] },

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn batches_are_taken_in_their_order_and_no_larger_than_they_may_be() {
+    async fn batches_are_ordered_and_limited_in_size() {
         let queue = EventQueue::new(4, 2, b"\n");
         let took: Vec<bool> = ["a", "b", "c", "d", "e"].map(|text| takes(&queue, text)).into();
         assert_eq!((took, queue.told(), queue.len()), (vec![true, true, true, true, false], 5, 4));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn of_events_that_come_together_each_is_taken_or_refused_by_itself() {
+    fn concurrent_events_are_accepted_or_refused_one_by_one() {
         let queue = EventQueue::new(3, 2, b"\n");
         assert_eq!(queue.offer(b"abcd", (0..4).map(|place| OfferedForm::Line(place..place + 1))), 1);
         let all = [batch_text(&queue), batch_text(&queue), batch_text(&queue)];

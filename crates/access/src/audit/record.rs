@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn without_audit_nothing_is_noted() {
+    fn requests_without_audit_record_nothing() {
         let nobody = AuditRecord::default();
         nobody.annotate("a", "b");
         nobody.sent(|| unreachable!("nothing is copied"));

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_batch_goes_out_when_it_is_full_or_its_time_is_over() {
+    async fn a_batch_is_sent_when_full_or_after_its_delay() {
         let sink = PermitSink::with(100);
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
         let running = tokio::spawn(worker.run(std::future::pending()));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_dead_sink_does_not_hold_up_the_end_of_the_server() {
+    async fn a_dead_sink_does_not_delay_shutdown() {
         let sink = PermitSink::with(0);
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
         for _ in 0..6 {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn batches_go_out_no_faster_than_the_throttle_lets_them() {
+    async fn the_throttle_limits_the_rate_of_batches() {
         let sink = PermitSink::with(100);
         let throttle = Some(Throttle { rate: 1.0, burst: 2 });
         let batching = Batching { most: 1, throttle, wait: Duration::ZERO, ..BATCHING };

@@ -116,7 +116,7 @@ fn keys_of_all_kinds_sign_and_are_signed() {
 }
 
 #[test]
-fn a_certificate_of_version_1_is_a_clients_and_no_authority_but_a_root() {
+fn version_1_certificates_are_accepted_as_clients_and_roots_only() {
     let root = Signing::new();
     let key = KeyPair::generate().unwrap();
     assert_eq!(root.verify(&[&root.version_1("ann", &key)]), Ok(()));
@@ -161,7 +161,7 @@ fn an_issuer_must_have_signed() {
 }
 
 #[test]
-fn paths_lead_through_authorities_between() {
+fn paths_include_intermediate_authorities() {
     let root = Signing::new();
     let between = root.between(authority_params("between"));
     let lower = between.between(authority_params("lower"));

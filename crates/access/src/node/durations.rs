@@ -1,6 +1,6 @@
 //! The durations of changes of the node authorizer's graph, for the metric of kube-apiserver.
 //!
-//! They include the decoding of the object, which takes most of the time.
+//! The durations include the decoding of the object, which takes most of the time.
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_uses_what_its_containers_and_volumes_name() {
+    fn references_of_a_pod_include_its_containers_and_volumes() {
         let none = || json!({});
         let env = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
             {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_pod_gives_its_node_nothing() {
+    fn a_mirror_pod_has_no_references() {
         let pod =
             json!({"metadata": {"name": "p", "annotations": {MIRROR: "x"}}, "spec": {"serviceAccountName": "robot"}});
         assert!(of_pod(&Object::from_value(pod).unwrap()).is_empty());

@@ -137,7 +137,7 @@ fn certificates_are_renewed_before_their_end_and_the_authority_stays() {
 }
 
 #[test]
-fn a_leaf_that_lost_its_key_is_recreated_and_an_authority_is_not() {
+fn lost_leaf_keys_are_recreated_and_authority_keys_are_not() {
     let home = Home::new();
     let first = home.ensure(&[]).unwrap();
     fs::remove_file(home.path().join("pki/admin.key")).unwrap();
@@ -177,7 +177,7 @@ fn the_administrator_is_a_master_while_the_certificate_holds() {
 }
 
 #[test]
-fn a_front_proxy_has_an_authority_of_its_own_which_signs_for_nobody_else() {
+fn the_front_proxy_authority_differs_from_the_client_authority() {
     let home = Home::new();
     let first = home.ensure(&[]).unwrap();
     assert_eq!(first.front_proxy.headers.allowed_names, [FRONT_PROXY_NAME]);

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_covers_what_it_allows_no_less_of() {
+    fn a_rule_covers_equal_and_narrower_rules() {
         let all = rule(&["*"], &["*"], &["*"], &[]);
         let pods = rule(&["get", "list"], &[""], &["pods"], &[]);
         assert!(all.covers(&pods) && !pods.covers(&all));

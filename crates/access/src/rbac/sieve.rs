@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn other_verbs_and_resources_are_held_back_unless_they_share_a_bit() {
+    fn the_prefilter_stops_other_verbs_and_resources_unless_bits_collide() {
         let asks = |verb, resource| {
             Attributes::Resource(ResourceAttributes { verb, resource, ..ResourceAttributes::default() })
         };

@@ -32,7 +32,7 @@ pub(super) fn of_kind(version: &KindVersion) -> Option<Arc<Decl>> {
 
 /// The CEL type of a schema, with a name. `above` has the definitions around it, to detect recursion.
 fn declare<'s>(schema: SchemaRef<'s>, name: &str, above: &mut Vec<&'s str>) -> Option<Arc<Decl>> {
-    match schema.of() {
+    match schema.value_type() {
         Type::Object => {
             let definition = schema.definition_name().unwrap_or_default();
             if above.contains(&definition) {

@@ -1,8 +1,8 @@
 //! Requests to a peer: its discovery, and its OpenAPI documents of versions that this server does not serve.
 //!
-//! Both requests are repeated every few seconds, and a peer with unchanged documents only answers 304. A peer may send
-//! false data, hang or stream without end. Time and size are therefore limited, and a response beyond a limit is
-//! ignored.
+//! The requests for discovery and OpenAPI are repeated every few seconds, and a peer with unchanged documents only
+//! answers 304. A peer may send false data, hang or stream without end. Time and size are therefore limited, and a
+//! response beyond a limit is ignored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -30,7 +30,7 @@ const READING: usize = 32;
 const ROUND: usize = 2_000;
 /// The duration of reads of each side in a round.
 const READ_TIME: Duration = Duration::from_millis(500);
-/// It is odd and no multiple of five, so all pods are read before one repeats.
+/// The step is odd and no multiple of five, so all pods are read before one repeats.
 const STRIDE: usize = 7_919;
 
 const ROLES: usize = 2_000;
@@ -45,7 +45,7 @@ const ANYBODY: &str = "AlwaysAllow";
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n";
 
-/// The kind of figure: the difference between the servers, and the requests.
+/// The figure: the compared setting of the servers, and the kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     RolesCreate,

@@ -1,6 +1,6 @@
 //! A list in a version other than the stored one, on a separate server.
 //!
-//! It shows the cost of decoding, converting and encoding each object, which can't be sent as stored.
+//! The list shows the cost of decoding, converting and encoding objects that can't be sent as stored.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -18,7 +18,8 @@ const DIRECTORY: usize = 2_000;
 /// The minimum size of an object in a complete list, in bytes.
 const SMALLEST: u64 = 400;
 
-/// Horizontal pod autoscalers are stored in `v2`. The figure is the time of a list in `v1`; the note has that of `v2`.
+/// Horizontal pod autoscalers are stored in `v2`. The figure is the time of a list in `v1`. The note has the time of a
+/// list in `v2`.
 pub(super) async fn list(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     let server = bench.fresh(DIRECTORY).await?;
     create_namespace(&server.client, NAMESPACE).await?;

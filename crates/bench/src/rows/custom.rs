@@ -43,7 +43,7 @@ pub(crate) enum Custom {
     Watch,
 }
 
-/// One of the figures, on a server filled for it.
+/// Measures one of the figures on a separate filled server.
 pub(super) async fn figure(bench: &Bench, which: Custom) -> Result<(Quantity, Observed)> {
     let server = bench.fresh(DIRECTORY + which as usize).await?;
     let pods = Rc::new(populate(&server.client, bench.pods.count).await?);
@@ -125,10 +125,10 @@ impl Workloads {
     }
 }
 
-/// A template without fields that have defaults.
+/// The template omits the fields that have defaults.
 fn template() -> Value {
     let variable = |n: usize| json!({"name": format!("VARIABLE_{n}"), "value": format!("value-{n}")});
-    // In the order of serialization: metadata before the spec, with the description first.
+    // The parts are in the order of serialization: metadata before the spec, and the description first in the spec.
     json!({
         "apiVersion": "bench.example.com/v1",
         "kind": "Workload",

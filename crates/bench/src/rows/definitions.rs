@@ -49,13 +49,13 @@ pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2
 pub(crate) enum Definitions {
     /// From the first create until the discovery document has all resources.
     Discovered,
-    /// Their share of the idle server's memory.
+    /// The memory of the idle server with the definitions, minus its memory without them.
     Memory,
     /// From the create of one more definition until its objects are served, at the 99th percentile.
     Served,
     /// The CPU time for one more definition, without other requests.
     Cpu,
-    /// The compressed discovery document with all of them.
+    /// Downloads of the compressed discovery document with all resources.
     Document,
     /// A get of another object during the creates, at the 99th percentile.
     Others,
@@ -125,7 +125,8 @@ async fn measure(bench: &Bench) -> Result<DefinitionFigures> {
     Ok(DefinitionFigures { discovered, memory, served, cpu, document, others, start })
 }
 
-/// Creates all during other reads. Returns the time until all were discovered, and the latencies of the reads.
+/// Creates all definitions during reads of other objects. Returns the time until all were discovered, and the latencies
+/// of the reads.
 async fn create_all(client: &Client, process: &Process) -> Result<((Quantity, Observed), Observed)> {
     let (began, cpu) = (Instant::now(), process.cpu()?);
     let is_done = Rc::new(Cell::new(false));

@@ -27,7 +27,7 @@ pub(super) async fn figure(bench: &Bench) -> Result<(Quantity, Observed)> {
     load(first, CREATING, Until::Count(DEFINITIONS), |number| Request::post(DEFINED, definition(number))).await?;
     let mut other = servers[1].client.connect().await?;
     until(&mut other, "", DEFINITIONS - 1).await?;
-    // Until the last of them are established.
+    // Waits until the last definitions are established.
     tokio::time::sleep(REST).await;
     let (mut creating, mut times) = (first.connect().await?, Vec::new());
     for number in DEFINITIONS..DEFINITIONS + MORE {
@@ -45,7 +45,7 @@ pub(super) async fn figure(bench: &Bench) -> Result<(Quantity, Observed)> {
     Ok((Quantity::Time(p99), Observed { p50: Some(p50), p99: Some(p99), ..Observed::default() }))
 }
 
-/// Polls until the document has the resource of this number. An unchanged tag means that it does not.
+/// Polls until the document has the resource of this number. The document is only read when its tag has changed.
 async fn until(server: &mut Connection, before: &str, number: usize) -> Result<()> {
     let (deadline, mut before) = (Instant::now() + PATIENCE, before.to_owned());
     let resource = format!("\"resource\":\"things{number}\"");

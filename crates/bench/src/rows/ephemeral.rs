@@ -16,7 +16,7 @@ use crate::process::Process;
 
 /// The number of servers side by side.
 const SERVERS: usize = 20;
-/// The least number of starts of one server: they are short, so that more of them make the median steadier.
+/// The minimum number of starts of one server. Starts are short, so many of them are measured for a stable median.
 const STARTS: usize = 20;
 
 /// A measurement of servers in memory.

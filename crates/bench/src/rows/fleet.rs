@@ -1,7 +1,7 @@
 //! A gateway in front of the filled server: its mirror from cold and after a restart, lists, pages and searches.
 //!
-//! The gateway is a process of its own, and clients use the certificate that they have for the server. A list counts as
-//! answered by the mirror if it has `Keelson-Lag`.
+//! The gateway is a separate process, and clients use their certificate for the server. A response with the header
+//! `Keelson-Lag` comes from the mirror.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
@@ -18,7 +18,7 @@ use crate::process::Process;
 use crate::wire::{Client, Credentials, Request};
 
 const PODS: &str = "/api/v1/pods";
-/// The field of a response from a mirror.
+/// The header of responses from a mirror.
 const LAG: &str = "keelson-lag";
 /// The longest time until a gateway has loaded all resources, and the polling interval.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -35,7 +35,7 @@ const PAGE: usize = 50;
 pub(crate) enum Fleet {
     /// The time from the start on an empty directory until the pods are served.
     Cold,
-    /// The time from a start on the copy of an earlier gateway.
+    /// The time from a start with the stored mirror of an earlier gateway.
     Restart,
     /// The memory of the gateway with the pods, at rest.
     Memory,
@@ -49,7 +49,7 @@ pub(crate) enum Fleet {
     Search,
     /// The first sorted page over two sources, which are the same server.
     MergedPage,
-    /// A jump to the last sorted page over both.
+    /// A jump to the last sorted page over both sources.
     MergedDeepPage,
 }
 
@@ -152,12 +152,12 @@ async fn merged(
     (runs, pods): (usize, usize),
     which: Fleet,
 ) -> Result<(Quantity, Observed)> {
-    // Several sources know callers by tokens only, so the server makes one.
+    // With several sources a gateway authenticates users by tokens only, so the row creates a token.
     let client = Client::new(Credentials::read(kubeconfig)?)?;
     let path_of_account = "/api/v1/namespaces/default/serviceaccounts/default/token";
     let binding = r#"{"metadata":{"name":"bench-fleet"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"ServiceAccount","namespace":"default","name":"default"}]}"#;
     let mut connection = client.connect().await?;
-    // A row before this one may have created it.
+    // An earlier row may have created the account.
     let _exists =
         connection.send(Request::post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)).await;
     let token = client.connect().await?.send(Request::post(path_of_account, "{\"spec\":{}}")).await?;
@@ -215,7 +215,7 @@ async fn launch(
 impl Gateway {
     /// Waits until the mirror answers a path. Returns the number of objects.
     async fn serving(mut self, path: &str) -> Result<(Self, String)> {
-        // The time until it listens counts too.
+        // The measured time includes the start of the listener.
         let (began, before) = (Instant::now(), self.ready_after);
         loop {
             if let Ok(mut connection) = self.client.connect().await

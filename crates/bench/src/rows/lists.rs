@@ -1,6 +1,6 @@
 //! Lists: whole, in chunks, concurrent, selected.
 //!
-//! All are of the same pods, so that the forms can be compared.
+//! All lists have the same pods, so that their forms can be compared.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ pub(super) async fn whole(bench: &mut Bench, form: Form) -> Result<(Quantity, Ob
     whole_list(bench.filled().await?, &form.request(), runs, smallest).await
 }
 
-/// The whole of another collection with as many objects as pods, of about their size.
+/// A complete list of another collection, with as many objects as pods and about their size.
 pub(super) async fn whole_of(
     server: &Server,
     list: &Request,

@@ -1,6 +1,6 @@
 //! Memory of an idle server.
 //!
-//! It is read after a pause, for an empty server and for one with all pods.
+//! The memory is read after a pause, for an empty server and for one with all pods.
 
 use std::time::Duration;
 

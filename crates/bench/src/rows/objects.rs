@@ -1,6 +1,6 @@
 //! Requests for single objects, many in flight.
 //!
-//! These are gets, creates, updates and discovery. Figures are requests per second and latencies.
+//! The requests are gets, creates, updates and discovery. Figures are requests per second and latencies.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,7 +16,8 @@ use crate::wire::Request;
 const IN_FLIGHT: usize = 32;
 /// The number of updates in one run.
 const UPDATES: usize = 20_000;
-/// The first number of writes that create history, so that no update of another row has the same content.
+/// The first label number for the updates that only create history. Other rows use smaller numbers, so every update
+/// changes its object.
 const OVERWRITTEN: usize = 1 << 32;
 /// The duration of one run of patches.
 const WRITING: Duration = Duration::from_secs(3);
@@ -27,7 +28,8 @@ const STRIDE: usize = 7_919;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Replaces pods across the collection, each with a new label, since an update without a change is not written.
+/// Replaces pods across the collection. Each gets a new label, because the server does not write an update without a
+/// change.
 pub(super) async fn update(bench: &mut Bench) -> Result<(Quantity, Observed)> {
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);

@@ -31,7 +31,7 @@ const INSERT: &str = "INSERT INTO bench_straight (revision, path, deleted, value
 /// The kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Objects {
-    /// Many fields: most of the work is in the servers.
+    /// An object with many fields, for which most of the work is in the servers.
     Pods,
     /// An equal size in one field.
     ConfigMaps,
@@ -45,7 +45,7 @@ impl Objects {
         }
     }
 
-    /// The path and the body for creating it.
+    /// The path and the body of the create.
     fn created(self, pods: &Pods, number: usize) -> (String, Vec<u8>) {
         match self {
             Self::Pods => (pods.collection(number), pods.body(number)),

@@ -1,6 +1,6 @@
 //! The time until a server is ready, on an empty directory and on a full one.
 //!
-//! It is measured from the start of the process until it reports readiness.
+//! The time is measured from the start of the process until it reports readiness.
 
 use anyhow::Result;
 

@@ -1,6 +1,6 @@
 //! One connection with one request at a time.
 //!
-//! It reads only what counting requires: the status, the length, and the beginning of the body.
+//! The client reads only the status, the length and the beginning of the body of a response.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 
 use super::Credentials;
 
-/// The kept length of a body's beginning in bytes, which has the metadata of a list, before its items.
+/// The number of bytes that are kept from the start of a body. They contain the metadata of a list.
 const KEPT: usize = 4096;
 /// The shown length of an error response.
 const SHOWN: usize = 1024;
@@ -103,7 +103,7 @@ impl Request {
 /// A response with its times.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
-    /// From sending to the head of the response.
+    /// The time from sending to the response headers.
     pub(crate) first_byte: Duration,
     /// From sending to the last byte.
     pub(crate) whole: Duration,

@@ -18,11 +18,11 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
 
 /// The reference to the webhook's service.
 pub(crate) const CLIENT: TypeDefaults =
-    TypeDefaults::of(&[("service", In(&const { TypeDefaults::of(&[("port", Number(443))]) }))]);
+    TypeDefaults::new(&[("service", In(&const { TypeDefaults::new(&[("port", Number(443))]) }))]);
 
-const RULE: TypeDefaults = TypeDefaults::of(&[("scope", TextIfAbsent("*"))]);
+const RULE: TypeDefaults = TypeDefaults::new(&[("scope", TextIfAbsent("*"))]);
 
-const WEBHOOK: TypeDefaults = TypeDefaults::of(&[
+const WEBHOOK: TypeDefaults = TypeDefaults::new(&[
     ("clientConfig", In(&CLIENT)),
     ("rules", Each(&RULE)),
     ("failurePolicy", TextIfAbsent("Fail")),
@@ -32,9 +32,9 @@ const WEBHOOK: TypeDefaults = TypeDefaults::of(&[
     ("timeoutSeconds", Number(10)),
 ]);
 
-const VALIDATING: TypeDefaults = TypeDefaults::of(&[("webhooks", Each(&WEBHOOK))]);
+const VALIDATING: TypeDefaults = TypeDefaults::new(&[("webhooks", Each(&WEBHOOK))]);
 
-const MUTATING: TypeDefaults = TypeDefaults::of(&[(
+const MUTATING: TypeDefaults = TypeDefaults::new(&[(
     "webhooks",
     Each(
         &const {
@@ -43,7 +43,7 @@ const MUTATING: TypeDefaults = TypeDefaults::of(&[(
     ),
 )]);
 
-const MATCH: TypeDefaults = TypeDefaults::of(&[
+const MATCH: TypeDefaults = TypeDefaults::new(&[
     ("resourceRules", Each(&RULE)),
     ("excludeResourceRules", Each(&RULE)),
     ("matchPolicy", TextIfAbsent("Equivalent")),
@@ -51,10 +51,10 @@ const MATCH: TypeDefaults = TypeDefaults::of(&[
     ("objectSelector", Empty),
 ]);
 
-const POLICY: TypeDefaults = TypeDefaults::of(&[(
+const POLICY: TypeDefaults = TypeDefaults::new(&[(
     "spec",
-    Always(&const { TypeDefaults::of(&[("matchConstraints", In(&MATCH)), ("failurePolicy", TextIfAbsent("Fail"))]) }),
+    Always(&const { TypeDefaults::new(&[("matchConstraints", In(&MATCH)), ("failurePolicy", TextIfAbsent("Fail"))]) }),
 )]);
 
 const BINDING: TypeDefaults =
-    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("matchResources", In(&MATCH))]) }))]);
+    TypeDefaults::new(&[("spec", In(&const { TypeDefaults::new(&[("matchResources", In(&MATCH))]) }))]);

@@ -102,11 +102,11 @@ async fn check_policy(
     before: Option<&Object>,
     after: &Object,
 ) -> Result<(), ApiError> {
-    let Some(kind) = ParamKind::of(after) else { return Ok(()) };
-    if before.and_then(ParamKind::of).is_some_and(|before| before == kind) {
+    let Some(kind) = ParamKind::of_policy(after) else { return Ok(()) };
+    if before.and_then(ParamKind::of_policy).is_some_and(|before| before == kind) {
         return Ok(());
     }
-    let place = Place::of(registry, kind);
+    let place = Place::for_kind(registry, kind);
     let asked = ResourceAttributes { verb: "get", namespace: Some(ANY), name: Some(ANY), ..place.attributes() };
     if is_allowed(request.caller, asked).await {
         return Ok(());
@@ -134,8 +134,8 @@ async fn check_binding(
     }
     let policy = after.get(&["spec", "policyName"]).and_then(Value::as_str).unwrap_or_default();
     let policy = stored_policy(registry, policies, policy).await?;
-    let kind = policy.as_ref().and_then(ParamKind::of);
-    let place = kind.map_or_else(Place::anywhere, |kind| Place::of(registry, kind));
+    let kind = policy.as_ref().and_then(ParamKind::of_policy);
+    let place = kind.map_or_else(Place::anywhere, |kind| Place::for_kind(registry, kind));
     let text = |field: &str| reference[field].as_str().filter(|text| !text.is_empty());
     let (namespace, name) = (text("namespace"), text("name"));
     let verb = if name.is_some() { "get" } else { selecting };
@@ -167,7 +167,7 @@ struct ParamKind<'o> {
 }
 
 impl<'o> ParamKind<'o> {
-    fn of(policy: &'o Object) -> Option<Self> {
+    fn of_policy(policy: &'o Object) -> Option<Self> {
         let stated = policy.get(&["spec", "paramKind"]).filter(|stated| stated.is_object())?;
         let text = |field: &str| stated[field].as_str().unwrap_or_default();
         Some(Self { api_version: text("apiVersion"), kind: text("kind") })
@@ -188,7 +188,7 @@ impl Place {
         Self { group: any(), version: any(), resource: any() }
     }
 
-    fn of(registry: &Registry, ParamKind { api_version, kind }: ParamKind<'_>) -> Self {
+    fn for_kind(registry: &Registry, ParamKind { api_version, kind }: ParamKind<'_>) -> Self {
         let Some(GroupVersion { group, version }) = GroupVersion::parse(api_version) else { return Self::anywhere() };
         let surface = registry.surface();
         let served = surface.by_kind(&group, kind).and_then(|served| surface.lookup(&group, &version, &served.plural));

@@ -62,7 +62,7 @@ pub(crate) const RULE: TypeRules = TypeRules::shared(
         ("apiGroups", Check("`*` alone", |at, run| alone(at, "API groups", run))),
         ("apiVersions", Required("")),
         ("apiVersions", Check("`*` alone", |at, run| alone(at, "API versions", run))),
-        ("apiVersions", Each(&const { TypeRules::of(&[("", SOME_TEXT)]) })),
+        ("apiVersions", Each(&const { TypeRules::new(&[("", SOME_TEXT)]) })),
         ("resources", Required("")),
         ("resources", Check("wildcards without entries that they include", resources)),
         ("scope", OneOf(&["*", "Cluster", "Namespaced"])),

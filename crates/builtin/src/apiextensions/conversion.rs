@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_has_the_defaults_of_the_old_version() {
+    fn missing_fields_get_the_defaults_of_v1beta1() {
         let mut definition = json!({ "spec": { "version": "v1", "names": { "kind": "Foo" } } });
         definition_from_v1beta1(definition.as_object_mut().unwrap()).unwrap();
         let expected = json!({

@@ -16,7 +16,7 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-const DEFINITION: TypeDefaults = TypeDefaults::of(&[(
+const DEFINITION: TypeDefaults = TypeDefaults::new(&[(
     "spec",
     In(&const {
         TypeDefaults {
@@ -35,7 +35,7 @@ const DEFINITION: TypeDefaults = TypeDefaults::of(&[(
 )]);
 
 const CONVERSION: TypeDefaults =
-    TypeDefaults::of(&[("webhook", In(&const { TypeDefaults::of(&[("clientConfig", In(&CLIENT))]) }))]);
+    TypeDefaults::new(&[("webhook", In(&const { TypeDefaults::new(&[("clientConfig", In(&CLIENT))]) }))]);
 
 /// Fills in an absent conversion. If the field is present, it must name its strategy.
 fn conversion(spec: &mut Map) {

@@ -140,7 +140,7 @@ fn mark_terminating(definition: &mut Object) {
 pub(super) struct CustomResourceDefinitions;
 
 impl WriteStrategy for CustomResourceDefinitions {
-    fn is_judged_long(&self) -> bool {
+    fn has_long_validation(&self) -> bool {
         true
     }
 

@@ -34,7 +34,7 @@ use crate::validating::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 
 pub(crate) const KINDS: &[Kind] = &[kind("CustomResourceDefinition").object(&DEFINITION).below(&[("status", &STATUS)])];
 
-const DEFINITION: TypeRules = TypeRules::of(&[
+const DEFINITION: TypeRules = TypeRules::new(&[
     ("metadata", Check("the name is `PLURAL.GROUP`", named_by_plural_and_group)),
     ("spec", Always(&SPEC)),
     ("status", Always(&STATUS_CONTENT)),
@@ -43,7 +43,7 @@ const DEFINITION: TypeRules = TypeRules::of(&[
     ("spec", Check("`preserveUnknownFields` must be false; use schemas", preserve_unknown_fields)),
 ]);
 
-const SPEC: TypeRules = TypeRules::of(&[
+const SPEC: TypeRules = TypeRules::new(&[
     ("group", Check("a domain that contains a dot", group)),
     ("scope", Check("Cluster or Namespaced", |at, run| one_of(at, &["Cluster", "Namespaced"], run))),
     ("versions", Check("each has a schema", schemas_are_there)),
@@ -54,7 +54,7 @@ const SPEC: TypeRules = TypeRules::of(&[
         "names",
         Always(
             &const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("plural", Required("")),
                     ("singular", Required("")),
                     ("kind", Required("")),
@@ -72,9 +72,9 @@ const SPEC: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-const STATUS: TypeRules = TypeRules::of(&[("status", Always(&STATUS_CONTENT))]);
+const STATUS: TypeRules = TypeRules::new(&[("status", Always(&STATUS_CONTENT))]);
 const STATUS_CONTENT: TypeRules =
-    TypeRules::of(&[("acceptedNames", Always(&const { TypeRules::of(&[("", Check("names", names))]) }))]);
+    TypeRules::new(&[("acceptedNames", Always(&const { TypeRules::new(&[("", Check("names", names))]) }))]);
 
 fn spec_text<'v>(run: &Run<'v>, path: &[&str]) -> &'v str {
     run.object.get(path).and_then(Value::as_str).unwrap_or_default()
@@ -118,7 +118,7 @@ fn group(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 fn schemas_are_there(versions: &At<'_, '_>, run: &mut Run<'_>) {
     // Only a definition from before `v1` may lack a schema. It may stay so.
-    if StoredDefinition::of(run).lacks_schema() {
+    if StoredDefinition::new(run).lacks_schema() {
         return;
     }
     for version in versions.items().filter(|version| schema_of(version.value).is_null()) {
@@ -128,7 +128,7 @@ fn schemas_are_there(versions: &At<'_, '_>, run: &mut Run<'_>) {
 
 fn each_version(versions: &At<'_, '_>, run: &mut Run<'_>) {
     let own = own_parts(versions.value);
-    let before = StoredDefinition::of(run);
+    let before = StoredDefinition::new(run);
     for version in versions.items() {
         let name = version.field("name");
         joined(&name, &DNS_1035_LABEL.faults(name.text()), run);
@@ -306,7 +306,7 @@ enum Approval {
 }
 
 impl Approval {
-    fn of(annotation: &str) -> Self {
+    fn from_annotation(annotation: &str) -> Self {
         match annotation {
             "" => Self::Missing,
             text if text.starts_with("unapproved") || text.contains("://") => Self::Stated,
@@ -324,8 +324,8 @@ fn approval(metadata: &At<'_, '_>, run: &mut Run<'_>) {
     let of = |domain: &&str| group.strip_suffix(*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
     let annotations = metadata.field("annotations");
     let annotation = annotations.key(ANNOTATION);
-    let state = Approval::of(annotation.text());
-    let before = Approval::of(annotation.old.as_str().unwrap_or_default());
+    let state = Approval::from_annotation(annotation.text());
+    let before = Approval::from_annotation(annotation.old.as_str().unwrap_or_default());
     if !["k8s.io", "kubernetes.io"].iter().any(of) || run.before.is_some() && state == before {
         return;
     }

@@ -14,4 +14,4 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-const API_SERVICE: TypeDefaults = TypeDefaults::of(&[("spec", In(&CLIENT))]);
+const API_SERVICE: TypeDefaults = TypeDefaults::new(&[("spec", In(&CLIENT))]);

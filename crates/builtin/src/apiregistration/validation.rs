@@ -17,12 +17,12 @@ use crate::validating::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(crate) const KINDS: &[Kind] = &[kind("APIService").object(&SERVICE).below(&[("status", &STATUS)])];
 
-const SERVICE: TypeRules = TypeRules::of(&[
+const SERVICE: TypeRules = TypeRules::new(&[
     ("metadata", Check("the name is `VERSION.GROUP`", named_by_version_and_group)),
     ("spec", Always(&SPEC)),
 ]);
 
-const SPEC: TypeRules = TypeRules::of(&[
+const SPEC: TypeRules = TypeRules::new(&[
     ("group", Check("DNS subdomain; v1 alone has none", group)),
     ("version", Check("DNS label (RFC 1035)", |at, run| at.complain(run, DNS_1035_LABEL.faults(at.text())))),
     ("groupPriorityMinimum", Check("1 to 20000", |at, run| priority(at, 20_000, run))),
@@ -30,13 +30,13 @@ const SPEC: TypeRules = TypeRules::of(&[
     ("", Check("without a service: no `caBundle` and no `insecureSkipTLSVerify`; with one: not both", trust)),
 ]);
 
-const STATUS: TypeRules = TypeRules::of(&[(
+const STATUS: TypeRules = TypeRules::new(&[(
     "status",
     Always(
         &const {
-            TypeRules::of(&[(
+            TypeRules::new(&[(
                 "conditions",
-                Each(&const { TypeRules::of(&[("status", StrictlyOneOf(&["True", "False", "Unknown"]))]) }),
+                Each(&const { TypeRules::new(&[("status", StrictlyOneOf(&["True", "False", "Unknown"]))]) }),
             )])
         },
     ),

@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `apps`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const DAEMON_SET_DESIRED: &str = "\
     The total number of nodes that should be running the daemon pod (including nodes correctly running the daemon \

@@ -21,11 +21,11 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-const DEPLOYMENT: TypeDefaults = TypeDefaults::of(&[(
+const DEPLOYMENT: TypeDefaults = TypeDefaults::new(&[(
     "spec",
     Always(
         &const {
-            TypeDefaults::of(&[
+            TypeDefaults::new(&[
                 ("replicas", Number(1)),
                 ("template", Always(&TEMPLATE)),
                 ("strategy", Always(&DEPLOYMENT_STRATEGY)),
@@ -44,18 +44,18 @@ const DEPLOYMENT_STRATEGY: TypeDefaults = TypeDefaults {
 /// The field that decides whether a rolling update has defaults.
 const ROLLING: &[&str] = &["type", "rollingUpdate"];
 
-const QUARTERS: TypeDefaults = TypeDefaults::of(&[("maxUnavailable", Text("25%")), ("maxSurge", Text("25%"))]);
+const QUARTERS: TypeDefaults = TypeDefaults::new(&[("maxUnavailable", Text("25%")), ("maxSurge", Text("25%"))]);
 
-const REPLICA_SET: TypeDefaults = TypeDefaults::of(&[(
+const REPLICA_SET: TypeDefaults = TypeDefaults::new(&[(
     "spec",
-    Always(&const { TypeDefaults::of(&[("replicas", Number(1)), ("template", Always(&TEMPLATE))]) }),
+    Always(&const { TypeDefaults::new(&[("replicas", Number(1)), ("template", Always(&TEMPLATE))]) }),
 )]);
 
-const STATEFUL_SET: TypeDefaults = TypeDefaults::of(&[(
+const STATEFUL_SET: TypeDefaults = TypeDefaults::new(&[(
     "spec",
     Always(
         &const {
-            TypeDefaults::of(&[
+            TypeDefaults::new(&[
                 ("replicas", Number(1)),
                 ("template", Always(&TEMPLATE)),
                 ("volumeClaimTemplates", Each(&CLAIM_TEMPLATE)),
@@ -70,13 +70,13 @@ const STATEFUL_SET: TypeDefaults = TypeDefaults::of(&[(
 
 const STATEFUL_SET_STRATEGY: TypeDefaults = TypeDefaults { fields: &[], then: &[FollowUp::Run(ROLLING, partition)] };
 
-const RETENTION: TypeDefaults = TypeDefaults::of(&[("whenDeleted", Text("Retain")), ("whenScaled", Text("Retain"))]);
+const RETENTION: TypeDefaults = TypeDefaults::new(&[("whenDeleted", Text("Retain")), ("whenScaled", Text("Retain"))]);
 
-const DAEMON_SET: TypeDefaults = TypeDefaults::of(&[(
+const DAEMON_SET: TypeDefaults = TypeDefaults::new(&[(
     "spec",
     Always(
         &const {
-            TypeDefaults::of(&[
+            TypeDefaults::new(&[
                 ("template", Always(&TEMPLATE)),
                 ("updateStrategy", Always(&DAEMON_SET_STRATEGY)),
                 ("revisionHistoryLimit", Number(10)),
@@ -90,7 +90,7 @@ const DAEMON_SET_STRATEGY: TypeDefaults = TypeDefaults {
     then: &[FollowUp::Run(ROLLING, |strategy| rolling(strategy, &ONE_BY_ONE))],
 };
 
-const ONE_BY_ONE: TypeDefaults = TypeDefaults::of(&[("maxUnavailable", Number(1)), ("maxSurge", Number(0))]);
+const ONE_BY_ONE: TypeDefaults = TypeDefaults::new(&[("maxUnavailable", Number(1)), ("maxSurge", Number(0))]);
 
 fn rolling(strategy: &mut Map, defaults: &'static TypeDefaults) {
     if text(strategy, "type") == "RollingUpdate" {

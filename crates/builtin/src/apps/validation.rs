@@ -29,9 +29,9 @@ pub(crate) const KINDS: &[Kind] = &[
 ];
 
 const SELECTOR_STAYS: TypeRules =
-    TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("selector", Immutable)]) }))]);
+    TypeRules::new(&[("spec", Always(&const { TypeRules::new(&[("selector", Immutable)]) }))]);
 
-const REVISION: TypeRules = TypeRules::of(&[("data", STATED), ("revision", NonNegative)]);
+const REVISION: TypeRules = TypeRules::new(&[("data", STATED), ("revision", NonNegative)]);
 
 /// The data must be present. It may be an empty object.
 const STATED: Rule = Check("data is required", |at, run| {
@@ -39,10 +39,10 @@ const STATED: Rule = Check("data is required", |at, run| {
         at.required(run, "data is mandatory");
     }
 });
-const REVISION_UPDATE: TypeRules = TypeRules::of(&[("data", Immutable)]);
+const REVISION_UPDATE: TypeRules = TypeRules::new(&[("data", Immutable)]);
 
-const DEPLOYMENT: TypeRules = TypeRules::of(&[("spec", Always(&DEPLOYMENT_SPEC))]);
-const DEPLOYMENT_SPEC: TypeRules = TypeRules::of(&[
+const DEPLOYMENT: TypeRules = TypeRules::new(&[("spec", Always(&DEPLOYMENT_SPEC))]);
+const DEPLOYMENT_SPEC: TypeRules = TypeRules::new(&[
     ("replicas", NonNegative),
     ("selector", NEEDED_SELECTOR),
     ("selector", SELECTOR),
@@ -55,8 +55,8 @@ const DEPLOYMENT_SPEC: TypeRules = TypeRules::of(&[
     ("progressDeadlineSeconds", Check("greater than minReadySeconds", progress_deadline)),
 ]);
 
-const REPLICA_SET: TypeRules = TypeRules::of(&[("spec", Always(&REPLICA_SET_SPEC))]);
-const REPLICA_SET_SPEC: TypeRules = TypeRules::of(&[
+const REPLICA_SET: TypeRules = TypeRules::new(&[("spec", Always(&REPLICA_SET_SPEC))]);
+const REPLICA_SET_SPEC: TypeRules = TypeRules::new(&[
     ("replicas", NonNegative),
     ("minReadySeconds", NonNegative),
     ("selector", NEEDED_SELECTOR),
@@ -71,8 +71,8 @@ const PODS_OF_REPLICA_SETS: Rule = Around(
     &TEMPLATE,
 );
 
-const DAEMON_SET: TypeRules = TypeRules::of(&[("spec", Always(&DAEMON_SET_SPEC))]);
-const DAEMON_SET_SPEC: TypeRules = TypeRules::of(&[
+const DAEMON_SET: TypeRules = TypeRules::new(&[("spec", Always(&DAEMON_SET_SPEC))]);
+const DAEMON_SET_SPEC: TypeRules = TypeRules::new(&[
     ("selector", SELECTOR),
     ("", Check("the selector matches the template", template_fits)),
     ("selector", Check("not empty", |at, run| not_everything(at, "daemonset", run))),
@@ -89,14 +89,14 @@ const DAEMON_SET_SPEC: TypeRules = TypeRules::of(&[
     ("revisionHistoryLimit", NonNegative),
 ]);
 
-const STATEFUL_SET: TypeRules = TypeRules::of(&[("spec", Always(&STATEFUL_SET_SPEC))]);
-const STATEFUL_SET_SPEC: TypeRules = TypeRules::of(&[
+const STATEFUL_SET: TypeRules = TypeRules::new(&[("spec", Always(&STATEFUL_SET_SPEC))]);
+const STATEFUL_SET_SPEC: TypeRules = TypeRules::new(&[
     ("podManagementPolicy", Required("")),
     ("podManagementPolicy", Check("OrderedReady or Parallel", management_policy)),
     ("updateStrategy", Check("OnDelete, or RollingUpdate with a partition", stateful_strategy)),
     (
         "persistentVolumeClaimRetentionPolicy",
-        In(&const { TypeRules::of(&[("whenDeleted", RETENTION), ("whenScaled", RETENTION)]) }),
+        In(&const { TypeRules::new(&[("whenDeleted", RETENTION), ("whenScaled", RETENTION)]) }),
     ),
     ("replicas", NonNegative),
     ("minReadySeconds", NonNegative),
@@ -115,10 +115,10 @@ const STATEFUL_SET_SPEC: TypeRules = TypeRules::of(&[
         ),
     ),
 ]);
-const CLAIM_TEMPLATE: TypeRules = TypeRules::of(&[("spec", Always(&volume_claims::SPEC))]);
+const CLAIM_TEMPLATE: TypeRules = TypeRules::new(&[("spec", Always(&volume_claims::SPEC))]);
 const RETENTION: Rule = Rule::StrictlyOneOf(&["Retain", "Delete"]);
 
-const STATEFUL_SET_UPDATE: TypeRules = TypeRules::of(&[(
+const STATEFUL_SET_UPDATE: TypeRules = TypeRules::new(&[(
     "spec",
     Check(
         "only replicas, ordinals, template, updateStrategy, revisionHistoryLimit, persistentVolumeClaimRetentionPolicy and minReadySeconds can change",
@@ -143,11 +143,11 @@ const NEEDED_SELECTOR: Rule = Check("required", |at, run| {
     }
 });
 
-const DEPLOYMENT_STATUS: TypeRules = TypeRules::of(&[(
+const DEPLOYMENT_STATUS: TypeRules = TypeRules::new(&[(
     "status",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("observedGeneration", NonNegative),
                 ("replicas", NonNegative),
                 ("updatedReplicas", NonNegative),
@@ -168,11 +168,11 @@ const DEPLOYMENT_STATUS: TypeRules = TypeRules::of(&[(
     ),
 )]);
 
-const DAEMON_SET_STATUS: TypeRules = TypeRules::of(&[(
+const DAEMON_SET_STATUS: TypeRules = TypeRules::new(&[(
     "status",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("currentNumberScheduled", NonNegative),
                 ("numberMisscheduled", NonNegative),
                 ("desiredNumberScheduled", NonNegative),
@@ -188,11 +188,11 @@ const DAEMON_SET_STATUS: TypeRules = TypeRules::of(&[(
     ),
 )]);
 
-const STATEFUL_SET_STATUS: TypeRules = TypeRules::of(&[(
+const STATEFUL_SET_STATUS: TypeRules = TypeRules::new(&[(
     "status",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("replicas", NonNegative),
                 ("readyReplicas", NonNegative),
                 ("currentReplicas", NonNegative),
@@ -258,13 +258,13 @@ fn stateful_pods<'v>(template: &At<'v, '_>, run: &mut Run<'v>) {
 fn stateful_template(spec: &At<'_, '_>, template: &At<'_, '_>, run: &mut Run<'_>) {
     let claims = spec.field("volumeClaimTemplates");
     let (new, old) = (with_claims(template.value, claims.value), with_claims(template.old, claims.old));
-    let judge = |value: &Value, before: &Value| {
+    let faults_of = |value: &Value, before: &Value| {
         let mut whole = Run::new(run.object, run.before);
         TEMPLATE.check(&template.between(value, before), &mut whole);
         whole.faults
     };
-    let faults = judge(&new, &old);
-    if run.before.is_none() || faults.is_empty() || judge(&old, &old).is_empty() {
+    let faults = faults_of(&new, &old);
+    if run.before.is_none() || faults.is_empty() || faults_of(&old, &old).is_empty() {
         run.faults.extend(faults);
     }
 }

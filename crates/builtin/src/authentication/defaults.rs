@@ -15,4 +15,4 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
 
 /// A token is valid for an hour by default.
 const TOKEN_REQUEST: TypeDefaults =
-    TypeDefaults::of(&[("spec", Always(&const { TypeDefaults::of(&[("expirationSeconds", Number(3600))]) }))]);
+    TypeDefaults::new(&[("spec", Always(&const { TypeDefaults::new(&[("expirationSeconds", Number(3600))]) }))]);

@@ -1,6 +1,6 @@
 //! The declarations of access reviews.
 //!
-//! The server answers them with its authorizer, and stores none.
+//! The server answers access reviews with its authorizer. Reviews are not stored.
 
 use keelson_resources::CreateHandler;
 use keelson_resources::declare::{CREATE, GroupDeclaration, cluster, namespaced, served, version};

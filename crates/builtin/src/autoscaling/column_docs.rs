@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `autoscaling`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const HORIZONTAL_POD_AUTOSCALER_REFERENCE: &str = "\
     scaleTargetRef points to the target resource to scale, and is used to the pods for which metrics should be \

@@ -17,7 +17,7 @@ pub(crate) fn defaults(version: &str, kind: &str) -> Option<&'static TypeDefault
 }
 
 const V1: TypeDefaults = TypeDefaults {
-    fields: &[("spec", Always(&const { TypeDefaults::of(&[("minReplicas", Number(1))]) }))],
+    fields: &[("spec", Always(&const { TypeDefaults::new(&[("minReplicas", Number(1))]) }))],
     then: &[FollowUp::Run(&["metadata.annotations", "spec.targetCPUUtilizationPercentage"], implied_target)],
 };
 
@@ -36,7 +36,7 @@ fn implied_target(autoscaler: &mut Map) {
     }
 }
 
-const V2: TypeDefaults = TypeDefaults::of(&[(
+const V2: TypeDefaults = TypeDefaults::new(&[(
     "spec",
     Always(
         &const {
@@ -56,7 +56,7 @@ fn metrics(spec: &mut Map) {
     }
 }
 
-const BEHAVIOR: TypeDefaults = TypeDefaults::of(&[("scaleUp", Always(&SCALE_UP)), ("scaleDown", Always(&SCALE_DOWN))]);
+const BEHAVIOR: TypeDefaults = TypeDefaults::new(&[("scaleUp", Always(&SCALE_UP)), ("scaleDown", Always(&SCALE_DOWN))]);
 
 const SCALE_UP: TypeDefaults = TypeDefaults {
     fields: &[("stabilizationWindowSeconds", Number(0)), ("selectPolicy", TextIfAbsent("Max"))],

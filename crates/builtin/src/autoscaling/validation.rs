@@ -20,22 +20,22 @@ pub(crate) const KINDS: &[Kind] = &[kind("HorizontalPodAutoscaler").object(&AUTO
 pub(crate) const GATED: &[(&str, Kind)] =
     &[("HPAScaleToZero", kind("HorizontalPodAutoscaler").object(&AUTOSCALER_TO_ZERO).below(&[("status", &STATUS)]))];
 
-const AUTOSCALER: TypeRules = TypeRules::of(&[
+const AUTOSCALER: TypeRules = TypeRules::new(&[
     ("spec", Check("minReplicas of at least 1, or 0 with HPAScaleToZero; maxReplicas of at least minReplicas", bounds)),
     ("spec", Always(&SPEC)),
 ]);
-const AUTOSCALER_TO_ZERO: TypeRules = TypeRules::of(&[
+const AUTOSCALER_TO_ZERO: TypeRules = TypeRules::new(&[
     ("spec", Check("minReplicas of at least 0; maxReplicas of at least minReplicas", bounds_from_zero)),
     ("spec", Always(&SPEC)),
 ]);
-const SPEC: TypeRules = TypeRules::of(&[
+const SPEC: TypeRules = TypeRules::new(&[
     ("scaleTargetRef", Always(&REFERENCE)),
     ("metrics", Each(&METRIC)),
     ("", Check("minReplicas 0 needs an Object or External metric", to_zero)),
-    ("behavior", In(&const { TypeRules::of(&[("scaleUp", In(&RULES)), ("scaleDown", In(&RULES))]) })),
+    ("behavior", In(&const { TypeRules::new(&[("scaleUp", In(&RULES)), ("scaleDown", In(&RULES))]) })),
 ]);
 
-const REFERENCE: TypeRules = TypeRules::of(&[
+const REFERENCE: TypeRules = TypeRules::new(&[
     ("kind", Required("")),
     ("kind", Format(&PATH_SEGMENT)),
     ("name", Required("")),
@@ -59,7 +59,7 @@ fn target_version(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const RULES: TypeRules = TypeRules::of(&[
+const RULES: TypeRules = TypeRules::new(&[
     ("stabilizationWindowSeconds", Within(0, i64::MAX, "must be greater than or equal to zero")),
     ("stabilizationWindowSeconds", Within(i64::MIN, 3600, "must be less than or equal to 3600")),
     ("selectPolicy", OneOf(&["Disabled", "Max", "Min"])),
@@ -75,7 +75,7 @@ const RULES: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-const POLICY: TypeRules = TypeRules::of(&[
+const POLICY: TypeRules = TypeRules::new(&[
     ("type", StrictlyOneOf(&["Percent", "Pods"])),
     ("value", ABOVE_ZERO),
     ("periodSeconds", ABOVE_ZERO),
@@ -83,9 +83,9 @@ const POLICY: TypeRules = TypeRules::of(&[
 ]);
 const ABOVE_ZERO: Rule = Within(1, i64::MAX, "must be greater than zero");
 
-const STATUS: TypeRules = TypeRules::of(&[(
+const STATUS: TypeRules = TypeRules::new(&[(
     "status",
-    Always(&const { TypeRules::of(&[("currentReplicas", NonNegative), ("desiredReplicas", NonNegative)]) }),
+    Always(&const { TypeRules::new(&[("currentReplicas", NonNegative), ("desiredReplicas", NonNegative)]) }),
 )]);
 
 /// The sources of metrics with their types, in upstream's order.

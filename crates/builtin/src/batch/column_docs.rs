@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `batch`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const JOB_COMPLETIONS: &str = "\
     The number of pods which reached phase Succeeded. The value increases monotonically for a given spec. However, it \

@@ -36,16 +36,16 @@ const JOB_SPEC: TypeDefaults = TypeDefaults {
     ],
 };
 
-const FAILURE_POLICY: TypeDefaults = TypeDefaults::of(&[("rules", Each(&FAILURE_RULE))]);
+const FAILURE_POLICY: TypeDefaults = TypeDefaults::new(&[("rules", Each(&FAILURE_RULE))]);
 
 const FAILURE_RULE: TypeDefaults =
-    TypeDefaults::of(&[("onPodConditions", Each(&const { TypeDefaults::of(&[("status", Text("True"))]) }))]);
+    TypeDefaults::new(&[("onPodConditions", Each(&const { TypeDefaults::new(&[("status", Text("True"))]) }))]);
 
-const CRON_JOB: TypeDefaults = TypeDefaults::of(&[(
+const CRON_JOB: TypeDefaults = TypeDefaults::new(&[(
     "spec",
     Always(
         &const {
-            TypeDefaults::of(&[
+            TypeDefaults::new(&[
                 ("jobTemplate", Always(&JOB_TEMPLATE)),
                 ("concurrencyPolicy", Text("Allow")),
                 ("suspend", Flag(false)),
@@ -57,9 +57,9 @@ const CRON_JOB: TypeDefaults = TypeDefaults::of(&[(
 )]);
 
 /// Jobs of a cron job get their defaults when they are created.
-const JOB_TEMPLATE: TypeDefaults = TypeDefaults::of(&[(
+const JOB_TEMPLATE: TypeDefaults = TypeDefaults::new(&[(
     "spec",
-    Always(&const { TypeDefaults::of(&[("template", Always(&TEMPLATE)), ("podFailurePolicy", In(&FAILURE_POLICY))]) }),
+    Always(&const { TypeDefaults::new(&[("template", Always(&TEMPLATE)), ("podFailurePolicy", In(&FAILURE_POLICY))]) }),
 )]);
 
 /// By default one pod runs and must succeed, unless the job states how many run in parallel.

@@ -24,14 +24,14 @@ use crate::validating::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 pub(crate) const KINDS: &[Kind] =
     &[kind("CronJob").object(&CRON_JOB), kind("Job").object(&JOB).then(&JOB_UPDATE).below(&[("status", &STATUS)])];
 
-const JOB: TypeRules = TypeRules::of(&[
+const JOB: TypeRules = TypeRules::new(&[
     ("", Check("the generated selector and labels, unless `manualSelector` is set", generated_selector)),
     ("spec", Always(&SPEC)),
     ("spec", Always(&OWN_SELECTOR)),
     ("", Check("the names of pods with the largest index are DNS labels", indexed_name)),
 ]);
 
-const OWN_SELECTOR: TypeRules = TypeRules::of(&[
+const OWN_SELECTOR: TypeRules = TypeRules::new(&[
     (
         "selector",
         Check("required", |at, run| {
@@ -73,8 +73,8 @@ const SPEC: TypeRules = TypeRules::shared(
     ],
 );
 
-const JOB_UPDATE: TypeRules = TypeRules::of(&[("spec", Always(&SPEC_UPDATE))]);
-const SPEC_UPDATE: TypeRules = TypeRules::of(&[
+const JOB_UPDATE: TypeRules = TypeRules::new(&[("spec", Always(&SPEC_UPDATE))]);
+const SPEC_UPDATE: TypeRules = TypeRules::new(&[
     ("completions", Check("immutable, but with parallelism where jobs are indexed", completions_stay)),
     ("selector", Immutable),
     ("template", Check("immutable, but for where pods may run while the job is suspended", template_stays)),
@@ -85,7 +85,7 @@ const SPEC_UPDATE: TypeRules = TypeRules::of(&[
     ("successPolicy", Immutable),
 ]);
 
-const CRON_JOB: TypeRules = TypeRules::of(&[
+const CRON_JOB: TypeRules = TypeRules::new(&[
     ("spec", Always(&CRON_SPEC)),
     (
         "metadata",
@@ -98,7 +98,7 @@ const CRON_JOB: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-const CRON_SPEC: TypeRules = TypeRules::of(&[
+const CRON_SPEC: TypeRules = TypeRules::new(&[
     ("schedule", Required("")),
     ("schedule", Check("cron schedule without a time zone", schedule::schedule)),
     ("startingDeadlineSeconds", NonNegative),
@@ -110,7 +110,7 @@ const CRON_SPEC: TypeRules = TypeRules::of(&[
     ("failedJobsHistoryLimit", NonNegative),
 ]);
 
-const JOB_TEMPLATE: TypeRules = TypeRules::of(&[
+const JOB_TEMPLATE: TypeRules = TypeRules::new(&[
     ("spec", Always(&SPEC)),
     (
         "spec",

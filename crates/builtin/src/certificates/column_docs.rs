@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `certificates`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const CERTIFICATE_SIGNING_REQUEST_SIGNER_NAME: &str = "\
     Requested signer for the request. It is a qualified name in the form: `scope-hostname.io/name`. If empty, it will \

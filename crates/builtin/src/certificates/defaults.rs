@@ -15,4 +15,4 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
 
 /// A certificate of a pod is valid for a day by default.
 const CERTIFICATE_REQUEST: TypeDefaults =
-    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("maxExpirationSeconds", Number(86_400))]) }))]);
+    TypeDefaults::new(&[("spec", In(&const { TypeDefaults::new(&[("maxExpirationSeconds", Number(86_400))]) }))]);

@@ -56,9 +56,9 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-const REQUEST: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
+const REQUEST: TypeRules = TypeRules::new(&[("spec", Always(&SPEC))]);
 
-const SPEC: TypeRules = TypeRules::of(&[
+const SPEC: TypeRules = TypeRules::new(&[
     ("request", Check("a CERTIFICATE REQUEST in PEM", request)),
     ("usages", Required("")),
     ("usages", Check("known usages without duplicates", usages)),
@@ -66,9 +66,9 @@ const SPEC: TypeRules = TypeRules::of(&[
     ("expirationSeconds", Within(600, i64::MAX, "may not specify a duration less than 600 seconds (10 minutes)")),
 ]);
 
-const STATUS: TypeRules = TypeRules::of(&[(
+const STATUS: TypeRules = TypeRules::new(&[(
     "status",
-    Always(&const { TypeRules::of(&[("certificate", Check("certificates in PEM", certificate))]) }),
+    Always(&const { TypeRules::new(&[("certificate", Check("certificates in PEM", certificate))]) }),
 )]);
 
 /// The largest bundle in bytes.
@@ -76,13 +76,13 @@ const BUNDLE_MAX: usize = 1 << 20;
 /// The text that replaces a bundle in errors.
 const OMITTED: &str = "<value omitted>";
 
-const BUNDLE: TypeRules = TypeRules::of(&[
+const BUNDLE: TypeRules = TypeRules::new(&[
     ("metadata", Check("the name begins with the signer name, if it is set", bundle_name)),
     (
         "spec",
         Always(
             &const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("signerName", Check("a signer name with a domain, if set", signer_of_bundle)),
                     ("trustBundle", MaxBytes(BUNDLE_MAX)),
                     ("trustBundle", Check("CA certificates in PEM, without duplicates", anchors)),
@@ -93,7 +93,7 @@ const BUNDLE: TypeRules = TypeRules::of(&[
 ]);
 
 const BUNDLE_UPDATE: TypeRules =
-    TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("signerName", Immutable)]) }))]);
+    TypeRules::new(&[("spec", Always(&const { TypeRules::new(&[("signerName", Immutable)]) }))]);
 
 /// The name of a bundle with a signer starts with the signer's name, with colons for slashes. Other names have no
 /// colon.

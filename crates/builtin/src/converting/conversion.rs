@@ -54,8 +54,8 @@ impl Conversion {
 
     /// The change of an object that a client sends in its stored version; `None` if there is none.
     ///
-    /// It removes annotations of autoscalers that keep values of `v2`. They belong to the server, so clients cannot set
-    /// them.
+    /// The conversion removes the annotations in which `v1` autoscalers keep fields of `v2`. They belong to the server,
+    /// so clients cannot set them.
     pub(crate) fn canonical(group: &str, kind: &str, gv: (&str, &str)) -> Option<&'static Self> {
         // Nearly every kind has no such change, so the table of all forms is not searched first.
         let found = Table::get().canonical.iter().find(|known| known.kind == kind && known.from.gv() == gv)?;
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn renames_are_exactly_these() {
+    fn the_list_of_mere_renames_is_complete() {
         let conversions = Table::get().conversions.iter().filter(|each| !each.is_identity());
         let (renames, others): (Vec<_>, Vec<_>) = conversions.partition(|each| each.is_rename());
         let names = |list: Vec<&Conversion>| -> BTreeSet<String> {

@@ -25,7 +25,7 @@ pub(crate) struct RetiredVersions {
 
 impl RetiredVersions {
     /// Finds the row of a retired version; `None` if the version is served or unknown.
-    pub(crate) fn of(api_version: &str, kind: &str) -> Option<&'static Self> {
+    pub(crate) fn find(api_version: &str, kind: &str) -> Option<&'static Self> {
         let (group, version) = GroupVersion::split(api_version)?;
         rows().find(|row| row.kind == kind && row.group == group && row.versions.contains(&version))
     }
@@ -95,8 +95,8 @@ mod tests {
         let mut object = Object::from_value(object).expect("an object");
         object.0.insert("apiVersion", api_version);
         object.0.insert("kind", kind);
-        let retired =
-            RetiredVersions::of(api_version, kind).unwrap_or_else(|| panic!("{kind} of {api_version} is not retired"));
+        let retired = RetiredVersions::find(api_version, kind)
+            .unwrap_or_else(|| panic!("{kind} of {api_version} is not retired"));
         retired.convert(&mut object).expect("it is well formed");
         assert_eq!(object.api_version(), Some(&*retired.target().group_version().to_string()));
         object.0.remove("apiVersion");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_leads_from_a_version_that_is_not_served_to_one_that_is() {
+    fn every_row_converts_an_unserved_version_to_a_served_one() {
         let mut seen = BTreeSet::new();
         let catalogue = crate::catalogue();
         let versions = |group: &str, kind: &str| -> Vec<String> {
@@ -120,13 +120,13 @@ mod tests {
                 let api_version = format!("{}/{version}", row.group);
                 assert!(!served.contains(&(*version).to_owned()), "{row:?}");
                 assert!(seen.insert((row.kind, api_version.clone())), "{row:?} stands twice");
-                let found = RetiredVersions::of(&api_version, row.kind).expect("it is in the table");
+                let found = RetiredVersions::find(&api_version, row.kind).expect("it is in the table");
                 assert_eq!(found.target(), row.target());
             }
             assert!(RetiredVersions::has_any(row.to.0, row.kind));
         }
-        assert!(RetiredVersions::of("apps/v1", "Deployment").is_none());
-        assert!(RetiredVersions::of("v1", "Pod").is_none() && !RetiredVersions::has_any("", "Pod"));
+        assert!(RetiredVersions::find("apps/v1", "Deployment").is_none());
+        assert!(RetiredVersions::find("v1", "Pod").is_none() && !RetiredVersions::has_any("", "Pod"));
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn workloads_keep_in_annotations_fields_that_are_gone() {
+    fn removed_workload_fields_are_kept_in_annotations() {
         check(
             "extensions/v1beta1",
             "Deployment",
@@ -282,7 +282,7 @@ mod tests {
         }
         let refused = |api_version, kind, object: keelson_meta::json::Value| {
             let mut object = Object::from_value(object).expect("an object");
-            assert!(RetiredVersions::of(api_version, kind).expect("retired").convert(&mut object).is_err(), "{kind}");
+            assert!(RetiredVersions::find(api_version, kind).expect("retired").convert(&mut object).is_err(), "{kind}");
         };
         refused("policy/v1beta1", "PodDisruptionBudget", json!({"spec": 1}));
         refused("extensions/v1beta1", "Ingress", json!({"spec": {"rules": {}}}));

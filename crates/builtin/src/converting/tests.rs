@@ -355,7 +355,7 @@ proptest! {
 
     /// Conversions never panic. A mere rename changes nothing else, and unknown fields stay.
     #[test]
-    fn any_object_in_any_view(body in fields("(spec|status|metadata|series|source|[a-z]{1,3})", any_json()), new in any_json()) {
+    fn conversions_of_arbitrary_objects_never_panic(body in fields("(spec|status|metadata|series|source|[a-z]{1,3})", any_json()), new in any_json()) {
         let kinds: Vec<_> = catalogue()
             .resources()
             .flat_map(|resource| resource.versions.iter().map(|version| resource.gvk(&version.name)))
@@ -383,7 +383,7 @@ proptest! {
 }
 
 #[test]
-fn a_request_cannot_leave_notes_of_its_own() {
+fn conversion_annotations_of_requests_are_removed() {
     let canonical = |version| Conversion::canonical("autoscaling", "HorizontalPodAutoscaler", ("autoscaling", version));
     let note = json!({"autoscaling.alpha.kubernetes.io/metrics": "abc"});
     for (version, spec) in [("v2", json!({"new": 1})), ("v1", json!({"new": 1, "targetCPUUtilizationPercentage": 80}))]

@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `coordination`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const LEASE_HOLDER: &str = "\
     holderIdentity contains the identity of the holder of a current lease. If Coordinated Leader Election is used, \

@@ -1,6 +1,6 @@
 //! The declarations of leases, with which processes elect a leader, and of lease candidates.
 //!
-//! They are written often, each by one holder, so they have no status and no generation.
+//! Leases are written often, each by one holder, so they have no status and no generation.
 
 use keelson_resources::declare::{GroupDeclaration, namespaced, served, version};
 

@@ -13,13 +13,13 @@ use crate::validating::type_rules::Rule::{Always, Check, Immutable, NonNegative,
 use crate::validating::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(crate) const KINDS: &[Kind] = &[
-    kind("Lease").object(&const { TypeRules::of(&[("spec", Always(&LEASE))]) }),
+    kind("Lease").object(&const { TypeRules::new(&[("spec", Always(&LEASE))]) }),
     kind("LeaseCandidate")
-        .object(&const { TypeRules::of(&[("spec", Always(&CANDIDATE))]) })
-        .then(&const { TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("leaseName", Immutable)]) }))]) }),
+        .object(&const { TypeRules::new(&[("spec", Always(&CANDIDATE))]) })
+        .then(&const { TypeRules::new(&[("spec", Always(&const { TypeRules::new(&[("leaseName", Immutable)]) }))]) }),
 ];
 
-const LEASE: TypeRules = TypeRules::of(&[
+const LEASE: TypeRules = TypeRules::new(&[
     ("leaseDurationSeconds", Positive),
     ("leaseTransitions", NonNegative),
     (
@@ -40,7 +40,7 @@ const LEASE: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-const CANDIDATE: TypeRules = TypeRules::of(&[
+const CANDIDATE: TypeRules = TypeRules::new(&[
     ("leaseName", Required("")),
     ("emulationVersion", Check("semantic version", semantic_version)),
     ("binaryVersion", Required("")),

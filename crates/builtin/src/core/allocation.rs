@@ -56,7 +56,7 @@ pub(crate) async fn accompany_service(
     let mut companions = AssociatedWrites::default();
     let Some(after) = after else {
         if let Some((before, held)) = before.and_then(|before| Some((before, spec(before)?))) {
-            let service_ref = ServiceRef::of(target, before);
+            let service_ref = ServiceRef::new(target, before);
             addresses::give_back(registry, &service_ref, held, None, &mut companions).await?;
             ports::give_back(registry, &service_ref, held, None, &mut companions).await?;
         }
@@ -68,7 +68,7 @@ pub(crate) async fn accompany_service(
     if !target.version.rules().alone(before, after).is_empty() {
         return Ok(companions);
     }
-    let service_ref = ServiceRef::of(target, after);
+    let service_ref = ServiceRef::new(target, after);
     let Some(wanted) = spec_mut(after) else { return Ok(companions) };
     let held = before.and_then(spec);
     families::fill(&registry.config().service_ranges, held, wanted).map_err(|errors| service_ref.refuse(errors))?;
@@ -90,7 +90,7 @@ struct ServiceRef<'a> {
 }
 
 impl<'a> ServiceRef<'a> {
-    fn of(target: &'a Target, service: &Object) -> Self {
+    fn new(target: &'a Target, service: &Object) -> Self {
         let [namespace, name, uid] = [service.namespace(), service.name(), service.uid()].map(str::to_owned);
         Self { target, namespace, name, uid }
     }

@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `core`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const CONFIG_MAP_DATA: &str = "\
     Data contains the configuration data. Each key must consist of alphanumeric characters, '-', '_' or '.'. Values \

@@ -38,12 +38,12 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-const SECRET: TypeDefaults = TypeDefaults::of(&[("type", Text("Opaque"))]);
+const SECRET: TypeDefaults = TypeDefaults::new(&[("type", Text("Opaque"))]);
 
-const LIMIT_RANGE: TypeDefaults = TypeDefaults::of(&[(
+const LIMIT_RANGE: TypeDefaults = TypeDefaults::new(&[(
     "spec",
     In(&const {
-        TypeDefaults::of(&[(
+        TypeDefaults::new(&[(
             "limits",
             Each(
                 &const {
@@ -52,7 +52,7 @@ const LIMIT_RANGE: TypeDefaults = TypeDefaults::of(&[(
                         then: &[
                             FollowUp::Run(&["type", "max", "default", "defaultRequest", "min"], limits),
                             FollowUp::Also(
-                                &const { TypeDefaults::of(&[("default", Amounts), ("defaultRequest", Amounts)]) },
+                                &const { TypeDefaults::new(&[("default", Amounts), ("defaultRequest", Amounts)]) },
                             ),
                         ],
                     }
@@ -79,14 +79,14 @@ fn limits(item: &mut Map) {
 }
 
 const NAMESPACE: TypeDefaults =
-    TypeDefaults::of(&[("status", Always(&const { TypeDefaults::of(&[("phase", Text("Active"))]) }))]);
+    TypeDefaults::new(&[("status", Always(&const { TypeDefaults::new(&[("phase", Text("Active"))]) }))]);
 
-const QUOTA: TypeDefaults = TypeDefaults::of(&[
-    ("spec", In(&const { TypeDefaults::of(&[("hard", Amounts)]) })),
-    ("status", In(&const { TypeDefaults::of(&[("hard", Amounts), ("used", Amounts)]) })),
+const QUOTA: TypeDefaults = TypeDefaults::new(&[
+    ("spec", In(&const { TypeDefaults::new(&[("hard", Amounts)]) })),
+    ("status", In(&const { TypeDefaults::new(&[("hard", Amounts), ("used", Amounts)]) })),
 ]);
 
-const NODE: TypeDefaults = TypeDefaults::of(&[
+const NODE: TypeDefaults = TypeDefaults::new(&[
     ("spec", In(&const { TypeDefaults { fields: &[], then: &[FollowUp::Run(&["podCIDR", "podCIDRs"], pod_ranges)] } })),
     ("status", In(&NODE_STATUS)),
 ]);
@@ -94,7 +94,7 @@ const NODE: TypeDefaults = TypeDefaults::of(&[
 /// The allocatable resources of a node default to its capacity.
 const NODE_STATUS: TypeDefaults = TypeDefaults {
     fields: &[("capacity", Amounts), ("allocatable", Copied("capacity"))],
-    then: &[FollowUp::Also(&const { TypeDefaults::of(&[("allocatable", Amounts)]) })],
+    then: &[FollowUp::Also(&const { TypeDefaults::new(&[("allocatable", Amounts)]) })],
 };
 
 fn pod_ranges(spec: &mut Map) {
@@ -102,13 +102,13 @@ fn pod_ranges(spec: &mut Map) {
 }
 
 const REPLICATION_CONTROLLER: TypeDefaults = TypeDefaults {
-    fields: &[("spec", Always(&const { TypeDefaults::of(&[("replicas", Number(1)), ("template", In(&TEMPLATE))]) }))],
+    fields: &[("spec", Always(&const { TypeDefaults::new(&[("replicas", Number(1)), ("template", In(&TEMPLATE))]) }))],
     then: &[FollowUp::Run(SELECTION, selector_from_template), FollowUp::Run(SELECTION, labels_from_template)],
 };
 
 /// The spec of a claim.
 pub(crate) const CLAIM_SPEC: TypeDefaults =
-    TypeDefaults::of(&[("volumeMode", TextIfAbsent("Filesystem")), ("resources", In(&RESOURCES))]);
+    TypeDefaults::new(&[("volumeMode", TextIfAbsent("Filesystem")), ("resources", In(&RESOURCES))]);
 
 /// A claim template of a stateful set, which has a kind and the status of a new claim.
 pub(crate) const CLAIM_TEMPLATE: TypeDefaults = TypeDefaults {
@@ -120,15 +120,15 @@ pub(crate) const CLAIM_TEMPLATE: TypeDefaults = TypeDefaults {
 };
 
 /// The status of a pod that is not scheduled.
-const PENDING: TypeDefaults = TypeDefaults::of(&[("phase", Text("Pending"))]);
+const PENDING: TypeDefaults = TypeDefaults::new(&[("phase", Text("Pending"))]);
 
 const CLAIM_STATUS: TypeDefaults =
-    TypeDefaults::of(&[("phase", Text("Pending")), ("capacity", Amounts), ("allocatedResources", Amounts)]);
+    TypeDefaults::new(&[("phase", Text("Pending")), ("capacity", Amounts), ("allocatedResources", Amounts)]);
 
-const CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", Always(&CLAIM_SPEC)), ("status", Always(&CLAIM_STATUS))]);
+const CLAIM: TypeDefaults = TypeDefaults::new(&[("spec", Always(&CLAIM_SPEC)), ("status", Always(&CLAIM_STATUS))]);
 
 /// The capacity of a volume, and the volume sources with defaults.
-pub(crate) const SOURCE: TypeDefaults = TypeDefaults::of(&[
+pub(crate) const SOURCE: TypeDefaults = TypeDefaults::new(&[
     ("capacity", Amounts),
     ("hostPath", In(&HOST_PATH)),
     ("azureDisk", In(&AZURE_DISK)),
@@ -137,7 +137,7 @@ pub(crate) const SOURCE: TypeDefaults = TypeDefaults::of(&[
     ("scaleIO", In(&SCALE_IO)),
 ]);
 
-const VOLUME: TypeDefaults = TypeDefaults::of(&[
+const VOLUME: TypeDefaults = TypeDefaults::new(&[
     (
         "spec",
         Always(

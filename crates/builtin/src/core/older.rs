@@ -27,7 +27,7 @@ pub(crate) enum Older {
 
 impl Older {
     /// The kind of a core resource, if its objects may lack such fields.
-    pub(crate) fn of(plural: &str) -> Option<Self> {
+    pub(crate) fn for_resource(plural: &str) -> Option<Self> {
         match plural {
             "persistentvolumeclaims" => Some(Self::Claims),
             "services" => Some(Self::Services),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_name_their_source_twice() {
+    fn data_source_and_data_source_ref_of_old_claims_agree() {
         let check = |before: Value, after: Value| check(Older::Claims, &before, &after);
         let source = json!({"kind": "PersistentVolumeClaim", "name": "a"});
         let both = json!({"dataSource": source, "dataSourceRef": source});

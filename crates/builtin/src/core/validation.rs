@@ -40,7 +40,7 @@ pub(crate) const KINDS: &[Kind] = &[
         ("resize", &RESIZE),
         ("status", &STATUS),
     ]),
-    kind("PodTemplate").object(&const { TypeRules::of(&[("template", Always(&TEMPLATE))]) }),
+    kind("PodTemplate").object(&const { TypeRules::new(&[("template", Always(&TEMPLATE))]) }),
     kind("ReplicationController")
         .object(&replication::CONTROLLER)
         .below(&[("status", &replication::CONTROLLER_STATUS)]),

@@ -28,7 +28,7 @@ fn check(api_version: &str, kind: &str, object: Value, expected: &[(&str, Value)
 }
 
 fn fill(kind: &GroupVersionKind, object: &mut Object) {
-    Defaults::of(kind).into_iter().for_each(|defaults| defaults.fill(object));
+    Defaults::for_kind(kind).into_iter().for_each(|defaults| defaults.fill(object));
 }
 
 /// Checks that [`Defaults::lacks`] agrees with [`Defaults::fill`].
@@ -38,7 +38,7 @@ fn check_lacks(kind: &GroupVersionKind, object: Value) {
     let mut filled = before.clone();
     fill(kind, &mut filled);
     let text = stored.text().into_owned();
-    let lacks = Defaults::of(kind).is_some_and(|defaults| defaults.lacks(&ParsedObject::from(stored)));
+    let lacks = Defaults::for_kind(kind).is_some_and(|defaults| defaults.lacks(&ParsedObject::from(stored)));
     assert_eq!(lacks, filled != before, "{text}");
 }
 
@@ -76,7 +76,7 @@ fn without_each(value: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn a_pod_gets_what_every_pod_has() {
+fn a_minimal_pod_gets_its_defaults() {
     let pod = json!({ "spec": { "containers": [{ "name": "c", "image": "nginx",
         "resources": { "limits": { "cpu": "1" } }, "livenessProbe": { "httpGet": { "port": 80 } } }],
         "volumes": [{ "name": "a" }, { "name": "s", "secret": { "secretName": "s" } }, { "name": "h", "hostPath": {} }],
@@ -105,7 +105,7 @@ fn a_pod_gets_what_every_pod_has() {
 }
 
 #[test]
-fn a_pod_that_states_resources_as_a_whole_asks_for_what_its_containers_ask_for() {
+fn pod_level_requests_default_to_those_of_the_containers() {
     let asks = |requests: Value| json!({ "image": "i:1", "resources": { "requests": requests } });
     let sidecar =
         json!({ "image": "i:1", "restartPolicy": "Always", "resources": { "requests": { "memory": "1Gi" } } });
@@ -136,7 +136,7 @@ fn a_pod_that_states_resources_as_a_whole_asks_for_what_its_containers_ask_for()
 }
 
 #[test]
-fn an_empty_text_where_no_text_belongs_stays() {
+fn empty_strings_in_non_string_fields_are_kept() {
     let empty = |api_version: &str, kind: &str, object: Value, paths: &[&str]| {
         let expected: Vec<(&str, Value)> = paths.iter().map(|path| (*path, json!(""))).collect();
         check(api_version, kind, object, &expected);
@@ -154,7 +154,7 @@ fn an_empty_text_where_no_text_belongs_stays() {
 }
 
 #[test]
-fn what_is_stated_stays() {
+fn stated_fields_of_a_pod_are_not_defaulted() {
     let pod = json!({ "spec": { "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "enableServiceLinks": false,
         "hostNetwork": true,
         "containers": [{ "image": "a:latest", "imagePullPolicy": "Never", "ports": [{ "containerPort": 80 }] }] } });
@@ -173,7 +173,7 @@ fn what_is_stated_stays() {
 }
 
 #[test]
-fn templates_get_what_pods_have_but_nothing_of_admission() {
+fn pod_templates_get_pod_defaults_but_no_admission_defaults() {
     let workload = json!({ "spec": { "template": { "spec": { "containers": [{ "image": "a:1" }] } } } });
     for (api_version, kind, template) in [
         ("apps/v1", "Deployment", "/spec/template"),
@@ -323,7 +323,7 @@ fn addresses_of_load_balancers_have_a_mode() {
 }
 
 #[test]
-fn fields_that_mirror_each_other_say_the_same() {
+fn mirrored_address_fields_are_kept_equal() {
     let addresses = |ips: &[&str]| json!(ips.iter().map(|ip| json!({ "ip": ip })).collect::<Vec<_>>());
     for (stated, one, many) in [
         (json!({ "podIP": "10.0.0.1" }), json!("10.0.0.1"), addresses(&["10.0.0.1"])),
@@ -421,7 +421,7 @@ fn amounts_of_resources_are_whole_thousandths() {
 }
 
 #[test]
-fn a_flow_schema_has_a_precedence_even_where_it_says_nothing() {
+fn an_empty_flow_schema_gets_the_default_precedence() {
     for schema in [json!({}), json!({ "spec": {} }), json!({ "spec": { "matchingPrecedence": 0 } })] {
         let precedence = [("/spec/matchingPrecedence", json!(1000))];
         check("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", schema, &precedence);
@@ -429,7 +429,7 @@ fn a_flow_schema_has_a_precedence_even_where_it_says_nothing() {
 }
 
 #[test]
-fn policies_restrict_what_they_speak_of() {
+fn network_policy_types_default_from_the_stated_rules() {
     let policy = |spec: Value| json!({ "spec": spec });
     let kind = "NetworkPolicy";
     check("networking.k8s.io/v1", kind, policy(json!({})), &[("/spec/policyTypes", json!(["Ingress"]))]);
@@ -442,7 +442,7 @@ fn policies_restrict_what_they_speak_of() {
 }
 
 #[test]
-fn autoscalers_aim_at_the_cpu_unless_told_otherwise() {
+fn autoscalers_default_to_eighty_percent_of_the_cpu() {
     let kind = "HorizontalPodAutoscaler";
     let target = "/spec/targetCPUUtilizationPercentage";
     check("autoscaling/v1", kind, json!({ "spec": {} }), &[(target, json!(80))]);
@@ -463,7 +463,7 @@ fn autoscalers_aim_at_the_cpu_unless_told_otherwise() {
 }
 
 #[test]
-fn small_kinds_get_theirs() {
+fn kinds_with_few_fields_get_their_defaults() {
     check(
         "v1",
         "LimitRange",
@@ -504,7 +504,7 @@ fn small_kinds_get_theirs() {
 }
 
 #[test]
-fn what_is_of_the_wrong_type_is_left_to_the_schema() {
+fn defaulting_ignores_values_of_wrong_types() {
     for (api_version, kind) in [("v1", "Pod"), ("apps/v1", "Deployment"), ("v1", "Service"), ("batch/v1", "Job")] {
         for spec in
             [json!(5), json!([]), json!({ "containers": 5, "template": [], "ports": [5], "volumes": { "a": 1 } })]

@@ -64,7 +64,7 @@ pub(crate) enum Rule {
 
 impl TypeDefaults {
     /// Defaults without rules that depend on other fields.
-    pub(crate) const fn of(fields: &'static [(&'static str, Rule)]) -> Self {
+    pub(crate) const fn new(fields: &'static [(&'static str, Rule)]) -> Self {
         Self { fields, then: &[] }
     }
 

@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `discovery`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const ENDPOINT_SLICE_ADDRESS_TYPE: &str = "\
     addressType specifies the type of address carried by this EndpointSlice. All addresses in this slice must be the \

@@ -13,7 +13,7 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-const ENDPOINT_SLICE: TypeDefaults = TypeDefaults::of(&[(
+const ENDPOINT_SLICE: TypeDefaults = TypeDefaults::new(&[(
     "ports",
-    Each(&const { TypeDefaults::of(&[("name", Text("")), ("protocol", TextIfAbsent("TCP"))]) }),
+    Each(&const { TypeDefaults::new(&[("name", Text("")), ("protocol", TextIfAbsent("TCP"))]) }),
 )]);

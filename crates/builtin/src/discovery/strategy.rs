@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn topology_goes_and_a_node_that_stood_there_stays() {
+    fn old_topology_is_dropped_and_known_nodes_become_node_name() {
         let slice = |endpoints: Value| Object::from_value(json!({ "endpoints": endpoints })).unwrap();
         let at = |node: &str| json!({ "addresses": ["192.0.2.1"], TOPOLOGY: { NODE: node, "rack": "r" } });
         let mut next = slice(json!([at("known"), at("new"), { "addresses": ["192.0.2.2"] }]));

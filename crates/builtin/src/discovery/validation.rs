@@ -28,16 +28,16 @@ const TOPOLOGY_MAX: usize = 16;
 const PORTS_MAX: usize = 20_000;
 const HINTS_MAX: usize = 8;
 
-const SLICE: TypeRules = TypeRules::of(&[
+const SLICE: TypeRules = TypeRules::new(&[
     ("addressType", Required("")),
     ("addressType", OneOf(&["FQDN", "IPv4", "IPv6"])),
     ("endpoints", With("at most 1000", |at, run| each_up_to(at, ENDPOINTS_MAX, &ENDPOINT, run), &ENDPOINT)),
     ("ports", With("at most 20000, unique names", ports, &PORT)),
 ]);
 
-const UPDATE: TypeRules = TypeRules::of(&[("addressType", Immutable)]);
+const UPDATE: TypeRules = TypeRules::new(&[("addressType", Immutable)]);
 
-const ENDPOINT: TypeRules = TypeRules::of(&[
+const ENDPOINT: TypeRules = TypeRules::new(&[
     ("addresses", Check("1 to 100 entries of the slice's address type", addresses)),
     ("nodeName", Format(&DNS_SUBDOMAIN)),
     ("deprecatedTopology", Check("at most 16 labels", topology)),
@@ -52,12 +52,12 @@ const ENDPOINT: TypeRules = TypeRules::of(&[
     ("hints", In(&HINTS)),
 ]);
 
-const HINTS: TypeRules = TypeRules::of(&[
+const HINTS: TypeRules = TypeRules::new(&[
     ("forZones", Check("at most 8 label values, none twice", |at, run| hints(at, &LABEL_VALUE, run))),
     ("forNodes", Check("at most 8 names of nodes, none twice", |at, run| hints(at, &DNS_SUBDOMAIN, run))),
 ]);
 
-const PORT: TypeRules = TypeRules::of(&[
+const PORT: TypeRules = TypeRules::new(&[
     (
         "protocol",
         Check("SCTP, TCP or UDP", |at, run| {

@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `events`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const REASON: &str = "\
     This should be a short, machine understandable string that gives the reason for the transition into the object's \

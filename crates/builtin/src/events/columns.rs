@@ -1,6 +1,6 @@
 //! The columns of events, which read the fields of both the core group and events.k8s.io.
 //!
-//! Both groups have the same columns. The age is computed from the times that an event has.
+//! Events of both groups have the same columns. The age is computed from the times that an event has.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{self, Column};

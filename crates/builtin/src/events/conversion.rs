@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_name_of_the_other_form_gives_way() {
+    fn conversion_overwrites_conflicting_unknown_fields() {
         let core = json!({"involvedObject": {"kind": "Pod"}, "regarding": "not a field of core events"});
         let Value::Object(mut event) = core else { panic!("not an object") };
         from_core(&mut event).expect("an event");

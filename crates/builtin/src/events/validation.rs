@@ -14,14 +14,14 @@ pub(crate) const KINDS: &[Kind] = &[kind("Event").object(&NEW_EVENT).then(&UPDAT
 
 /// The rules of every event.
 pub(crate) const EVENT: TypeRules =
-    TypeRules::of(&[("", Check("in the namespace of the involved object; complete if it has an eventTime", event))]);
+    TypeRules::new(&[("", Check("in the namespace of the involved object; complete if it has an eventTime", event))]);
 
-const NEW_EVENT: TypeRules = TypeRules::of(&[
+const NEW_EVENT: TypeRules = TypeRules::new(&[
     ("", Always(&EVENT)),
     ("", Check("eventTime and type are required; deprecated fields are not set", strict)),
 ]);
 
-const UPDATE: TypeRules = TypeRules::of(&[
+const UPDATE: TypeRules = TypeRules::new(&[
     (
         "",
         Check("a changed series has a count and a time", |at, run| {

@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `flowcontrol`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const FLOW_SCHEMA_MATCHING_PRECEDENCE: &str = "\
     `matchingPrecedence` is used to choose among the FlowSchemas that match a given request. The chosen FlowSchema is \

@@ -15,21 +15,21 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
 }
 
 const FLOW_SCHEMA: TypeDefaults =
-    TypeDefaults::of(&[("spec", Always(&const { TypeDefaults::of(&[("matchingPrecedence", Positive(1000))]) }))]);
+    TypeDefaults::new(&[("spec", Always(&const { TypeDefaults::new(&[("matchingPrecedence", Positive(1000))]) }))]);
 
-const PRIORITY_LEVEL: TypeDefaults = TypeDefaults::of(&[(
+const PRIORITY_LEVEL: TypeDefaults = TypeDefaults::new(&[(
     "spec",
-    In(&const { TypeDefaults::of(&[("exempt", In(&EXEMPT)), ("limited", In(&LIMITED))]) }),
+    In(&const { TypeDefaults::new(&[("exempt", In(&EXEMPT)), ("limited", In(&LIMITED))]) }),
 )]);
 
 const EXEMPT: TypeDefaults =
-    TypeDefaults::of(&[("nominalConcurrencyShares", Number(0)), ("lendablePercent", Number(0))]);
+    TypeDefaults::new(&[("nominalConcurrencyShares", Number(0)), ("lendablePercent", Number(0))]);
 
-const LIMITED: TypeDefaults = TypeDefaults::of(&[
+const LIMITED: TypeDefaults = TypeDefaults::new(&[
     ("nominalConcurrencyShares", Number(30)),
     ("lendablePercent", Number(0)),
-    ("limitResponse", In(&const { TypeDefaults::of(&[("queuing", In(&QUEUING))]) })),
+    ("limitResponse", In(&const { TypeDefaults::new(&[("queuing", In(&QUEUING))]) })),
 ]);
 
 const QUEUING: TypeDefaults =
-    TypeDefaults::of(&[("queues", Positive(64)), ("handSize", Positive(8)), ("queueLengthLimit", Positive(50))]);
+    TypeDefaults::new(&[("queues", Positive(64)), ("handSize", Positive(8)), ("queueLengthLimit", Positive(50))]);

@@ -21,20 +21,20 @@ pub(crate) const KINDS: &[Kind] = &[
     kind("PriorityLevelConfiguration").object(&LEVEL).below(&[("status", &STATUS)]),
 ];
 
-const SCHEMA: TypeRules = TypeRules::of(&[
+const SCHEMA: TypeRules = TypeRules::new(&[
     ("spec", Always(&SCHEMA_SPEC)),
     ("spec", Check("the objects `exempt` and `catch-all` have their mandatory spec", mandatory_schema)),
     ("status", Always(&STATUS_CONTENT)),
 ]);
 
-const SCHEMA_SPEC: TypeRules = TypeRules::of(&[
+const SCHEMA_SPEC: TypeRules = TypeRules::new(&[
     ("matchingPrecedence", Check("1 to 10000; 1 only for the level `exempt`", precedence)),
     ("distinguisherMethod", Check("by namespace or by user", distinguisher)),
     (
         "priorityLevelConfiguration",
         Always(
             &const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("name", Required("must reference a priority level")),
                     ("name", Rule::Format(&DNS_SUBDOMAIN)),
                 ])
@@ -44,7 +44,7 @@ const SCHEMA_SPEC: TypeRules = TypeRules::of(&[
     ("rules", Each(&RULES)),
 ]);
 
-const RULES: TypeRules = TypeRules::of(&[
+const RULES: TypeRules = TypeRules::new(&[
     ("subjects", Required("subjects must contain at least one value")),
     (
         "subjects",
@@ -68,9 +68,9 @@ const RULES: TypeRules = TypeRules::of(&[
 
 /// The rules of each kind of subject, which has its own field.
 const SUBJECT: TypeRules =
-    TypeRules::of(&[("serviceAccount", Always(&ACCOUNT)), ("user", Always(&NAMED)), ("group", Always(&NAMED))]);
-const NAMED: TypeRules = TypeRules::of(&[("name", Required(""))]);
-const ACCOUNT: TypeRules = TypeRules::of(&[
+    TypeRules::new(&[("serviceAccount", Always(&ACCOUNT)), ("user", Always(&NAMED)), ("group", Always(&NAMED))]);
+const NAMED: TypeRules = TypeRules::new(&[("name", Required(""))]);
+const ACCOUNT: TypeRules = TypeRules::new(&[
     ("name", Required("")),
     (
         "name",
@@ -84,7 +84,7 @@ const ACCOUNT: TypeRules = TypeRules::of(&[
     ("namespace", Rule::Format(&DNS_LABEL)),
 ]);
 
-const RESOURCE_RULE: TypeRules = TypeRules::of(&[
+const RESOURCE_RULE: TypeRules = TypeRules::new(&[
     ("verbs", VERBS),
     ("apiGroups", Required("resource rules must supply at least one api group")),
     ("apiGroups", Check("`*` must be the only entry", |at, run| star_alone(at, "api groups", run))),
@@ -93,22 +93,22 @@ const RESOURCE_RULE: TypeRules = TypeRules::of(&[
     ("namespaces", Check("only `*`, or DNS labels; required except for cluster scope", namespaces)),
 ]);
 
-const URL_RULE: TypeRules = TypeRules::of(&[("verbs", VERBS), ("nonResourceURLs", Check("only `*`, or paths", urls))]);
+const URL_RULE: TypeRules = TypeRules::new(&[("verbs", VERBS), ("nonResourceURLs", Check("only `*`, or paths", urls))]);
 
 const VERBS: Rule = Check("only `*`, or known verbs", verbs);
 
-const LEVEL: TypeRules = TypeRules::of(&[
+const LEVEL: TypeRules = TypeRules::new(&[
     ("spec", Always(&LEVEL_SPEC)),
     ("spec", Check("the objects `exempt` and `catch-all` have their mandatory spec", mandatory_level)),
     ("status", Always(&STATUS_CONTENT)),
 ]);
 
 const LEVEL_SPEC: TypeRules =
-    TypeRules::of(&[("", Check("the fields of the type; Exempt only for the level `exempt`", level_type))]);
+    TypeRules::new(&[("", Check("the fields of the type; Exempt only for the level `exempt`", level_type))]);
 
-const EXEMPT: TypeRules = TypeRules::of(&[("nominalConcurrencyShares", SHARES), ("lendablePercent", PERCENT)]);
+const EXEMPT: TypeRules = TypeRules::new(&[("nominalConcurrencyShares", SHARES), ("lendablePercent", PERCENT)]);
 
-const LIMITED: TypeRules = TypeRules::of(&[
+const LIMITED: TypeRules = TypeRules::new(&[
     ("nominalConcurrencyShares", SHARES),
     ("limitResponse", Check("reject, or queue with what queues need", limit_response)),
     ("lendablePercent", PERCENT),
@@ -118,8 +118,8 @@ const LIMITED: TypeRules = TypeRules::of(&[
 const SHARES: Rule = Rule::Within(0, i64::MAX, "must be a non-negative integer");
 const PERCENT: Rule = Rule::Range(0, 100);
 
-const STATUS: TypeRules = TypeRules::of(&[("status", Always(&STATUS_CONTENT))]);
-const STATUS_CONTENT: TypeRules = TypeRules::of(&[("conditions", Check("one of each type", conditions))]);
+const STATUS: TypeRules = TypeRules::new(&[("status", Always(&STATUS_CONTENT))]);
+const STATUS_CONTENT: TypeRules = TypeRules::new(&[("conditions", Check("one of each type", conditions))]);
 
 fn name_of<'v>(run: &Run<'v>) -> &'v str {
     run.object.get(&["metadata", "name"]).and_then(Value::as_str).unwrap_or_default()
@@ -143,7 +143,7 @@ fn distinguisher(at: &At<'_, '_>, run: &mut Run<'_>) {
     const KNOWN: [&str; 2] = ["ByNamespace", "ByUser"];
     let kind = at.field("type");
     if at.is_set() && !KNOWN.contains(&kind.text()) {
-        kind.not_supported(run, DISTINGUISHER_FORM.of(at.value), &KNOWN);
+        kind.not_supported(run, DISTINGUISHER_FORM.print(at.value), &KNOWN);
     }
 }
 
@@ -332,15 +332,15 @@ fn mandatory_schema(spec: &At<'_, '_>, run: &mut Run<'_>) {
             "nonResourceRules": [{"verbs": all, "nonResourceURLs": all}],
         }],
     });
-    let shown = SCHEMA_FORM.of(spec.value);
-    if shown != SCHEMA_FORM.of(&expected) {
+    let shown = SCHEMA_FORM.print(spec.value);
+    if shown != SCHEMA_FORM.print(&expected) {
         spec.invalid(run, shown, format!("spec of '{name}' must equal the fixed value"));
     }
 }
 
 fn mandatory_level(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let name = name_of(run);
-    let shown = LEVEL_FORM.of(spec.value);
+    let shown = LEVEL_FORM.print(spec.value);
     let (expected, except) = match name {
         // An exempt level may have a setting for lending.
         "exempt" => (json!({"type": "Exempt", "exempt": spec.value.get("exempt")}), " except the 'spec.exempt' field"),
@@ -351,7 +351,7 @@ fn mandatory_level(spec: &At<'_, '_>, run: &mut Run<'_>) {
         }
         _ => return,
     };
-    if shown != LEVEL_FORM.of(&expected) {
+    if shown != LEVEL_FORM.print(&expected) {
         spec.invalid(run, shown, format!("spec of '{name}'{except} must equal the fixed value"));
     }
 }

@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `internal_apiserver`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const STORAGE_VERSION_COMMON_ENCODING_VERSION: &str = "\
     commonEncodingVersion is set to an encoding storage version if all API server instances share that same version. \

@@ -17,11 +17,11 @@ use crate::validating::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(crate) const KINDS: &[Kind] = &[kind("StorageVersion").below(&[("status", &STATUS)])];
 
-const STATUS: TypeRules = TypeRules::of(&[(
+const STATUS: TypeRules = TypeRules::new(&[(
     "status",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("storageVersions", Check("servers without duplicates", servers)),
                 ("storageVersions", Each(&SERVER)),
                 ("", Check("the common version is the encoding version of all servers, if they agree", common_version)),
@@ -31,7 +31,7 @@ const STATUS: TypeRules = TypeRules::of(&[(
     ),
 )]);
 
-const SERVER: TypeRules = TypeRules::of(&[
+const SERVER: TypeRules = TypeRules::new(&[
     ("apiServerID", Check("DNS subdomain", |at, run| at.complain(run, DNS_SUBDOMAIN.faults(at.text())))),
     ("encodingVersion", Check("version", version)),
     ("decodableVersions", Check("versions that include the encoding version", decodable)),

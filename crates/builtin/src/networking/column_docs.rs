@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `networking`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const INGRESS_CLASS: &str =
     "The name of the IngressClass resource that should be used for additional configuration";

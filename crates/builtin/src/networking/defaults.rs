@@ -16,14 +16,14 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-const INGRESS_CLASS: TypeDefaults = TypeDefaults::of(&[(
+const INGRESS_CLASS: TypeDefaults = TypeDefaults::new(&[(
     "spec",
     In(&const {
-        TypeDefaults::of(&[("parameters", In(&const { TypeDefaults::of(&[("scope", TextIfAbsent("Cluster"))]) }))])
+        TypeDefaults::new(&[("parameters", In(&const { TypeDefaults::new(&[("scope", TextIfAbsent("Cluster"))]) }))])
     }),
 )]);
 
-const NETWORK_POLICY: TypeDefaults = TypeDefaults::of(&[(
+const NETWORK_POLICY: TypeDefaults = TypeDefaults::new(&[(
     "spec",
     Always(
         &const {
@@ -36,7 +36,7 @@ const NETWORK_POLICY: TypeDefaults = TypeDefaults::of(&[(
 )]);
 
 const PEERS: TypeDefaults =
-    TypeDefaults::of(&[("ports", Each(&const { TypeDefaults::of(&[("protocol", TextIfAbsent("TCP"))]) }))]);
+    TypeDefaults::new(&[("ports", Each(&const { TypeDefaults::new(&[("protocol", TextIfAbsent("TCP"))]) }))]);
 
 /// Every network policy restricts incoming traffic. It restricts outgoing traffic only if it has rules for it.
 fn policy_types(spec: &mut Map) {

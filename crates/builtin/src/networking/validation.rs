@@ -20,15 +20,15 @@ use crate::validating::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 
 pub(crate) const KINDS: &[Kind] = &[
     kind("IPAddress")
-        .object(&const { TypeRules::of(&[("spec", Always(&ADDRESS))]) })
-        .then(&const { TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("parentRef", Immutable)]) }))]) }),
+        .object(&const { TypeRules::new(&[("spec", Always(&ADDRESS))]) })
+        .then(&const { TypeRules::new(&[("spec", Always(&const { TypeRules::new(&[("parentRef", Immutable)]) }))]) }),
     kind("Ingress").object(&INGRESS).below(&[("status", &INGRESS_STATUS)]),
     kind("IngressClass").first(&CLASS_UPDATE).object(&CLASS),
-    kind("NetworkPolicy").object(&const { TypeRules::of(&[("spec", Always(&POLICY))]) }),
+    kind("NetworkPolicy").object(&const { TypeRules::new(&[("spec", Always(&POLICY))]) }),
     kind("ServiceCIDR").object(&SERVICE_CIDR).then(&SERVICE_CIDR_UPDATE),
 ];
 
-const INGRESS: TypeRules = TypeRules::of(&[
+const INGRESS: TypeRules = TypeRules::new(&[
     ("spec", Always(&INGRESS_SPEC)),
     (
         "",
@@ -39,7 +39,7 @@ const INGRESS: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-const INGRESS_SPEC: TypeRules = TypeRules::of(&[
+const INGRESS_SPEC: TypeRules = TypeRules::new(&[
     (
         "",
         Check("`defaultBackend` or `rules`", |spec, run| {
@@ -61,13 +61,13 @@ const INGRESS_SPEC: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-const INGRESS_RULE: TypeRules = TypeRules::of(&[
+const INGRESS_RULE: TypeRules = TypeRules::new(&[
     ("host", Check("DNS subdomain, or one below a wildcard; no IP address", ingress_host)),
-    ("http", In(&const { TypeRules::of(&[("paths", Required("")), ("paths", With("by `pathType`", paths, &PATH))]) })),
+    ("http", In(&const { TypeRules::new(&[("paths", Required("")), ("paths", With("by `pathType`", paths, &PATH))]) })),
 ]);
 
 /// The rules of a path with a type.
-const PATH: TypeRules = TypeRules::of(&[
+const PATH: TypeRules = TypeRules::new(&[
     ("", Check("an absolute path without `//`, `.` or `..` for the types Exact and Prefix", path)),
     ("backend", Always(&BACKEND)),
 ]);
@@ -93,7 +93,7 @@ const REFERENCE: TypeRules = TypeRules::shared(
     ],
 );
 
-const TLS: TypeRules = TypeRules::of(&[
+const TLS: TypeRules = TypeRules::new(&[
     (
         "hosts",
         Check("each is a DNS subdomain, with or without a leading wildcard", |at, run| {
@@ -103,7 +103,7 @@ const TLS: TypeRules = TypeRules::of(&[
     ("secretName", Format(&DNS_SUBDOMAIN)),
 ]);
 
-const INGRESS_STATUS: TypeRules = TypeRules::of(&[(
+const INGRESS_STATUS: TypeRules = TypeRules::new(&[(
     "status",
     Check("addresses and names of a load balancer", |at, run| {
         for item in at.field("loadBalancer").field("ingress").items() {
@@ -216,16 +216,16 @@ fn service_backend(at: &At<'_, '_>, service: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 const CLASS_UPDATE: TypeRules =
-    TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("controller", Immutable)]) }))]);
+    TypeRules::new(&[("spec", Always(&const { TypeRules::new(&[("controller", Immutable)]) }))]);
 
 /// The longest name of a controller, in bytes.
 const CONTROLLER_MAX: usize = 250;
 
-const CLASS: TypeRules = TypeRules::of(&[(
+const CLASS: TypeRules = TypeRules::new(&[(
     "spec",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("controller", MaxBytes(CONTROLLER_MAX)),
                 ("controller", Check("required: domain and path", domain_and_path)),
                 ("parameters", In(&REFERENCE)),
@@ -250,10 +250,10 @@ fn parameters_scope(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const POLICY: TypeRules = TypeRules::of(&[
+const POLICY: TypeRules = TypeRules::new(&[
     ("podSelector", SELECTOR),
-    ("ingress", Each(&const { TypeRules::of(&[("ports", Each(&POLICY_PORT)), ("from", Each(&PEER))]) })),
-    ("egress", Each(&const { TypeRules::of(&[("ports", Each(&POLICY_PORT)), ("to", Each(&PEER))]) })),
+    ("ingress", Each(&const { TypeRules::new(&[("ports", Each(&POLICY_PORT)), ("from", Each(&PEER))]) })),
+    ("egress", Each(&const { TypeRules::new(&[("ports", Each(&POLICY_PORT)), ("to", Each(&PEER))]) })),
     ("policyTypes", Check("Ingress, Egress or both", policy_types)),
 ]);
 
@@ -350,9 +350,9 @@ fn policy_types(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const ADDRESS: TypeRules = TypeRules::of(&[("parentRef", Required("")), ("parentRef", In(&PARENT))]);
+const ADDRESS: TypeRules = TypeRules::new(&[("parentRef", Required("")), ("parentRef", In(&PARENT))]);
 
-const PARENT: TypeRules = TypeRules::of(&[
+const PARENT: TypeRules = TypeRules::new(&[
     ("group", Format(&DNS_SUBDOMAIN)),
     ("resource", Required("")),
     ("resource", Format(&PATH_SEGMENT)),
@@ -361,14 +361,14 @@ const PARENT: TypeRules = TypeRules::of(&[
     ("namespace", Format(&PATH_SEGMENT)),
 ]);
 
-const SERVICE_CIDR: TypeRules = TypeRules::of(&[(
+const SERVICE_CIDR: TypeRules = TypeRules::new(&[(
     "spec",
-    Always(&const { TypeRules::of(&[("cidrs", Check("one CIDR, or two of different IP families", cidrs))]) }),
+    Always(&const { TypeRules::new(&[("cidrs", Check("one CIDR, or two of different IP families", cidrs))]) }),
 )]);
 
-const SERVICE_CIDR_UPDATE: TypeRules = TypeRules::of(&[(
+const SERVICE_CIDR_UPDATE: TypeRules = TypeRules::new(&[(
     "spec",
-    Always(&const { TypeRules::of(&[("cidrs", Check("immutable, but that a second may come", cidrs_stay))]) }),
+    Always(&const { TypeRules::new(&[("cidrs", Check("immutable, but that a second may come", cidrs_stay))]) }),
 )]);
 
 fn cidrs(at: &At<'_, '_>, run: &mut Run<'_>) {

@@ -14,4 +14,4 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
 }
 
 const RUNTIME_CLASS: TypeDefaults =
-    TypeDefaults::of(&[("overhead", In(&const { TypeDefaults::of(&[("podFixed", Amounts)]) }))]);
+    TypeDefaults::new(&[("overhead", In(&const { TypeDefaults::new(&[("podFixed", Amounts)]) }))]);

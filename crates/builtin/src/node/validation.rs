@@ -15,15 +15,15 @@ use crate::validating::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(crate) const KINDS: &[Kind] = &[kind("RuntimeClass").object(&CLASS).then(&UPDATE)];
 
-const CLASS: TypeRules = TypeRules::of(&[
+const CLASS: TypeRules = TypeRules::new(&[
     ("handler", Check("DNS label", |at, run| at.complain(run, DNS_LABEL.faults(at.text())))),
     ("overhead", Check("resource quantities in podFixed", overhead)),
     ("scheduling", In(&SCHEDULING)),
 ]);
 
-const SCHEDULING: TypeRules = TypeRules::of(&[("nodeSelector", LABELS), ("tolerations", Each(&TOLERATION))]);
+const SCHEDULING: TypeRules = TypeRules::new(&[("nodeSelector", LABELS), ("tolerations", Each(&TOLERATION))]);
 
-const UPDATE: TypeRules = TypeRules::of(&[("handler", Immutable)]);
+const UPDATE: TypeRules = TypeRules::new(&[("handler", Immutable)]);
 
 fn overhead(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.is_set() {

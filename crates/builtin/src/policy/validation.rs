@@ -13,8 +13,8 @@ use crate::validating::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(crate) const KINDS: &[Kind] = &[kind("PodDisruptionBudget").object(&BUDGET).below(&[("status", &STATUS)])];
 
-const BUDGET: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
-const SPEC: TypeRules = TypeRules::of(&[
+const BUDGET: TypeRules = TypeRules::new(&[("spec", Always(&SPEC))]);
+const SPEC: TypeRules = TypeRules::new(&[
     ("", Check("either minAvailable or maxUnavailable", not_both)),
     ("minAvailable", Check("number or percentage up to 100%", amount)),
     ("maxUnavailable", Check("number or percentage up to 100%", amount)),
@@ -22,11 +22,11 @@ const SPEC: TypeRules = TypeRules::of(&[
     ("unhealthyPodEvictionPolicy", OneOf(&["AlwaysAllow", "IfHealthyBudget"])),
 ]);
 
-const STATUS: TypeRules = TypeRules::of(&[(
+const STATUS: TypeRules = TypeRules::new(&[(
     "status",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("disruptionsAllowed", NonNegative),
                 ("currentHealthy", NonNegative),
                 ("desiredHealthy", NonNegative),

@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `rbac`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const ROLE_BINDING_ROLE: &str = "\
     RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the RoleRef \

@@ -14,8 +14,8 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     matches!(kind, "RoleBinding" | "ClusterRoleBinding").then_some(&BINDING)
 }
 
-const BINDING: TypeDefaults = TypeDefaults::of(&[
-    ("roleRef", Always(&const { TypeDefaults::of(&[("apiGroup", Text(GROUP))]) })),
+const BINDING: TypeDefaults = TypeDefaults::new(&[
+    ("roleRef", Always(&const { TypeDefaults::new(&[("apiGroup", Text(GROUP))]) })),
     (
         "subjects",
         Each(&const { TypeDefaults { fields: &[], then: &[FollowUp::Run(&["kind", "apiGroup"], subject_group)] } }),

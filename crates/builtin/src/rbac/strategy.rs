@@ -33,7 +33,7 @@ pub(super) enum Grants {
 
 impl WriteStrategy for Grants {
     /// Checking takes long even for a small binding, since its role may be large.
-    fn is_judged_long(&self) -> bool {
+    fn has_long_validation(&self) -> bool {
         true
     }
 

@@ -18,12 +18,12 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 pub(crate) const KINDS: &[Kind] = &[
     kind("ClusterRole").object(&CLUSTER_ROLE_OBJECT),
     kind("ClusterRoleBinding").object(&CLUSTER_BINDING).then(&BINDING_UPDATE),
-    kind("Role").object(&const { TypeRules::of(&[("rules", Each(&NAMESPACED_RULE))]) }),
+    kind("Role").object(&const { TypeRules::new(&[("rules", Each(&NAMESPACED_RULE))]) }),
     kind("RoleBinding").object(&BINDING).then(&BINDING_UPDATE),
 ];
 
 const CLUSTER_ROLE_OBJECT: TypeRules =
-    TypeRules::of(&[("rules", Each(&RULE)), ("aggregationRule", Check("label selectors, at least one", aggregation))]);
+    TypeRules::new(&[("rules", Each(&RULE)), ("aggregationRule", Check("label selectors, at least one", aggregation))]);
 
 fn aggregation(at: &At<'_, '_>, run: &mut Run<'_>) {
     let selectors = at.field("clusterRoleSelectors");
@@ -39,9 +39,9 @@ fn aggregation(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const RULE: TypeRules = TypeRules::of(&[("verbs", SOME_VERBS), ("", RESOURCES_OR_URLS)]);
+const RULE: TypeRules = TypeRules::new(&[("verbs", SOME_VERBS), ("", RESOURCES_OR_URLS)]);
 
-const NAMESPACED_RULE: TypeRules = TypeRules::of(&[
+const NAMESPACED_RULE: TypeRules = TypeRules::new(&[
     ("verbs", SOME_VERBS),
     (
         "nonResourceURLs",
@@ -75,18 +75,18 @@ fn resources_or_urls(rule: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const BINDING: TypeRules = TypeRules::of(&[("roleRef", Always(&ROLE)), ("subjects", Each(&SUBJECT))]);
+const BINDING: TypeRules = TypeRules::new(&[("roleRef", Always(&ROLE)), ("subjects", Each(&SUBJECT))]);
 const CLUSTER_BINDING: TypeRules =
-    TypeRules::of(&[("roleRef", Always(&CLUSTER_ROLE)), ("subjects", Each(&CLUSTER_SUBJECT))]);
+    TypeRules::new(&[("roleRef", Always(&CLUSTER_ROLE)), ("subjects", Each(&CLUSTER_SUBJECT))]);
 
-const ROLE: TypeRules = TypeRules::of(&[
+const ROLE: TypeRules = TypeRules::new(&[
     ("apiGroup", StrictlyOneOf(&[GROUP])),
     ("kind", StrictlyOneOf(&["Role", "ClusterRole"])),
     ("name", Required("")),
     ("name", Format(&PATH_SEGMENT)),
 ]);
 
-const CLUSTER_ROLE: TypeRules = TypeRules::of(&[
+const CLUSTER_ROLE: TypeRules = TypeRules::new(&[
     ("apiGroup", StrictlyOneOf(&[GROUP])),
     ("kind", StrictlyOneOf(&["ClusterRole"])),
     ("name", Required("")),
@@ -94,9 +94,9 @@ const CLUSTER_ROLE: TypeRules = TypeRules::of(&[
 ]);
 
 const SUBJECT: TypeRules =
-    TypeRules::of(&[("", Check("a user, group or service account with the API group of its kind", subject))]);
+    TypeRules::new(&[("", Check("a user, group or service account with the API group of its kind", subject))]);
 
-const CLUSTER_SUBJECT: TypeRules = TypeRules::of(&[(
+const CLUSTER_SUBJECT: TypeRules = TypeRules::new(&[(
     "",
     Check("a user, group or service account (with namespace) with the API group of its kind", |at, run| {
         subject(at, run);
@@ -107,7 +107,7 @@ const CLUSTER_SUBJECT: TypeRules = TypeRules::of(&[(
     }),
 )]);
 
-const BINDING_UPDATE: TypeRules = TypeRules::of(&[(
+const BINDING_UPDATE: TypeRules = TypeRules::new(&[(
     "roleRef",
     Check("immutable", |at, run| {
         let [group, kind, name] = ["apiGroup", "kind", "name"].map(|field| at.field(field));

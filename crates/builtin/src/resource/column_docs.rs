@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `resource`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const DEVICE_TAINT_RULE_EFFECT: &str = "\
     The effect of the taint on claims that do not tolerate the taint and through such claims on the pods using \

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_class_says_so_only_when_nested() {
+    fn a_missing_device_class_becomes_empty_when_nested() {
         let old = claim(&json!([{"name": "a", "allocationMode": "All"}, {"name": "b", "count": 0}]));
         let new =
             claim(&json!([{"name": "a", "exactly": {"deviceClassName": "", "allocationMode": "All"}}, {"name": "b"}]));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_below_exactly_comes_back() {
+    fn unknown_fields_below_exactly_survive_conversion() {
         let new = claim(&json!([{"name": "a", "exactly": {"deviceClassName": "gpu", "unknown": 1}}]));
         let old = claim(&json!([{"name": "a", "deviceClassName": "gpu", "exactly": {"unknown": 1}}]));
         check(flatten_claim, &new, &old);

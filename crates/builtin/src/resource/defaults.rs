@@ -21,37 +21,37 @@ pub(crate) fn defaults(version: &str, kind: &str) -> Option<&'static TypeDefault
 }
 
 const POOL_STATUS_REQUEST: TypeDefaults =
-    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("limit", Number(100))]) }))]);
+    TypeDefaults::new(&[("spec", In(&const { TypeDefaults::new(&[("limit", Number(100))]) }))]);
 
-const CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", In(&CLAIM_SPEC)), ("status", In(&CLAIM_STATUS))]);
+const CLAIM: TypeDefaults = TypeDefaults::new(&[("spec", In(&CLAIM_SPEC)), ("status", In(&CLAIM_STATUS))]);
 
-const CLAIM_TEMPLATE: TypeDefaults = TypeDefaults::of(&[("spec", In(&CLAIM))]);
+const CLAIM_TEMPLATE: TypeDefaults = TypeDefaults::new(&[("spec", In(&CLAIM))]);
 
-const CLAIM_STATUS: TypeDefaults = TypeDefaults::of(&[(
+const CLAIM_STATUS: TypeDefaults = TypeDefaults::new(&[(
     "allocation",
-    In(&const { TypeDefaults::of(&[("devices", In(&const { TypeDefaults::of(&[("results", Each(&TOLERANT))]) }))]) }),
+    In(&const { TypeDefaults::new(&[("devices", In(&const { TypeDefaults::new(&[("results", Each(&TOLERANT))]) }))]) }),
 )]);
 
-const TOLERANT: TypeDefaults = TypeDefaults::of(&[("tolerations", Each(&TOLERATION))]);
+const TOLERANT: TypeDefaults = TypeDefaults::new(&[("tolerations", Each(&TOLERATION))]);
 
 const CLAIM_SPEC: TypeDefaults =
-    TypeDefaults::of(&[("devices", In(&const { TypeDefaults::of(&[("requests", Each(&REQUEST))]) }))]);
+    TypeDefaults::new(&[("devices", In(&const { TypeDefaults::new(&[("requests", Each(&REQUEST))]) }))]);
 
-const REQUEST: TypeDefaults = TypeDefaults::of(&[("exactly", In(&COUNTED)), ("firstAvailable", Each(&COUNTED))]);
+const REQUEST: TypeDefaults = TypeDefaults::new(&[("exactly", In(&COUNTED)), ("firstAvailable", Each(&COUNTED))]);
 
 const COUNTED: TypeDefaults = TypeDefaults {
     fields: &[("allocationMode", Text("ExactCount")), ("tolerations", Each(&TOLERATION))],
     then: &[FollowUp::Run(&["allocationMode", "count"], count)],
 };
 
-const TOLERATION: TypeDefaults = TypeDefaults::of(&[("operator", Text("Equal"))]);
+const TOLERATION: TypeDefaults = TypeDefaults::new(&[("operator", Text("Equal"))]);
 
-const FLAT_CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", In(&FLAT_CLAIM_SPEC)), ("status", In(&CLAIM_STATUS))]);
+const FLAT_CLAIM: TypeDefaults = TypeDefaults::new(&[("spec", In(&FLAT_CLAIM_SPEC)), ("status", In(&CLAIM_STATUS))]);
 
-const FLAT_CLAIM_TEMPLATE: TypeDefaults = TypeDefaults::of(&[("spec", In(&FLAT_CLAIM))]);
+const FLAT_CLAIM_TEMPLATE: TypeDefaults = TypeDefaults::new(&[("spec", In(&FLAT_CLAIM))]);
 
 const FLAT_CLAIM_SPEC: TypeDefaults =
-    TypeDefaults::of(&[("devices", In(&const { TypeDefaults::of(&[("requests", Each(&FLAT_REQUEST))]) }))]);
+    TypeDefaults::new(&[("devices", In(&const { TypeDefaults::new(&[("requests", Each(&FLAT_REQUEST))]) }))]);
 
 const FLAT_REQUEST: TypeDefaults = TypeDefaults {
     fields: &[("firstAvailable", Each(&COUNTED)), ("tolerations", Each(&TOLERATION))],

@@ -36,13 +36,13 @@ const FIRST_MAX: usize = 8;
 /// The longest expression and the largest parameters for a driver, in bytes.
 const TEXT_MAX: usize = 10 * 1024;
 
-const SPEC_STAYS: TypeRules = TypeRules::of(&[("spec", Immutable)]);
+const SPEC_STAYS: TypeRules = TypeRules::new(&[("spec", Immutable)]);
 
-const CLASS: TypeRules = TypeRules::of(&[(
+const CLASS: TypeRules = TypeRules::new(&[(
     "spec",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("selectors", SELECTORS),
                 ("config", With("at most 32", |at, run| up_to(at, LIST_MAX, &CONFIG, run), &CONFIG)),
                 (
@@ -58,9 +58,9 @@ const CLASS: TypeRules = TypeRules::of(&[(
     ),
 )]);
 
-const CLAIM: TypeRules = TypeRules::of(&[("spec", NEW_CLAIM_SPEC)]);
+const CLAIM: TypeRules = TypeRules::new(&[("spec", NEW_CLAIM_SPEC)]);
 
-const TEMPLATE: TypeRules = TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("spec", NEW_CLAIM_SPEC)]) }))]);
+const TEMPLATE: TypeRules = TypeRules::new(&[("spec", Always(&const { TypeRules::new(&[("spec", NEW_CLAIM_SPEC)]) }))]);
 
 /// The spec cannot change, so it is only validated for new objects.
 const NEW_CLAIM_SPEC: Rule = Rule::Around(
@@ -75,7 +75,7 @@ const NEW_CLAIM_SPEC: Rule = Rule::Around(
 
 const CLAIM_SPEC: TypeRules = TypeRules::shared("Resource claim", &[("devices", Always(&DEVICES))]);
 
-const DEVICES: TypeRules = TypeRules::of(&[
+const DEVICES: TypeRules = TypeRules::new(&[
     ("requests", With("at most 32, unique names", |at, run| set(at, LIST_MAX, "name", &REQUEST, run), &REQUEST)),
     ("constraints", With("at most 32", |at, run| up_to(at, LIST_MAX, &CONSTRAINT, run), &CONSTRAINT)),
     ("config", With("at most 32", |at, run| up_to(at, LIST_MAX, &CLAIM_CONFIG, run), &CLAIM_CONFIG)),
@@ -83,17 +83,17 @@ const DEVICES: TypeRules = TypeRules::of(&[
 
 const NAME: Rule = Check("DNS label", |at, run| at.complain(run, DNS_LABEL.faults(at.text())));
 
-const REQUEST: TypeRules = TypeRules::of(&[
+const REQUEST: TypeRules = TypeRules::new(&[
     ("name", NAME),
     ("", Rule::Around("`exactly` or `firstAvailable`", exactly_or_first, &ALTERNATIVES)),
 ]);
 
-const ALTERNATIVES: TypeRules = TypeRules::of(&[
+const ALTERNATIVES: TypeRules = TypeRules::new(&[
     ("exactly", In(&EXACTLY)),
     ("firstAvailable", With("at most 8, unique names", |at, run| set(at, FIRST_MAX, "name", &FIRST, run), &FIRST)),
 ]);
 
-const FIRST: TypeRules = TypeRules::of(&[("name", NAME), ("", Always(&EXACTLY))]);
+const FIRST: TypeRules = TypeRules::new(&[("name", NAME), ("", Always(&EXACTLY))]);
 
 const EXACTLY: TypeRules = TypeRules::shared(
     "Request for devices",
@@ -110,7 +110,7 @@ const SELECTORS: Rule =
     With("at most 32, each with an expression", |at, run| up_to(at, LIST_MAX, &SELECTOR, run), &SELECTOR);
 
 const SELECTOR: TypeRules =
-    TypeRules::of(&[("cel", Required("")), ("cel", In(&const { TypeRules::of(&[("expression", ABOUT_DEVICE)]) }))]);
+    TypeRules::new(&[("cel", Required("")), ("cel", In(&const { TypeRules::new(&[("expression", ABOUT_DEVICE)]) }))]);
 
 const ABOUT_DEVICE: Rule = Check("expression about a device: at most 10240 bytes", |at, run| {
     if at.text().len() > TEXT_MAX {
@@ -131,11 +131,11 @@ pub(crate) const TOLERATION: TypeRules = TypeRules::shared(
 );
 
 const CONSTRAINT: TypeRules =
-    TypeRules::of(&[("requests", REQUEST_NAMES), ("", Check("`matchAttribute` or `distinctAttribute`", constraint))]);
+    TypeRules::new(&[("requests", REQUEST_NAMES), ("", Check("`matchAttribute` or `distinctAttribute`", constraint))]);
 
 const REQUEST_NAMES: Rule = Check("at most 32 names of requests, none twice", request_names);
 
-const CLAIM_CONFIG: TypeRules = TypeRules::of(&[("requests", REQUEST_NAMES), ("", Always(&CONFIG))]);
+const CLAIM_CONFIG: TypeRules = TypeRules::new(&[("requests", REQUEST_NAMES), ("", Always(&CONFIG))]);
 
 pub(crate) const CONFIG: TypeRules = TypeRules::shared(
     "Configuration of devices",
@@ -151,7 +151,7 @@ pub(crate) const CONFIG: TypeRules = TypeRules::shared(
         (
             "opaque",
             In(&const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("driver", DRIVER),
                     ("parameters", Check("required: an object of at most 10 KiB", parameters)),
                 ])
@@ -173,12 +173,12 @@ pub(crate) const TAINT: TypeRules = TypeRules::shared(
     ],
 );
 
-const TAINT_RULE: TypeRules = TypeRules::of(&[(
+const TAINT_RULE: TypeRules = TypeRules::new(&[(
     "spec",
-    Always(&const { TypeRules::of(&[("deviceSelector", In(&TAINT_SELECTOR)), ("taint", Always(&TAINT))]) }),
+    Always(&const { TypeRules::new(&[("deviceSelector", In(&TAINT_SELECTOR)), ("taint", Always(&TAINT))]) }),
 )]);
 
-const TAINT_SELECTOR: TypeRules = TypeRules::of(&[
+const TAINT_SELECTOR: TypeRules = TypeRules::new(&[
     (
         "driver",
         Check("DNS subdomain of 63 bytes", |at, run| {
@@ -205,16 +205,16 @@ const TAINT_SELECTOR: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-const TAINT_RULE_STATUS: TypeRules = TypeRules::of(&[(
+const TAINT_RULE_STATUS: TypeRules = TypeRules::new(&[(
     "status",
-    Always(&const { TypeRules::of(&[("conditions", CONDITIONS), ("conditions", Rule::MaxItems(8))]) }),
+    Always(&const { TypeRules::new(&[("conditions", CONDITIONS), ("conditions", Rule::MaxItems(8))]) }),
 )]);
 
-const POOL_REQUEST: TypeRules = TypeRules::of(&[(
+const POOL_REQUEST: TypeRules = TypeRules::new(&[(
     "spec",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("driver", DRIVER),
                 (
                     "poolName",
@@ -257,7 +257,7 @@ fn exactly_or_first<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     const ONE: &str = "exactly one of `exactly` or `firstAvailable` is required";
     match (at.field_is_set("exactly"), !at.field("firstAvailable").is_empty()) {
         (false, false) => at.required(run, ONE),
-        // It is unclear which field is intended. Like upstream, neither is validated.
+        // With both fields set, it is unclear which one is intended. Like upstream, the server validates neither.
         (true, true) => at.invalid(run, Value::Null, format!("{ONE}, but multiple fields are set")),
         _ => ALTERNATIVES.check(at, run),
     }

@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `scheduling`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const PRIORITY_CLASS_VALUE: &str = "\
     value represents the integer value of this priority class. This is the actual priority that pods receive when \

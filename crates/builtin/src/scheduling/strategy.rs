@@ -201,7 +201,7 @@ fn default_priority(registry: &Registry) -> Result<Option<Object>, ApiError> {
     let classes = target.collection()?.snapshot();
     let noted = classes.layout().place(GLOBAL_DEFAULT);
     let noted = noted.ok_or_else(|| ApiError::Internal(format!("{GLOBAL_DEFAULT} is not noted")))?;
-    // This runs for every pod. The indexed field avoids decoding the classes.
+    // The search for the default class runs for every pod. The indexed field avoids decoding the classes.
     let defaults = classes.range("", None).filter(|class| class.field(noted) == "true");
     Ok(defaults.map(|class| class.object().decode(class.revision)).min_by_key(value))
 }

@@ -19,7 +19,7 @@ pub(crate) const KINDS: &[Kind] = &[
     kind("CompositePodGroup").object(&COMPOSITE).below(&[("status", &COMPOSITE_STATUS)]),
 ];
 
-const CLASS: TypeRules = TypeRules::of(&[(
+const CLASS: TypeRules = TypeRules::new(&[(
     "",
     Check(
         "a new object: at most 1000000000 and no name that begins with `system-`, except for the two system classes; a preemption policy of PreemptLowerPriority or Never",
@@ -27,7 +27,7 @@ const CLASS: TypeRules = TypeRules::of(&[(
     ),
 )]);
 
-const UPDATE: TypeRules = TypeRules::of(&[
+const UPDATE: TypeRules = TypeRules::new(&[
     (
         "value",
         Check("immutable", |at, run| {

@@ -1,6 +1,6 @@
 //! The descriptions of the columns in the tables of `storage`.
 //!
-//! They are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
+//! The descriptions are the API documentation of the fields that the columns show. The cells are in `columns.rs`.
 
 pub(crate) const VOLUME_ATTACHMENT_ATTACHER: &str = "\
     attacher indicates the name of the volume driver that MUST handle this request. This is the name returned by \

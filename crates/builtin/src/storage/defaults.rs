@@ -17,21 +17,21 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
 }
 
 /// A volume attachment may have the spec of a volume instead of its name.
-const ATTACHMENT: TypeDefaults = TypeDefaults::of(&[(
+const ATTACHMENT: TypeDefaults = TypeDefaults::new(&[(
     "spec",
     In(
-        &const { TypeDefaults::of(&[("source", In(&const { TypeDefaults::of(&[("inlineVolumeSpec", In(&SOURCE))]) }))]) },
+        &const { TypeDefaults::new(&[("source", In(&const { TypeDefaults::new(&[("inlineVolumeSpec", In(&SOURCE))]) }))]) },
     ),
 )]);
 
 const CLASS: TypeDefaults =
-    TypeDefaults::of(&[("reclaimPolicy", TextIfAbsent("Delete")), ("volumeBindingMode", TextIfAbsent("Immediate"))]);
+    TypeDefaults::new(&[("reclaimPolicy", TextIfAbsent("Delete")), ("volumeBindingMode", TextIfAbsent("Immediate"))]);
 
-const DRIVER: TypeDefaults = TypeDefaults::of(&[(
+const DRIVER: TypeDefaults = TypeDefaults::new(&[(
     "spec",
     Always(
         &const {
-            TypeDefaults::of(&[
+            TypeDefaults::new(&[
                 ("attachRequired", Flag(true)),
                 ("podInfoOnMount", Flag(false)),
                 ("volumeLifecycleModes", OneOf("Persistent")),

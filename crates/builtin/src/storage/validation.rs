@@ -21,10 +21,10 @@ use crate::validating::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 
 pub(crate) const KINDS: &[Kind] = &[
     kind("CSIDriver")
-        .object(&const { TypeRules::of(&[("spec", Always(&DRIVER))]) })
-        .then(&const { TypeRules::of(&[("spec", Always(&DRIVER_UPDATE))]) }),
-    kind("CSINode").object(&const { TypeRules::of(&[("spec", Always(&NODE))]) }).then(
-        &const { TypeRules::of(&[("spec", Check("drivers are immutable, except for `allocatable`", drivers_stay))]) },
+        .object(&const { TypeRules::new(&[("spec", Always(&DRIVER))]) })
+        .then(&const { TypeRules::new(&[("spec", Always(&DRIVER_UPDATE))]) }),
+    kind("CSINode").object(&const { TypeRules::new(&[("spec", Always(&NODE))]) }).then(
+        &const { TypeRules::new(&[("spec", Check("drivers are immutable, except for `allocatable`", drivers_stay))]) },
     ),
     kind("CSIStorageCapacity").object(&CAPACITY).then(&CAPACITY_UPDATE),
     kind("StorageClass").object(&CLASS).then(&CLASS_UPDATE),
@@ -32,7 +32,7 @@ pub(crate) const KINDS: &[Kind] = &[
     kind("VolumeAttributesClass").first(&ATTRIBUTES_UPDATE).object(&ATTRIBUTES),
 ];
 
-const CLASS: TypeRules = TypeRules::of(&[
+const CLASS: TypeRules = TypeRules::new(&[
     ("provisioner", Required("")),
     ("provisioner", Check("qualified name in any case", driver)),
     ("parameters", Check("at most 512, in at most 256 KiB", parameters)),
@@ -42,7 +42,7 @@ const CLASS: TypeRules = TypeRules::of(&[
     ("allowedTopologies", Check("keys without duplicates, each with values; no duplicate terms", topologies)),
 ]);
 
-const CLASS_UPDATE: TypeRules = TypeRules::of(&[
+const CLASS_UPDATE: TypeRules = TypeRules::new(&[
     ("parameters", Check("immutable", class_parameters_stay)),
     ("provisioner", Immutable),
     ("reclaimPolicy", Immutable),
@@ -56,14 +56,14 @@ fn class_parameters_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const ATTRIBUTES: TypeRules = TypeRules::of(&[
+const ATTRIBUTES: TypeRules = TypeRules::new(&[
     ("driverName", Required("")),
     ("driverName", Check("qualified name in any case", driver)),
     ("parameters", Check("at most 512, in at most 256 KiB", parameters)),
     ("parameters", Required("must contain at least one key/value pair")),
 ]);
 
-const ATTRIBUTES_UPDATE: TypeRules = TypeRules::of(&[
+const ATTRIBUTES_UPDATE: TypeRules = TypeRules::new(&[
     ("driverName", Check("immutable", |at, run| stays(at, "updates to driverName are forbidden.", run))),
     ("parameters", Check("immutable", |at, run| stays(at, "updates to parameters are forbidden.", run))),
 ]);
@@ -141,7 +141,7 @@ fn topologies(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const DRIVER: TypeRules = TypeRules::of(&[
+const DRIVER: TypeRules = TypeRules::new(&[
     (
         "attachRequired",
         // Like upstream, the path has another name for the field.
@@ -168,7 +168,7 @@ const DRIVER: TypeRules = TypeRules::of(&[
     ("nodeAllocatableUpdatePeriodSeconds", Within(10, i64::MAX, "must be greater than or equal to 10 seconds")),
 ]);
 
-const DRIVER_UPDATE: TypeRules = TypeRules::of(&[
+const DRIVER_UPDATE: TypeRules = TypeRules::new(&[
     (
         "attachRequired",
         Check("immutable", |at, run| {
@@ -200,9 +200,9 @@ fn tokens(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const NODE: TypeRules = TypeRules::of(&[("drivers", With("unique names", drivers, &NODE_DRIVER))]);
+const NODE: TypeRules = TypeRules::new(&[("drivers", With("unique names", drivers, &NODE_DRIVER))]);
 
-const NODE_DRIVER: TypeRules = TypeRules::of(&[
+const NODE_DRIVER: TypeRules = TypeRules::new(&[
     ("name", CSI_NAME),
     ("nodeID", Required("")),
     (
@@ -213,7 +213,7 @@ const NODE_DRIVER: TypeRules = TypeRules::of(&[
             }
         }),
     ),
-    ("allocatable", Always(&const { TypeRules::of(&[("count", NonNegative)]) })),
+    ("allocatable", Always(&const { TypeRules::new(&[("count", NonNegative)]) })),
 ]);
 
 /// The longest node ID of a driver, in bytes.
@@ -259,27 +259,27 @@ fn drivers_stay(spec: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const CAPACITY: TypeRules = TypeRules::of(&[
+const CAPACITY: TypeRules = TypeRules::new(&[
     ("nodeTopology", SELECTOR),
     ("storageClassName", Check("DNS subdomain", |at, run| at.complain(run, DNS_SUBDOMAIN.faults(at.text())))),
     ("capacity", Check("not negative", |at, run| quantity(at, "storage", run))),
 ]);
 
-const CAPACITY_UPDATE: TypeRules = TypeRules::of(&[("nodeTopology", Immutable), ("storageClassName", Immutable)]);
+const CAPACITY_UPDATE: TypeRules = TypeRules::new(&[("nodeTopology", Immutable), ("storageClassName", Immutable)]);
 
-const ATTACHMENT: TypeRules = TypeRules::of(&[
+const ATTACHMENT: TypeRules = TypeRules::new(&[
     ("spec", Always(&ATTACHMENT_SPEC)),
     ("status", Always(&ATTACHMENT_STATUS)),
     ("spec", Check("a new object: names are DNS subdomains", new_attachment)),
 ]);
 
-const ATTACHMENT_SPEC: TypeRules = TypeRules::of(&[
+const ATTACHMENT_SPEC: TypeRules = TypeRules::new(&[
     ("attacher", Required("")),
     ("source", Check("either the name of a volume or an inline volume spec", source)),
     ("nodeName", Check("DNS subdomain", |at, run| at.complain(run, DNS_SUBDOMAIN.faults(at.text())))),
 ]);
 
-const ATTACHMENT_STATUS: TypeRules = TypeRules::of(&[
+const ATTACHMENT_STATUS: TypeRules = TypeRules::new(&[
     ("attachmentMetadata", Check("at most 256 KiB", limited)),
     ("attachError", Always(&VOLUME_ERROR)),
     ("detachError", Always(&VOLUME_ERROR)),
@@ -301,7 +301,7 @@ const VOLUME_ERROR: TypeRules = TypeRules::shared(
     ],
 );
 
-const ATTACHMENT_UPDATE: TypeRules = TypeRules::of(&[(
+const ATTACHMENT_UPDATE: TypeRules = TypeRules::new(&[(
     "spec",
     Check("immutable", |at, run| {
         if !at.is_unchanged() {

@@ -16,15 +16,15 @@ use crate::validating::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 pub(crate) const KINDS: &[Kind] =
     &[kind("StorageVersionMigration").object(&MIGRATION).then(&UPDATE).below(&[("status", &STATUS)])];
 
-const MIGRATION: TypeRules = TypeRules::of(&[(
+const MIGRATION: TypeRules = TypeRules::new(&[(
     "spec",
     Always(
         &const {
-            TypeRules::of(&[(
+            TypeRules::new(&[(
                 "resource",
                 Always(
                     &const {
-                        TypeRules::of(&[
+                        TypeRules::new(&[
                             ("resource", Check("required, DNS label (RFC 1035)", resource)),
                             ("group", Check("DNS subdomain", group)),
                         ])
@@ -35,7 +35,7 @@ const MIGRATION: TypeRules = TypeRules::of(&[(
     ),
 )]);
 
-const UPDATE: TypeRules = TypeRules::of(&[(
+const UPDATE: TypeRules = TypeRules::new(&[(
     "spec",
     Check("immutable", |at, run| {
         if !at.is_unchanged() {
@@ -47,11 +47,11 @@ const UPDATE: TypeRules = TypeRules::of(&[(
     }),
 )]);
 
-const STATUS: TypeRules = TypeRules::of(&[(
+const STATUS: TypeRules = TypeRules::new(&[(
     "status",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("resourceVersion", Check("a revision", revision)),
                 ("conditions", CONDITIONS),
                 ("resourceVersion", Check("set once", stays)),

@@ -93,7 +93,7 @@ impl<'v> At<'v, '_> {
         tree.into_iter().flat_map(Map::keys).map(|name| (name, self.key(name)))
     }
 
-    /// This place with another name in the path, if upstream's name differs from that in the API.
+    /// This position with another name in the path, for errors in which upstream's name differs from the API's.
     pub(crate) fn called(&self, name: &'v str) -> At<'v, '_> {
         At { segment: PathSegment::Field(name), ..*self }
     }
@@ -103,12 +103,12 @@ impl<'v> At<'v, '_> {
         self.parent
     }
 
-    /// This place with another value, if upstream reports an error here about another value.
+    /// This position with another value, for errors in which upstream shows another value.
     pub(crate) fn holding(&self, value: &'v Value) -> At<'v, '_> {
         At { value, ..*self }
     }
 
-    /// This place with another value and another old value.
+    /// This position with another value and another old value.
     pub(crate) fn between<'o>(&self, value: &'o Value, old: &'o Value) -> At<'o, '_>
     where
         'v: 'o,
@@ -189,17 +189,17 @@ impl<'v> At<'v, '_> {
 
     /// Reports that a value is required.
     pub(crate) fn required(&self, run: &mut Run<'_>, detail: impl Into<String>) {
-        run.tell(|| FieldError::required(self.path(), detail));
+        run.report(|| FieldError::required(self.path(), detail));
     }
 
     /// Reports that `value` breaks a rule.
     pub(crate) fn invalid(&self, run: &mut Run<'_>, value: impl Into<Value>, detail: impl Into<String>) {
-        run.tell(|| FieldError::invalid(self.path(), value, detail));
+        run.report(|| FieldError::invalid(self.path(), value, detail));
     }
 
     /// Reports that the value here is invalid, with the value.
     pub(crate) fn refused(&self, run: &mut Run<'_>, detail: impl Into<String>) {
-        run.tell(|| FieldError::invalid_unshown(self.path(), detail));
+        run.report(|| FieldError::invalid_unshown(self.path(), detail));
     }
 
     /// Reports each of these errors about the string here.
@@ -211,37 +211,37 @@ impl<'v> At<'v, '_> {
 
     /// Reports that no value is permitted.
     pub(crate) fn forbidden(&self, run: &mut Run<'_>, detail: impl Into<String>) {
-        run.tell(|| FieldError::forbidden(self.path(), detail));
+        run.report(|| FieldError::forbidden(self.path(), detail));
     }
 
     /// Reports a duplicate value.
     pub(crate) fn duplicate(&self, run: &mut Run<'_>, value: impl Into<Value>) {
-        run.tell(|| FieldError::duplicate(self.path(), value));
+        run.report(|| FieldError::duplicate(self.path(), value));
     }
 
     /// Reports that the value is not one of the supported values.
     pub(crate) fn not_supported(&self, run: &mut Run<'_>, value: impl Into<Value>, supported: &[&str]) {
-        run.tell(|| FieldError::not_supported(self.path(), value, supported));
+        run.report(|| FieldError::not_supported(self.path(), value, supported));
     }
 
     /// Reports that the object that `value` names does not exist.
     pub(crate) fn not_found(&self, run: &mut Run<'_>, value: impl Into<Value>) {
-        run.tell(|| FieldError::not_found(self.path(), value));
+        run.report(|| FieldError::not_found(self.path(), value));
     }
 
     /// Reports that the value here could not be validated.
     pub(crate) fn internal(&self, run: &mut Run<'_>, detail: impl Into<String>) {
-        run.tell(|| FieldError::internal(self.path(), detail));
+        run.report(|| FieldError::internal(self.path(), detail));
     }
 
     /// Reports that the value is longer than `limit` bytes.
     pub(crate) fn too_long(&self, run: &mut Run<'_>, limit: usize) {
-        run.tell(|| FieldError::too_long(self.path(), limit));
+        run.report(|| FieldError::too_long(self.path(), limit));
     }
 
     /// Reports that the list has more than `limit` items.
     pub(crate) fn too_many(&self, run: &mut Run<'_>, limit: usize) {
-        run.tell(|| FieldError::too_many(self.path(), self.list().len(), limit));
+        run.report(|| FieldError::too_many(self.path(), self.list().len(), limit));
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_knows_its_way_and_what_stood_there() {
+    fn a_position_has_its_path_and_its_old_value() {
         let object = |value| Object::from_value(value).expect("an object");
         let new = object(json!({"spec": {"ports": [{"name": "a"}], "labels": {"x": "y"}}}));
         let old = object(json!({"spec": {"ports": [{"name": "b"}]}}));

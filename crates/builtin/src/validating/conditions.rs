@@ -27,11 +27,11 @@ fn conditions(at: &At<'_, '_>, run: &mut Run<'_>) {
         if !seen.insert(kind.text()) {
             kind.duplicate(run, kind.text());
         }
-        judge(&condition, run);
+        validate(&condition, run);
     }
 }
 
-fn judge(condition: &At<'_, '_>, run: &mut Run<'_>) {
+fn validate(condition: &At<'_, '_>, run: &mut Run<'_>) {
     let [kind, status, generation] = ["type", "status", "observedGeneration"].map(|name| condition.field(name));
     kind.complain(run, QUALIFIED_NAME.faults(kind.text()));
     if !STATUSES.contains(&status.text()) {

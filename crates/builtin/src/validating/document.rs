@@ -153,7 +153,7 @@ mod tests {
     use super::document;
 
     #[test]
-    fn the_document_says_what_the_rules_are() {
+    fn the_validation_reference_equals_the_rules() {
         let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/validation.md");
         let expected = document();
         if std::env::var_os("KEELSON_UPDATE").is_some() {

@@ -43,7 +43,7 @@ impl Policy {
 pub(crate) fn of_policy(at: &At<'_, '_>, authorizer: bool, wanted: &[Type], run: &mut Run<'_>) {
     if let Some(policy) = run.policy.as_mut().filter(|policy| policy.is_judged) {
         let environment = policy.environment(authorizer);
-        tell(at, Program::compile_to(at.text(), &environment, wanted), run);
+        report(at, Program::compile_to(at.text(), &environment, wanted), run);
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn of_variable(at: &At<'_, '_>, name: &str, run: &mut Run<'_>) {
         let of = compiled.as_ref().map_or(Type::Dyn, |program| program.result().clone());
         policy.variables.get_or_insert_default().push((name.to_owned(), of));
         policy.declared = None;
-        tell(at, compiled, run);
+        report(at, compiled, run);
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn of_condition(at: &At<'_, '_>, run: &mut Run<'_>) {
         }
         None => Program::compile_to(at.text(), &WEBHOOK, &[Type::Bool]),
     };
-    tell(at, compiled, run);
+    report(at, compiled, run);
 }
 
 /// Validates a device selector.
@@ -90,7 +90,7 @@ pub(crate) fn of_devices(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-fn tell(at: &At<'_, '_>, compiled: Result<Program, CompileError>, run: &mut Run<'_>) {
+fn report(at: &At<'_, '_>, compiled: Result<Program, CompileError>, run: &mut Run<'_>) {
     match compiled {
         Ok(_) => {}
         // The expression is valid, but a constant in it cannot be computed. Like upstream, that is an internal error.

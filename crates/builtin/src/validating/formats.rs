@@ -14,17 +14,17 @@ use crate::validating::type_rules::{Run, range_text};
 pub(crate) struct Format {
     /// The name of the format.
     pub(crate) name: &'static str,
-    judge: fn(&str) -> Vec<String>,
+    check: fn(&str) -> Vec<String>,
 }
 
 impl Format {
-    pub(crate) const fn new(name: &'static str, judge: fn(&str) -> Vec<String>) -> Self {
-        Self { name, judge }
+    pub(crate) const fn new(name: &'static str, check: fn(&str) -> Vec<String>) -> Self {
+        Self { name, check }
     }
 
     /// The errors of a string; empty if it has the format.
     pub(crate) fn faults(&self, text: &str) -> Vec<String> {
-        (self.judge)(text)
+        (self.check)(text)
     }
 }
 

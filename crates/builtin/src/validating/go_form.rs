@@ -36,32 +36,32 @@ impl Form {
         self.0.iter().map(|(go, name, _)| (*go, *name))
     }
 
-    /// An object in this form.
-    pub(crate) fn of(&self, value: &Value) -> Value {
+    /// Prints an object in this form.
+    pub(crate) fn print(&self, value: &Value) -> Value {
         let field = |name: &str| value.get(name).unwrap_or(&Value::Null);
-        let fields = self.0.iter().map(|(go, name, shown)| (*go, shown.of(field(name))));
+        let fields = self.0.iter().map(|(go, name, shown)| (*go, shown.print(field(name))));
         Value::Object(fields.collect::<Map>())
     }
 
-    /// A list of objects in this form.
+    /// Prints a list of objects in this form.
     pub(crate) fn list(&self, value: &Value) -> Value {
-        value.as_array().map_or(Value::Null, |items| items.iter().map(|item| self.of(item)).collect())
+        value.as_array().map_or(Value::Null, |items| items.iter().map(|item| self.print(item)).collect())
     }
 }
 
 impl PrintedValue {
-    fn of(&self, value: &Value) -> Value {
+    fn print(&self, value: &Value) -> Value {
         match self {
             Self::Text if value.is_null() => json!(""),
             Self::Flag if value.is_null() => json!(false),
             Self::Number if value.is_null() => json!(0),
             Self::Text | Self::Flag | Self::Number | Self::Plain => value.clone(),
-            Self::Always(form) => form.of(value),
+            Self::Always(form) => form.print(value),
             Self::Maybe(form) => {
                 if value.is_null() {
                     Value::Null
                 } else {
-                    form.of(value)
+                    form.print(value)
                 }
             }
             Self::List(form) => form.list(value),
@@ -69,7 +69,7 @@ impl PrintedValue {
                 // Go prints maps sorted by key.
                 let mut keys: Vec<&str> = tree.keys().collect();
                 keys.sort();
-                Value::Object(keys.into_iter().map(|key| (key, form.of(&tree[key]))).collect())
+                Value::Object(keys.into_iter().map(|key| (key, form.print(&tree[key]))).collect())
             }),
             Self::Other(show) => show(value),
         }

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sequence_has_the_length_that_it_says() {
+    fn a_der_sequence_must_have_its_stated_length() {
         assert!(is_sequence(b"\x30\x02ab") && is_sequence(&[&b"\x30\x82\x01\x00"[..], &[7; 256]].concat()));
         for bad in [&b""[..], b"\x30", b"\x30\x03ab", b"\x31\x02ab", b"\x30\x82\x01", b"\x30\x80ab"] {
             assert!(!is_sequence(bad), "{bad:?}");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_told_apart() {
+    fn pem_blocks_are_read_one_after_another() {
         let text =
             b"words\n-----BEGIN A-----\nYQ==\n-----END A-----\n-----BEGIN B-----\nx: y\n\nYQ==\n-----END B-----\n\
                      -----BEGIN C-----\n*\n-----END C-----\n";

@@ -13,7 +13,7 @@ use crate::validating::Rules;
 /// The rules of an object, by its `apiVersion` and `kind`.
 pub(crate) fn rules_of(object: &Object) -> &'static Rules {
     let (group, _) = object.api_version().unwrap().split_once('/').unwrap_or_default();
-    Rules::of(group, object.kind().unwrap()).unwrap()
+    Rules::for_kind(group, object.kind().unwrap()).unwrap()
 }
 
 pub(crate) fn object(value: &Value) -> Object {
@@ -95,5 +95,5 @@ pub(crate) fn selector() -> Value {
 
 #[test]
 fn a_kind_that_is_not_known_has_no_rules() {
-    assert!(Rules::of("example.com", "Widget").is_none() && Rules::of("apps", "Pod").is_none());
+    assert!(Rules::for_kind("example.com", "Widget").is_none() && Rules::for_kind("apps", "Pod").is_none());
 }

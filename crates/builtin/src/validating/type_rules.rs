@@ -43,7 +43,7 @@ impl<'v> Run<'v> {
     }
 
     /// Adds an error, unless the limit on the number or the size of errors is reached.
-    pub(crate) fn tell(&mut self, fault: impl FnOnce() -> FieldError) {
+    pub(crate) fn report(&mut self, fault: impl FnOnce() -> FieldError) {
         if !self.is_full() {
             let fault = fault();
             self.told_bytes += fault.about_bytes();
@@ -123,7 +123,7 @@ pub(crate) const NEGATIVE: &str = "must be greater than or equal to 0";
 
 impl TypeRules {
     /// The rules of a type that one kind uses.
-    pub(crate) const fn of(rules: &'static [(&'static str, Rule)]) -> Self {
+    pub(crate) const fn new(rules: &'static [(&'static str, Rule)]) -> Self {
         Self { title: "", rules }
     }
 
@@ -225,7 +225,7 @@ pub(crate) struct Kind {
 }
 
 /// No rules besides those for metadata.
-const NONE: &TypeRules = &TypeRules::of(&[]);
+const NONE: &TypeRules = &TypeRules::new(&[]);
 
 /// A kind without its own rules. The other methods add rules.
 pub(crate) const fn kind(name: &'static str) -> Kind {

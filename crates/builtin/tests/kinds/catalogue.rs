@@ -11,7 +11,7 @@ use keelson_meta::names::NameRule;
 use keelson_resources::{Resource, Verb};
 
 #[test]
-fn resources_and_versions_stand_in_the_order_of_discovery() {
+fn resources_and_versions_are_in_discovery_order() {
     let groups = catalogue().groups();
     assert_eq!(groups[0].name, "", "the core group is first");
     assert!(groups[1..].is_sorted_by_key(|group| (std::cmp::Reverse(group.priority), group.name.clone())));
@@ -58,7 +58,7 @@ fn verbs_and_subresources_are_in_alphabetical_order() {
 }
 
 #[test]
-fn what_can_be_watched_is_stored_and_nothing_else() {
+fn only_persisted_resources_can_be_watched() {
     for resource in catalogue().resources() {
         let watched = resource.versions.iter().any(|version| version.allows(Verb::Watch));
         assert_eq!(watched, resource.is_persisted(), "{}", resource.plural);
@@ -125,7 +125,7 @@ fn pods_are_dispatched_by_node() {
 }
 
 #[test]
-fn lookups_find_what_is_served_and_nothing_else() {
+fn lookups_find_only_served_resources() {
     let catalogue = catalogue();
     let (resource, version) = catalogue.lookup("apps", "v1", "deployments").expect("deployments");
     assert_eq!((&*resource.kind, &*version.name), ("Deployment", "v1"));

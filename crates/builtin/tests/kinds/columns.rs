@@ -134,7 +134,7 @@ fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 #[test]
-fn every_printer_has_a_cell_for_each_column_whatever_it_is_given() {
+fn every_printer_returns_one_cell_per_column() {
     let odd =
         json!({"metadata": 1, "spec": [1, "a", null], "status": "x", "data": 3, "subsets": [null], "webhooks": {}});
     let deeper = json!({
@@ -179,7 +179,7 @@ fn a_kind_without_a_table_shows_its_name_and_time_of_creation() {
 }
 
 #[test]
-fn ages_are_told_only_if_known() {
+fn ages_are_shown_as_duration_unknown_or_invalid() {
     let age = |metadata: Value| row("", "ServiceAccount", &Object::from_value(json!({"metadata": metadata})).unwrap());
     assert_eq!(age(json!({"name": "x", "creationTimestamp": CREATED})), ["x", "3d4h"]);
     assert_eq!(age(json!({"name": "x", "creationTimestamp": NOW})), ["x", "0s"]);

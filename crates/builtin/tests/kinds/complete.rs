@@ -14,7 +14,7 @@ const DEPTH: usize = 14;
 /// A value of the schema with all fields that have no default.
 fn sample(schema: SchemaRef<'_>, depth: usize) -> Value {
     let inner = |items: Option<SchemaRef<'_>>| items.map_or(json!("x"), |items| sample(items, depth + 1));
-    match schema.of() {
+    match schema.value_type() {
         Type::Object if depth < DEPTH => schema
             .fields()
             .filter(|field| field.default_json().is_none() && field.field_name() != "metadata")
@@ -36,7 +36,7 @@ fn sample(schema: SchemaRef<'_>, depth: usize) -> Value {
 }
 
 #[test]
-fn every_default_that_a_schema_declares_is_noticed_where_it_lacks() {
+fn missing_declared_defaults_are_detected_in_every_kind() {
     // Groups of pods have schemas, and are not served.
     let is_served = |group: &str, version: &str| group != "scheduling.k8s.io" || version == "v1";
     let objects = Schemas::builtin().kinds().filter(|(_, _, kind, _)| !kind.ends_with("List"));
@@ -47,7 +47,7 @@ fn every_default_that_a_schema_declares_is_noticed_where_it_lacks() {
         let mut object = Object::from_value(sample(schema, 0)).unwrap();
         object.set_type(&of);
         object.set_meta("name", "n");
-        let defaults = Defaults::of(&of);
+        let defaults = Defaults::for_kind(&of);
         defaults.into_iter().for_each(|defaults| defaults.fill(&mut object));
         let before = object.clone();
         // If the schema sets a default that the kind does not, the defaults of the kind are incomplete.

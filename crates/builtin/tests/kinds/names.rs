@@ -18,7 +18,7 @@ fn names_are_plurals_with_their_group() {
 }
 
 #[test]
-fn what_is_not_a_name_leads_to_one() {
+fn unknown_resource_names_get_a_suggestion() {
     check("secretz", r#"there is no resource "secretz"; did you mean secrets?"#);
     check("Secret", r#"there is no resource "Secret"; did you mean secrets?"#);
     check("cm", r#"there is no resource "cm"; did you mean configmaps?"#);

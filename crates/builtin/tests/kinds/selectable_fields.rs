@@ -23,7 +23,7 @@ fn every_kind_knows_its_name() {
 }
 
 #[test]
-fn kinds_without_fields_say_what_they_know() {
+fn kinds_without_selectable_fields_list_name_and_namespace() {
     let refusal = "\"nope\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
     check("", "v1", "configmaps", "nope", Err(refusal));
     check("", "v1", "configmaps", "metadata.namespace", Ok("namespace"));
@@ -40,7 +40,7 @@ fn kinds_with_fields_refuse_in_their_own_words() {
 }
 
 #[test]
-fn names_in_selectors_lead_to_stored_paths() {
+fn selector_names_map_to_stored_paths() {
     check("", "v1", "pods", "spec.host", Ok("spec.nodeName"));
     check("events.k8s.io", "v1", "events", "regarding.name", Ok("involvedObject.name"));
     check("batch", "v1", "jobs", "status.successful", Ok("status.succeeded"));

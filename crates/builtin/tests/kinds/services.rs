@@ -122,7 +122,7 @@ async fn create_plain(server: &Registry, number: usize) -> Result<Value, ApiErro
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_address_that_many_ask_for_goes_to_one() {
+async fn one_of_many_concurrent_requests_gets_an_address() {
     let (store, servers) = servers().await;
     let wish = |number: usize| {
         let server = servers[number % 2].clone();
@@ -141,7 +141,7 @@ async fn one_address_that_many_ask_for_goes_to_one() {
 
 /// Services are created, changed and deleted on both servers at once. A failed request must leave nothing behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_taken_is_what_services_hold_whatever_happens() {
+async fn allocations_equal_the_addresses_and_ports_of_all_services() {
     const WORKERS: usize = 6;
     const STEPS: usize = 60;
     let (store, servers) = servers().await;

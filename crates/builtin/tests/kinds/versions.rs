@@ -45,7 +45,7 @@ async fn patch(server: &Registry, version: &str, document: Value) -> WriteResult
 }
 
 #[tokio::test]
-async fn what_is_stored_in_another_version_is_rewritten_when_it_changes_and_only_then() {
+async fn unchanged_writes_convert_objects_to_the_storage_version() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (old, new) = (server(&store, Some("v1")).await, server(&store, None).await);
     let metrics = json!([{ "type": "Resource", "resource": { "name": "memory", "target": { "type": "Utilization", "averageUtilization": 5 } } }]);
@@ -73,7 +73,7 @@ async fn what_is_stored_in_another_version_is_rewritten_when_it_changes_and_only
 
 /// If a conversion fails, the object is never returned under the name of another version.
 #[tokio::test]
-async fn what_was_not_converted_is_an_error_that_names_the_object() {
+async fn failed_conversions_return_an_error_with_the_object_name() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let server = server(&store, Some("v1")).await;
     let body = json!({ "metadata": { "name": "a" }, "spec": { "maxReplicas": 3,
@@ -100,7 +100,7 @@ async fn what_was_not_converted_is_an_error_that_names_the_object() {
 }
 
 #[test]
-fn only_versions_that_there_are_can_be_stored() {
+fn storage_versions_must_exist() {
     let refused =
         |setting: &str| RegistryConfig::default().store_as(keelson_builtin::catalogue(), setting).unwrap_err();
     assert_eq!(refused("pods"), r#""pods" is not of the form resource.group=version"#);

@@ -280,7 +280,7 @@ mod tests {
     use keelson_meta::json::json;
 
     #[test]
-    fn all_that_is_in_a_value_counts_up_to_a_bound() {
+    fn nested_values_are_counted_up_to_a_limit() {
         let tree = json!([[0, 0, 0], {"a": [1], "b": "x".repeat(640)}]);
         let value = from_tree(&tree, None);
         assert_eq!(values(&value, u64::MAX), 1 + (1 + 3) + (1 + 2 + 1 + 10));

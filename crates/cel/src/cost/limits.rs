@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_excess_is_said_the_more_exactly_the_smaller_it_is() {
+    fn the_precision_of_a_cost_excess_grows_near_the_limit() {
         assert_eq!(excess(10_000_000, RULE), None);
         assert_eq!(excess(10_147_803, RULE).as_deref(), Some("1.014780x"));
         assert_eq!(excess(24_000_003, RULE).as_deref(), Some("2.4x"));

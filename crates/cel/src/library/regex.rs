@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_mean_what_they_mean_to_go() {
+    fn regular_expressions_match_as_in_go() {
         let mut inputs = Vec::new();
         let mut wrong = Vec::new();
         for line in PATTERNS.lines() {

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_and_days_lead_to_each_other() {
+    fn dates_and_day_numbers_convert_to_each_other() {
         for days in (-719_162..2_932_896).step_by(37) {
             let (year, month, day) = date_of(days);
             assert_eq!(day_of(year, month, day), days);

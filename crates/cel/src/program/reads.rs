@@ -92,7 +92,7 @@ mod tests {
     use crate::{Environment, Program, Type};
 
     #[test]
-    fn the_ways_of_a_variable_are_those_through_its_fields() {
+    fn field_paths_read_from_a_variable_are_found() {
         let check = |text: &str, expect: &[&str]| {
             let environment = Environment::kubernetes().with("object", Type::Dyn).with("other", Type::Dyn);
             let program = Program::compile(text, &environment).unwrap_or_else(|error| panic!("{error}"));

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_current_in_its_version_and_the_form_that_is_written() {
+    fn an_encoding_is_current_only_for_its_version_and_format() {
         let json: &[u8] = br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}"#;
         let object = StoredObject::parse(bytes::Bytes::from_static(json)).unwrap();
         let encoding = Encoding::new(json, &object, 0);

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_times_and_numbers_need_one_look() {
+    fn common_scalars_are_classified_in_one_pass() {
         let check = |text: &str, expected| assert_eq!(look(text.as_bytes()).verdict(text), expected, "{text}");
         for text in [
             "web-1",

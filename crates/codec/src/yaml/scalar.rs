@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_noticed() {
+    fn timestamps_are_detected() {
         for text in ["2026-01-02", "2026-1-2", "2026-01-02T03:04:05Z", "2026-01-02 03:04:05.5"] {
             assert_eq!(meaning(text), Meaning::Timestamp, "{text}");
         }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn base_60_is_noticed() {
+    fn base_60_numbers_are_detected() {
         for text in ["1:30", "12:30:45", "-1:0", "190:20:30.15"] {
             assert!(is_base_60(text), "{text}");
         }

@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_look_decides_as_the_rules_do(
+        fn the_fast_scalar_check_agrees_with_the_rules(
             text in prop_oneof![
                 "[a-zA-Z0-9:# '\"._/<>=~+,{}\\[\\]&*!|%@`?é\n-]{0,24}",
                 "[0-9]{0,4}[-+._:xobeEZTm0-9 ]{0,20}",

@@ -1,6 +1,6 @@
 //! Objects with shared parts equal the same objects without them.
 //!
-//! Both forms are written in every supported way, and the results compared.
+//! Objects with shared and with own owners are written in every encoding, and the results compared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn a_summary_says_what_the_tree_says(object in object()) {
+    fn a_summary_equals_the_metadata_of_the_object(object in object()) {
         let stored = StoredObject::encode(&Object(object.clone()));
         let summary = stored.summary(&fields()).unwrap();
         let (read, written) = (ParsedObject::from(stored.clone()), ParsedObject::encode_with(&Object(object.clone()), None));
@@ -255,7 +255,7 @@ fn bytes_that_look_canonical_are_not_trusted_with_a_second_revision() {
 }
 
 #[test]
-fn wrong_types_in_the_metadata_are_noticed() {
+fn wrong_types_in_the_metadata_are_detected() {
     let stored = encoded(json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": 7}}));
     assert_eq!(stored.summary(&[]), Err(DecodeError::Metadata("name")));
     let stored = encoded(json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"labels": {"a": 1}}}));

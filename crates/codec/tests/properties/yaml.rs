@@ -219,7 +219,7 @@ fn plain_text_gets_the_types_of_go_yaml() {
 }
 
 #[test]
-fn plain_scalars_are_what_the_table_says() {
+fn plain_scalars_have_the_types_of_the_table() {
     let table: Value = serde_json::from_str(include_str!("../scalars.json")).unwrap();
     for row in table.as_array().unwrap() {
         let (text, value) = (row[0].as_str().unwrap(), &row[1]);
@@ -317,7 +317,7 @@ fn invalid_yaml_has_the_errors_of_go_yaml() {
 }
 
 #[test]
-fn keys_that_are_no_texts_and_come_twice_are_reported_as_they_are() {
+fn duplicate_keys_that_are_no_strings_are_reported_verbatim() {
     let parsed = yaml::parse(b"{1: a, 1: b, true: c, \"true\": d}").unwrap();
     assert_eq!(parsed.duplicates, ["line 1: key 1 already set in map", "line 1: key \"true\" already set in map"]);
 }

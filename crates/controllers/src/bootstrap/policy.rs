@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_of_the_policy_says_something() {
+    fn every_line_of_the_bootstrap_policy_yields_an_object() {
         let pieces = pieces(PolicyExtensions::default()).unwrap();
         let find = |plural: &str, name: &str| {
             let found = pieces.iter().find(|piece| piece.plural == plural && piece.object["metadata"]["name"] == name);

@@ -23,7 +23,7 @@ pub(super) const VALID: Duration = Duration::from_secs(30 * 60);
 pub(super) enum Step {
     /// The holder is the best candidate, or the candidates still have time to answer.
     Nothing,
-    /// These candidates, by number, are asked for a renewal.
+    /// The indexes of the candidates that must renew their leases first.
     Ping(Vec<usize>),
     /// The lease gets this holder; none if another controller has the strategy.
     Elect { holder: Option<String>, strategy: String },
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_are_asked_before_the_best_one_is_elected() {
+    fn candidates_are_pinged_before_the_best_one_is_elected() {
         let old = candidate("old", "1.35.0/1.36.0", -100);
         let new = candidate("new", "1.36.0/1.36.0", -1);
         assert_eq!(step(&[old.clone(), new.clone()], None, at(0)), Ok(Step::Ping(vec![0])), "new has just answered");

@@ -127,7 +127,7 @@ pub struct RemoteObject {
     pub is_deleted: bool,
     /// Its finalizers.
     pub finalizers: Vec<String>,
-    /// Its owner references as JSON; `None` where it has none.
+    /// The owner references of the object as JSON; `None` if it has none.
     pub references: Option<Box<str>>,
 }
 
@@ -158,7 +158,7 @@ impl RemoteObject {
         !self.is_deleted && self.references.is_none()
     }
 
-    /// Its owner references as JSON values, with all their fields.
+    /// The owner references of the object as JSON values, with all their fields.
     pub(super) fn owner_list(&self) -> Vec<Value> {
         self.references.as_deref().and_then(|list| from_str(list).ok()).unwrap_or_default()
     }

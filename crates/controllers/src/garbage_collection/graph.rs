@@ -250,7 +250,7 @@ impl Graph {
                 retry_after_seconds: None,
             });
         }
-        // These events have nothing to do with the current turn, so they must not extend its chain.
+        // The events do not result from the current turn, so they must not extend its chain.
         let caught_up = unchained(|| {
             while self.take_elsewhere(world, visits) {}
             self.catch_up(world, visits)

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_that_is_being_deleted_waits_for_collection_if_it_says_so() {
+    async fn deleted_objects_with_collector_finalizers_wait_for_collection() {
         for (finalizers, waits) in [("orphan", true), ("foregroundDeletion", true), ("example.org/mine", false)] {
             let held = format!(r#"{{"uid":"u","finalizers":["a/b","{finalizers}"]}}"#);
             let terminating = held.replace(r#""finalizers""#, r#""deletionTimestamp":"t","finalizers""#);

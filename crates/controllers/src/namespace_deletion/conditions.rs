@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_report_what_holds_a_namespace_and_since_when() {
+    fn conditions_report_remaining_content_with_transition_times() {
         let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let mut namespace = Object::default();
         let mut first = Findings::default();

@@ -42,7 +42,7 @@ async fn a_key_is_worked_on_once_however_often_it_was_added() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_fails_comes_back_at_growing_intervals_and_holds_up_no_other() {
+async fn failing_keys_back_off_and_delay_no_other_key() {
     let queue = Queue::new("test", BACKOFF);
     ["stuck", "a", "b", "c"].into_iter().for_each(|key| queue.add(key));
     let outcome = |key: &str| if key == "stuck" { Outcome::Again } else { Outcome::Done };
@@ -70,7 +70,7 @@ async fn a_key_that_is_added_again_does_not_wait_for_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_added_while_it_is_worked_on_has_another_turn() {
+async fn a_key_added_during_its_processing_is_processed_again() {
     let queue = Queue::new("test", BACKOFF);
     queue.add("a");
     let count = Mutex::new(0);
@@ -125,7 +125,7 @@ async fn keys_that_add_themselves_or_each_other_wait_ever_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_changes_all_the_time_has_a_few_turns_a_second() {
+async fn constantly_changing_keys_are_processed_a_few_times_per_second() {
     let queue = Queue::new("test", BACKOFF);
     let changing = async {
         loop {
@@ -142,7 +142,7 @@ async fn a_key_that_changes_all_the_time_has_a_few_turns_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn news_that_a_turn_takes_in_begins_a_chain_of_its_own() {
+async fn unchained_additions_start_with_the_first_delay() {
     let queue = Queue::new("test", BACKOFF);
     queue.add("busy");
     let seen = worked(&queue, 100, |key| {

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn going_over_to_another_version_is_another_agreement() {
+    fn a_new_encoding_version_has_a_new_transition_time() {
         let mut object = Object::default();
         publish(&mut object, &entry("a", "x/v1"), at(1));
         publish(&mut object, &entry("a", "x/v2"), at(2));

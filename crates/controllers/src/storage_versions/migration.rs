@@ -166,7 +166,7 @@ impl StorageVersionMigrator {
         let Ok(migrations) = self.migrations.collection() else { return };
         let Some(entry) = migrations.get(&self.migrations.relative_key(name)) else {
             let resource = self.known.lock().forget(name);
-            // Its definition may still name the migration, or the resource may need another one.
+            // The definition of the resource may still name the migration, or the resource may need another one.
             return resource.into_iter().for_each(|resource| self.queue.add(resource));
         };
         let migration = entry.object().decode(entry.revision);

@@ -108,7 +108,7 @@ async fn two() -> (MemoryStore, Arc<Reign>, Candidate, Candidate) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_answers_get_lost_continues_leading() {
+async fn lost_renewal_responses_do_not_end_leadership() {
     let (_store, reign, first, _second) = two().await;
     for lost in 1..4 {
         first.way.lose_answers(LEASE, lost);
@@ -137,7 +137,7 @@ async fn a_leader_without_the_store_stops_before_the_next_one_starts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lead_is_given_up_at_once_also_when_the_last_renewal_got_no_answer() {
+async fn leadership_is_released_even_after_an_unanswered_renewal() {
     for lost in [0, 1] {
         let (_store, reign, first, second) = two().await;
         first.way.lose_answers(LEASE, lost);
@@ -197,7 +197,7 @@ async fn a_server_that_comes_back_need_not_wait_for_its_own_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_earlier_process_does_not_take_the_lead_of_a_later_one_of_its_name() {
+async fn an_older_process_does_not_take_leadership_from_its_successor() {
     let (store, reign, first, second) = two().await;
     second.stop().await;
     let earlier = Candidate::start(&store, &reign, "two", "two_2", now()).await;

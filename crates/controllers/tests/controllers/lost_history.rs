@@ -63,7 +63,7 @@ impl Server {
 }
 
 #[tokio::test]
-async fn controllers_continue_when_the_history_that_they_follow_is_gone() {
+async fn controllers_continue_after_their_revision_is_compacted() {
     let server = Server::start().await;
     let (namespaces, content) = (target("", "namespaces", None), config_maps("default"));
     for round in 0..5 {

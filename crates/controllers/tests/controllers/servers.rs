@@ -140,7 +140,7 @@ fn now() -> SystemTime {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_whose_clock_is_hours_off_is_found_until_it_dies() {
+async fn clock_skew_does_not_remove_a_live_server() {
     for there in [now() - HOUR * 5, now() + HOUR * 5] {
         let store = MemoryStore::new();
         let here = Server::start(&store, "here", "192.0.2.1:6443", now()).await;
@@ -180,7 +180,7 @@ async fn a_lease_is_collected_after_its_duration_without_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_starts_leaves_those_it_knows_nothing_of_as_they_are() {
+async fn a_starting_server_keeps_the_endpoints_of_unobserved_servers() {
     let store = MemoryStore::new();
     let first = Server::start(&store, "first", "192.0.2.1:6443", now()).await;
     pass(SECOND * 15).await;
@@ -198,7 +198,7 @@ async fn a_server_that_starts_leaves_those_it_knows_nothing_of_as_they_are() {
 
 /// This server's own lease is one of those that it has not yet seen to change.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stops_soon_after_it_has_started_takes_its_address_along() {
+async fn a_server_stopped_soon_after_its_start_removes_its_endpoint() {
     let store = MemoryStore::new();
     let other = Server::start(&store, "other", "192.0.2.1:6443", now()).await;
     let killed = Server::start(&store, "one", "192.0.2.2:6443", now()).await;

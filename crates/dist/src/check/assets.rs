@@ -1,4 +1,4 @@
-//! The check of the archive for envtest: its programs start as envtest starts them, and its kubectl reaches them.
+//! The check of the archive for envtest: its programs start with envtest's arguments, and its kubectl reaches them.
 //!
 //! The tests of the server follow the whole sequence of envtest. This check shows that the archive has the programs.
 
@@ -28,7 +28,7 @@ impl Drop for Started {
     }
 }
 
-/// The archive is unpacked as `setup-envtest` unpacks it: each file by its last name.
+/// The archive is unpacked as by `setup-envtest`, which keeps only the file names of paths.
 pub(super) fn envtest(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
     let root = Root::empty(&bench.roots.join("envtest"))?;
     run::output(Command::new("tar").arg("-C").arg(&root.path).args(["--strip-components=2", "-xzf"]).arg(package))?;
@@ -45,7 +45,7 @@ pub(super) fn envtest(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
         "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
         "--unsafe-no-fsync=true".to_owned(),
     ]))?;
-    // Any answer of the stand-in shows that it listens; the API server finds out what it is.
+    // Any response shows that the etcd stand-in listens. The API server checks the rest.
     until("etcd listens", || std::net::TcpStream::connect(("127.0.0.1", etcd_port)).is_ok())?;
     let _server = start(program("kube-apiserver").args([
         "--allow-privileged=true".to_owned(),
@@ -57,7 +57,7 @@ pub(super) fn envtest(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
         format!("--secure-port={port}"),
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
     ]))?;
-    // The server writes the administrator's file where the stand-in for etcd has its data.
+    // The server writes the administrator's kubeconfig into the data directory of the etcd stand-in.
     let kubeconfig = directory("data/keelson/kubeconfig");
     let ask = |path: &str| run::output(program("kubectl").args(["--kubeconfig", &kubeconfig, "get", "--raw", path]));
     until("kube-apiserver is healthy", || ask("/healthz").is_ok())?;

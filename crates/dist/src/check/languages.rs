@@ -1,5 +1,5 @@
-//! Checks of the packages for Python and JavaScript: installed as their users install them, they pass their own tests
-//! with the program inside.
+//! Checks of the packages for Python and JavaScript: each is installed with pip or npm, and its tests run with the
+//! packed server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,10 @@ use super::{Bench, Outcome};
 use crate::languages;
 use crate::run;
 
-/// The test library of the wheel, and the one that it is tried with.
+/// The optional test dependency of the wheel, and the version for the check.
 const PYTEST: &str = "pytest>=7";
 
-/// The wheel that was made, by its name without the platform.
+/// Finds the built wheel by its name without the platform.
 pub(super) fn wheel_in(bench: &Bench<'_>, out: &Path) -> PathBuf {
     let stem = languages::wheel_stem(bench.release);
     let mut entries = std::fs::read_dir(out).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -22,7 +22,8 @@ pub(super) fn wheel_in(bench: &Bench<'_>, out: &Path) -> PathBuf {
     entries.find(is_it).unwrap_or_else(|| out.join(format!("{stem}linux.whl")))
 }
 
-/// pip installs the wheel into a new environment, where its tests find the plugin and the program by themselves.
+/// Installs the wheel into a new environment with pip. Its tests find the pytest plugin and the server without
+/// settings.
 pub(super) fn wheel(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
     if !run::has("python3") {
         return Ok(Outcome::NotRun("python3 is not installed".to_owned()));
@@ -67,7 +68,7 @@ pub(super) fn npm(bench: &Bench<'_>, package: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The command without variables that lead to other programs.
+/// Removes the environment variables that select other programs from a command.
 fn alone(mut command: Command) -> Command {
     for name in ["KEELSON_BIN", "PYTHONPATH", "NODE_PATH"] {
         command.env_remove(name);

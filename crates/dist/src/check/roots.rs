@@ -1,6 +1,6 @@
-//! Directories that stand for the root of another machine.
+//! Root directories of clean systems, in which packages are installed.
 //!
-//! A clean Debian is fetched once by debootstrap and copied for each check.
+//! debootstrap downloads a clean Debian once, which is copied for each check.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,18 +9,18 @@ use anyhow::{Context as _, Result};
 
 use crate::run;
 
-/// Packages of a clean Debian beside the essential ones: what ours depends on.
+/// The dependencies of keelson's package, installed in the clean Debian beside the essential packages.
 const INCLUDED: &str = "--include=adduser,ca-certificates";
 
-/// One of them, with nothing left of an earlier run.
+/// Creates an empty root directory. Deletes the directory of an earlier run.
 pub(super) struct Root {
     pub(super) path: PathBuf,
 }
 
-/// The reason not to use a root, if there is one.
+/// The reason why root directories can't be used here, if any.
 pub(super) fn missing(tools: &[&str]) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
-    // Whose process this is, without asking the C library.
+    // The user id of this process, without a call to the C library.
     if !std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
         return Some("it takes root".to_owned());
     }
@@ -36,7 +36,7 @@ impl Root {
         Ok(Self { path: path.to_owned() })
     }
 
-    /// A clean Debian of the release that this machine has. It is fetched once, and copied for each check.
+    /// A clean Debian of this machine's release. It is downloaded once, and copied for each check.
     pub(super) fn debian(path: &Path) -> Result<Self> {
         let base = path.with_file_name("debian-base");
         if !base.join("var/lib/dpkg/status").exists() {
@@ -54,24 +54,24 @@ impl Root {
         Ok(Self { path: path.to_owned() })
     }
 
-    /// Runs a command in it as root.
+    /// Runs a command in the root directory as root.
     pub(super) fn run(&self, command: &[&str]) -> Result<()> {
         run::output(Command::new("chroot").arg(&self.path).args(command)).map(drop)
     }
 
-    /// A command in the root, as a user without other files.
+    /// A command in the root directory, as a user without files.
     pub(super) fn command_as(&self, user: &str, program: &str) -> Command {
         let mut command = Command::new("chroot");
         command.arg(format!("--userspec={user}:{user}")).arg(&self.path).arg(program);
         command
     }
 
-    /// A command in it as a user that has a number alone.
+    /// A command in the root directory, as a user id without an entry in `/etc/passwd`.
     pub(super) fn command_as_number(&self, user: u32, program: &str) -> Command {
         self.command_as(&format!("+{user}"), program)
     }
 
-    /// A command in it that finds nothing to write but `data`, which is mounted at `/data`, as in a container.
+    /// A command that can write only to `data`, mounted at `/data`, as in a container.
     pub(super) fn read_only(&self, user: u32, program: &str, data: &Path) -> Command {
         const MOUNTED: &str = "mount --bind \"$1\" \"$1\" && mount --bind \"$2\" \"$1/data\" && \
                                mount -o remount,bind,ro \"$1\" && user=$3 root=$1 program=$4 && shift 4 && \

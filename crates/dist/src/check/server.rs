@@ -1,6 +1,6 @@
-//! A server that a package has brought, started and asked.
+//! Starts the server of an installed package and sends requests to it.
 //!
-//! The server has a free port of the loopback address, and ends with its handle.
+//! The server listens on a free port of the loopback address, and ends when its handle is dropped.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -27,7 +27,7 @@ impl Running {
         Self::start_at(program, &data.display().to_string())
     }
 
-    /// Starts a server on a directory as it sees it.
+    /// Starts a server with a data directory inside the root directory.
     pub(super) fn start_at(mut program: Command, data: &str) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         program.args(["serve", "--bind", &format!("127.0.0.1:{port}"), "--data-dir", data]);
@@ -35,7 +35,7 @@ impl Running {
         Ok(Self { process: program.spawn().context("starting the server")?, port })
     }
 
-    /// Has kubectl make and read an object, with the kubeconfig that the server wrote into its data directory.
+    /// Creates and reads an object with kubectl, with the kubeconfig from the server's data directory.
     pub(super) fn ask(mut self, kubectl: &Path, data: &Path) -> Result<()> {
         let kubeconfig = data.join("kubeconfig");
         let ask = |args: &[&str]| run::output(Command::new(kubectl).arg("--kubeconfig").arg(&kubeconfig).args(args));

@@ -1,4 +1,4 @@
-//! A header of an RPM package: an index of numbered entries, and the store that they point into.
+//! A header of an RPM package: an index of numbered entries, and a store with their values.
 //!
 //! All numbers are big-endian, and values begin at multiples of their size.
 
@@ -34,8 +34,8 @@ impl Header {
         self.entries.push((tag, value));
     }
 
-    /// The header as it is stored: the magic number, how long index and store are, both, and in the store's end the entry that spans
-    /// them.
+    /// The stored header: the magic number, the lengths of index and store, the index, and the store. The store ends
+    /// with the value of the entry that spans all others.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut entries: Vec<&(u32, Value)> = self.entries.iter().collect();
         entries.sort_by_key(|(tag, _)| *tag);

@@ -1,6 +1,6 @@
 //! The files of an RPM package: a cpio archive of the kind `newc`.
 //!
-//! Its entries have the numbers and the order of the header's list of files.
+//! The entries of the payload have the numbers and the order of the header's list of files.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::files::{Content, File};
 
 const END: &str = "TRAILER!!!";
 
-/// The archive of these files, whose paths get `./` in front.
+/// The archive of these files. Their paths start with `./`.
 pub(super) fn cpio(files: &[(&str, &File)], seconds: u64) -> Vec<u8> {
     let mut archive = Vec::new();
     for (place, (path, file)) in files.iter().enumerate() {
@@ -39,7 +39,7 @@ pub(super) fn content(file: &File) -> &[u8] {
 
 fn add(archive: &mut Vec<u8>, inode: u64, name: &str, mode: u64, seconds: u64, content: &[u8]) {
     let mut head = "070701".to_owned();
-    // Inode, mode, user, group, links, time, size, device, device of a device, length of the name, and a sum that is not used.
+    // Inode, mode, user, group, links, time, size, device numbers, length of the name, and an unused checksum.
     let fields = [inode, mode, 0, 0, 1, seconds, content.len() as u64, 0, 1, 0, 0, name.len() as u64 + 1, 0];
     for field in fields {
         let _infallible = write!(head, "{field:08x}");

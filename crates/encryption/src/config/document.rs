@@ -1,6 +1,6 @@
-//! The strict reader of the file: fields that are unknown, or come twice, are faults.
+//! Parses the configuration file strictly: unknown and duplicate fields are errors.
 //!
-//! Meaning is left to `config`, and whether values are good to `validation`.
+//! `config` interprets the fields, and `validation` checks their values.
 
 use std::cell::RefCell;
 
@@ -12,9 +12,9 @@ use super::duration;
 
 const KIND: &str = "EncryptionConfiguration";
 const VERSION: &str = "apiserver.config.k8s.io/v1";
-/// The place that upstream names in its error for kinds that it does not know.
+/// The source line that upstream names in its error for unknown kinds.
 const SCHEME: &str = "k8s.io/apiserver/pkg/server/options/encryptionconfig/config.go:142";
-/// The most faults of form that an error names.
+/// The maximum number of unknown or duplicate fields that an error lists.
 const NAMED: usize = 20;
 
 /// Reads a document. `read` gets its fields.
@@ -36,7 +36,7 @@ pub(super) fn parse<T>(bytes: &[u8], read: impl FnOnce(&Fields<'_>) -> T) -> Res
     if faults.is_empty() { Ok(read) } else { Err(format!("strict decoding error: {}", faults.join(", "))) }
 }
 
-/// The fields of an object. Faults are gathered.
+/// The fields of an object. Collects errors about unknown and duplicate ones.
 pub(super) struct Fields<'v> {
     path: String,
     map: Option<&'v Map>,

@@ -291,7 +291,7 @@ impl Kms {
                 format!("encryptedDEKSource with keyID hash {hash:?} expired at {expired} (current time is {now})");
             return Err(TransformError::new(text));
         }
-        // It stays cached for as long as it is written with.
+        // A seed stays cached as long as new values are encrypted with it.
         self.data_keys.put(state.cache_key, state.data_key.clone());
         let object = EncryptedObject {
             encrypted_data: state.seed.seal(value, key, &*self.random)?,

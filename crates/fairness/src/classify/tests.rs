@@ -56,7 +56,7 @@ fn requests_have_the_suggested_flow_schemas() {
 }
 
 #[test]
-fn a_path_is_matched_with_what_is_below_it() {
+fn path_rules_match_the_path_and_its_subpaths() {
     let check = |rule: &str, path: &str, expect: bool| assert_eq!(is_path(rule, path), expect, "{rule} {path}");
     check("*", "/a", true);
     check("/a", "/a", true);
@@ -68,7 +68,7 @@ fn a_path_is_matched_with_what_is_below_it() {
 }
 
 #[test]
-fn exempt_is_compared_first_whatever_the_precedence_of_others() {
+fn exempt_is_compared_before_all_precedences() {
     let all = Rule {
         subjects: vec![Subject::Group("*".into())],
         resources: vec![ResourceRule {
@@ -167,7 +167,7 @@ fn plainly(schemas: &[FlowSchema], request: &Attributes<'_>) -> Option<usize> {
 
 proptest! {
     #[test]
-    fn the_index_finds_what_a_plain_comparison_finds(
+    fn the_index_classifies_as_a_plain_comparison_does(
         rules in prop::collection::vec(prop::collection::vec(rule(), 0..3), 1..8),
         (user, groups, verb) in (name(), prop::collection::vec(name(), 0..3), name()),
         path in prop_oneof![Just("/a"), Just("/a/b"), Just("/b"), Just("/c")],

@@ -169,7 +169,7 @@ fn a_request_for_many_seats_is_not_overtaken_for_ever() {
 }
 
 #[test]
-fn seats_are_shared_equally_between_flows_whatever_they_request() {
+fn seats_are_shared_equally_between_flows() {
     let limits = Limits { seats: Some(4), queues: 64, hand_size: 2, queue_length: 1_000 };
     let mut level = Queues::new(limits, at(0));
     let flows = flows(limits, 3);

@@ -97,7 +97,7 @@ pub(super) const STRATEGIC_PATCH: Target = Target {
     },
 };
 
-/// The only version of these targets' object.
+/// The only version of the patched object.
 struct OneVersion;
 
 impl Versions<'static> for OneVersion {

@@ -23,11 +23,11 @@ use keelson_supervision::turns::blocking;
 use keelson_tables::Column;
 use tokio::task::yield_now;
 
-use super::ask::{Ask, Grouping, MOST_OBJECTS};
+use super::ask::{FleetRequest, Grouping, MOST_OBJECTS};
 use super::merge::{Place, Run, merged, split};
-use super::parts::{Found, Missing, Outcome, Part};
+use super::parts::{Missing, Outcome, Part, PartResult};
 use super::token::Position;
-use super::{CLUSTER, Member, Merging};
+use super::{CLUSTER, Member, MergeContext};
 use crate::progress::Age;
 use crate::reads::mark;
 
@@ -45,7 +45,7 @@ const GROUPS: (usize, usize) = (100, 1_000);
 const COLUMN: Column<'static> = Column::text("Cluster", "The cluster that the object is in.");
 
 /// The answered parts of a source.
-struct Answered {
+struct SourceParts {
     cluster: String,
     parts: Vec<Part>,
     user: Arc<User>,
@@ -56,22 +56,22 @@ struct Answered {
 /// # Errors
 /// 400 for the token of another user, 401, 403, 404 or 503 if no source has an answer.
 pub(super) async fn compose(
-    merging: &Merging,
-    ask: &Ask,
+    merging: &MergeContext,
+    ask: &FleetRequest,
     outcomes: Vec<(&Member, Outcome)>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let (mut answered, mut missing) = (Vec::new(), Vec::new());
     for (member, outcome) in outcomes {
         match outcome {
             Outcome::Answered(parts, user) => {
-                answered.push(Answered { cluster: member.name.clone(), parts, user });
+                answered.push(SourceParts { cluster: member.name.clone(), parts, user });
             }
             Outcome::Missing(why) => missing.push((member.name.clone(), why)),
             Outcome::Refused(response) => return Ok(response),
         }
     }
     if let Some(position) = &ask.position {
-        for Answered { cluster, user, .. } in &answered {
+        for SourceParts { cluster, user, .. } in &answered {
             position.check_user(cluster, &user.name)?;
         }
         // A source that was missing from the first page is missing from all.
@@ -99,13 +99,13 @@ pub(super) async fn compose(
         Grouping::None => page(merging, ask, answered, &missing).await?,
         Grouping::Clusters | Grouping::Values => groups(merging, ask, answered, &missing)?,
     };
-    tell(response.headers_mut(), &missing, &ages, ask.marks);
+    add_headers(response.headers_mut(), &missing, &ages, ask.marks);
     respond::add_warnings(response.headers_mut(), &warnings);
     Ok(response)
 }
 
 /// The error if no source has an answer.
-fn nothing(ask: &Ask, missing: &[(String, Missing)]) -> ApiError {
+fn nothing(ask: &FleetRequest, missing: &[(String, Missing)]) -> ApiError {
     let all = |reason: Missing| missing.iter().all(|(_, why)| *why == reason);
     let any = |reason: Missing| missing.iter().any(|(_, why)| *why == reason);
     let resource = GroupResource { group: ask.info.group.clone(), resource: ask.info.resource.clone() };
@@ -124,13 +124,13 @@ fn nothing(ask: &Ask, missing: &[(String, Missing)]) -> ApiError {
     ApiError::ServiceUnavailable { message, retry_after_seconds: Some(1) }
 }
 
-/// The missing sources, each with the reason.
+/// Formats the missing clusters for a header, each with its reason.
 fn listed(missing: &[(String, Missing)]) -> String {
     missing.iter().map(|(name, why)| format!("{name}={}", why.word())).collect::<Vec<_>>().join(", ")
 }
 
-/// Adds the age of the state, and the sources that are missing or old.
-fn tell(headers: &mut HeaderMap, missing: &[(String, Missing)], ages: &[(String, Age)], marks: bool) {
+/// Adds the headers for the age of the state, the missing clusters and the stale ones.
+fn add_headers(headers: &mut HeaderMap, missing: &[(String, Missing)], ages: &[(String, Age)], marks: bool) {
     let lag = ages.iter().map(|(_, age)| age.lag).max().unwrap_or_default();
     let as_of = ages.iter().filter_map(|(_, age)| age.as_of).min();
     mark(headers, Age { lag, as_of });
@@ -162,7 +162,7 @@ fn tell(headers: &mut HeaderMap, missing: &[(String, Missing)], ages: &[(String,
 }
 
 /// The revisions of the sources, with the position behind a page.
-fn position(answered: &[Answered], missing: &[(String, Missing)], after: Option<Place>) -> Position {
+fn position(answered: &[SourceParts], missing: &[(String, Missing)], after: Option<Place>) -> Position {
     let known = answered.iter().filter_map(|one| {
         let revision = one.parts.first()?.revision();
         Some((one.cluster.clone(), Some(revision), one.user.name.clone()))
@@ -176,9 +176,9 @@ fn position(answered: &[Answered], missing: &[(String, Missing)], after: Option<
 
 /// The text in place of a list's revision: that of a single source is a number.
 fn revisions(
-    merging: &Merging,
-    ask: &Ask,
-    answered: &[Answered],
+    merging: &MergeContext,
+    ask: &FleetRequest,
+    answered: &[SourceParts],
     missing: &[(String, Missing)],
 ) -> Result<String, ApiError> {
     if !ask.marks {
@@ -189,14 +189,14 @@ fn revisions(
 }
 
 /// The objects of a page, with their sources.
-struct Cut {
+struct PageItems {
     items: Vec<(Arc<str>, Arc<Entry>)>,
     last: Option<Place>,
     total: usize,
     remaining: usize,
 }
 
-async fn cut(ask: &Ask, runs: &[Run<'_, OrderedResult>]) -> Result<Cut, ApiError> {
+async fn cut(ask: &FleetRequest, runs: &[Run<'_, OrderedResult>]) -> Result<PageItems, ApiError> {
     let total: usize = runs.iter().map(|run| run.result.len()).sum();
     let limit = ask.limit.unwrap_or(MOST_OBJECTS).min(MOST_OBJECTS);
     let after = ask.position.as_ref().filter(|_| ask.is_continued).and_then(|position| position.after.as_ref());
@@ -226,21 +226,21 @@ async fn cut(ask: &Ask, runs: &[Run<'_, OrderedResult>]) -> Result<Cut, ApiError
         }
     }
     let remaining = total - (begins.iter().sum::<usize>() + items.len()).min(total);
-    Ok(Cut { items, last, total, remaining })
+    Ok(PageItems { items, last, total, remaining })
 }
 
 async fn page(
-    merging: &Merging,
-    ask: &Ask,
-    mut answered: Vec<Answered>,
+    merging: &MergeContext,
+    ask: &FleetRequest,
+    mut answered: Vec<SourceParts>,
     missing: &[(String, Missing)],
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let Cut { items, last, total, remaining } = {
+    let PageItems { items, last, total, remaining } = {
         let all = answered.iter().flat_map(|one| one.parts.iter().map(|part| (&*one.cluster, part)));
         let runs: Vec<_> = all
             .filter_map(|(cluster, part)| match &part.found {
-                Found::Ordered(result) => Some(Run { cluster, result }),
-                Found::Counted(_) => None,
+                PartResult::Ordered(result) => Some(Run { cluster, result }),
+                PartResult::Counted(_) => None,
             })
             .collect();
         cut(ask, &runs).await?
@@ -251,7 +251,7 @@ async fn page(
     };
     let mut failures = FailedEvaluations::default();
     for part in answered.iter().flat_map(|one| &one.parts) {
-        if let Found::Ordered(result) = &part.found {
+        if let PartResult::Ordered(result) = &part.found {
             failures.count += result.failures.count;
             failures.first = failures.first.or_else(|| result.failures.first.clone());
         }
@@ -296,9 +296,9 @@ fn headed(target: &Target) -> Target {
 }
 
 fn groups(
-    merging: &Merging,
-    ask: &Ask,
-    mut answered: Vec<Answered>,
+    merging: &MergeContext,
+    ask: &FleetRequest,
+    mut answered: Vec<SourceParts>,
     missing: &[(String, Missing)],
 ) -> Result<Response<ResponseBody>, ApiError> {
     let mut failures = FailedEvaluations::default();
@@ -310,11 +310,11 @@ fn groups(
     for one in &answered {
         for part in &one.parts {
             let failed = match &part.found {
-                Found::Ordered(result) => {
+                PartResult::Ordered(result) => {
                     add(one.cluster.clone().into_bytes(), Some(Value::from(&*one.cluster)), result.len());
                     &result.failures
                 }
-                Found::Counted(found) => {
+                PartResult::Counted(found) => {
                     found.values.iter().for_each(|value| add(value.place.clone(), value.value.clone(), value.count));
                     &found.failures
                 }

@@ -65,7 +65,7 @@ enum Revisions {
 }
 
 /// A request.
-pub(crate) struct Ask {
+pub(crate) struct FleetRequest {
     pub(super) info: RequestInfo,
     pub(super) path: String,
     /// True if objects name their source.
@@ -109,7 +109,7 @@ fn switch(name: &str, value: &str) -> Result<bool, ApiError> {
     }
 }
 
-impl Ask {
+impl FleetRequest {
     /// Reads a request for `at`, the path and query at each source.
     ///
     /// # Errors
@@ -351,15 +351,15 @@ impl Ask {
 mod tests {
     use super::*;
 
-    fn ask(query: &str, headers: &[(&'static str, &'static str)]) -> Result<Ask, String> {
+    fn ask(query: &str, headers: &[(&'static str, &'static str)]) -> Result<FleetRequest, String> {
         let uri: Uri = format!("/api/v1/pods?{query}").parse().unwrap();
         let (mut parts, ()) = http::Request::get(uri.clone()).body(()).unwrap().into_parts();
         parts.headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        Ask::parse(&parts, &uri, true).map_err(|error| error.status().message)
+        FleetRequest::parse(&parts, &uri, true).map_err(|error| error.status().message)
     }
 
     #[test]
-    fn a_part_has_neither_the_page_nor_the_revision_of_the_whole() {
+    fn requests_to_sources_have_no_page_or_merged_revision() {
         let whole =
             ask("limit=5&keelson.io%2Fpage=2&labelSelector=a%3Db&keelson.io/sortBy=-x&keelson.io/requireAll=true", &[]);
         let whole = whole.unwrap();
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_one_source_is_refused() {
+    fn parameters_of_a_single_source_are_refused() {
         for query in [
             "resourceVersion=7",
             "keelson.io/at=7",

@@ -18,7 +18,7 @@ use keelson_registry::{Caller, CountedValues, OrderedResult, Target, Warnings};
 use parking_lot::Mutex;
 
 use super::Member;
-use super::ask::{Ask, Grouping};
+use super::ask::{FleetRequest, Grouping};
 use crate::mirror::Mirror;
 use crate::progress::Age;
 
@@ -26,14 +26,14 @@ use crate::progress::Age;
 const MOST_VALUES: usize = 10_000;
 
 /// The result of a part.
-pub(crate) enum Found {
+pub(crate) enum PartResult {
     Ordered(OrderedResult),
     Counted(CountedValues),
 }
 
 /// An answered part.
 pub(crate) struct Part {
-    pub(super) found: Found,
+    pub(super) found: PartResult,
     pub(super) target: Target,
     pub(super) mirror: Arc<Mirror>,
     /// The request, for the form of the response.
@@ -52,23 +52,23 @@ pub(crate) struct PartSlot {
 /// The reason why a source is missing from a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// It does not answer, or fails.
+    /// The source does not respond, or fails.
     Away,
-    /// It does not know the caller.
+    /// The source does not authenticate the caller.
     Unknown,
     /// The caller may not list there.
     Forbidden,
-    /// It does not serve the resource from its mirror.
+    /// The source does not serve the resource from its mirror.
     NotMirrored,
-    /// Its mirrors are being loaded.
+    /// The mirrors of the source are being loaded.
     Loading,
-    /// It refuses requests for now.
+    /// The source refuses requests for now.
     Busy,
 }
 
 /// The result of a source.
 pub(super) enum Outcome {
-    /// Its parts, all with one revision, and the user that it knows the caller as.
+    /// The parts of the source, all with one revision, and the user that the source authenticates the caller as.
     Answered(Vec<Part>, Arc<User>),
     Missing(Missing),
     /// The request is wrong, whatever the source.
@@ -99,8 +99,8 @@ impl Missing {
 impl Part {
     pub(super) const fn revision(&self) -> Revision {
         match &self.found {
-            Found::Ordered(found) => found.revision,
-            Found::Counted(found) => found.revision,
+            PartResult::Ordered(found) => found.revision,
+            PartResult::Counted(found) => found.revision,
         }
     }
 }
@@ -132,7 +132,7 @@ impl PartSlot {
         (query, caller): (&RequestQuery, &Caller),
         target: &Target,
         mirror: &Mirror,
-    ) -> Result<Found, ApiError> {
+    ) -> Result<PartResult, ApiError> {
         let (options, query) = (query.list_options()?, query.extended()?);
         if let Some(query) = query {
             target.check_query(query, caller)?;
@@ -141,9 +141,9 @@ impl PartSlot {
         Ok(match query.filter(|_| self.is_grouped) {
             Some(query) => {
                 let counted = registry.query_counts(target, caller, options, query, MOST_VALUES);
-                Found::Counted(counted.await?)
+                PartResult::Counted(counted.await?)
             }
-            None => Found::Ordered(registry.query_ordered(target, caller, options, query).await?),
+            None => PartResult::Ordered(registry.query_ordered(target, caller, options, query).await?),
         })
     }
 }
@@ -152,7 +152,7 @@ impl Member {
     /// Sends a part to the source's pipeline. Returns its result, and the user if the source knows the caller.
     pub(super) fn part<'a>(
         &'a self,
-        ask: &'a Ask,
+        ask: &'a FleetRequest,
         client: &'a dyn ClientConnection,
         namespace: Option<&'a str>,
         at: Option<Revision>,
@@ -162,7 +162,7 @@ impl Member {
 
     async fn answered_part(
         &self,
-        ask: &Ask,
+        ask: &FleetRequest,
         client: &dyn ClientConnection,
         namespace: Option<&str>,
         at: Option<Revision>,

@@ -15,7 +15,7 @@ use keelson_http::respond;
 use keelson_meta::{ApiError, Object, Revision};
 
 use super::Member;
-use super::ask::Ask;
+use super::ask::FleetRequest;
 use super::parts::{Missing, Outcome, Part, PartOutcome};
 use crate::mirror::Mirror;
 
@@ -30,7 +30,7 @@ const GUESSED: &str = "only namespaces with a RoleBinding for the caller were tr
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The result of a source.
-pub(super) async fn outcome(member: &Member, ask: &Ask, client: &dyn ClientConnection) -> Outcome {
+pub(super) async fn outcome(member: &Member, ask: &FleetRequest, client: &dyn ClientConnection) -> Outcome {
     let (whole, user) = member.part(ask, client, None, None).await;
     match (whole, user) {
         (PartOutcome::Answered(part), Some(user)) => Outcome::Answered(vec![*part], user),
@@ -43,7 +43,7 @@ pub(super) async fn outcome(member: &Member, ask: &Ask, client: &dyn ClientConne
     }
 }
 
-async fn by_namespace(member: &Member, ask: &Ask, client: &dyn ClientConnection, user: &Arc<User>) -> Outcome {
+async fn by_namespace(member: &Member, ask: &FleetRequest, client: &dyn ClientConnection, user: &Arc<User>) -> Outcome {
     let info = &ask.info;
     let Some(mirror) = member.mirrors.find(&info.group, &info.version, &info.resource) else {
         return Outcome::Missing(if member.mirrors.is_loaded() { Missing::NotMirrored } else { Missing::Loading });

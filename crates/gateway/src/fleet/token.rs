@@ -1,7 +1,8 @@
 //! The position of a page in a list over several sources, as a sealed text.
 //!
-//! It has the revision of each source, and perhaps the last object of a page. It is encrypted, since it has the name of
-//! an object, and bound to its list. Its key is in the directory of the gateway, so that it outlives a restart.
+//! A continue token has the revision of each source, and perhaps the last object of a page. It is encrypted, since it
+//! has the name of an object, and bound to its list. Its key is in the directory of the gateway, so that it outlives a
+//! restart.
 
 use std::path::Path;
 use std::sync::Arc;

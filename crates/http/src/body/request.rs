@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_can_be_weighed_before_it_is_read() {
+    async fn the_size_of_a_body_is_checked_before_reading() {
         for (bytes, much) in [(3, false), (4, false), (5, true), (100, true)] {
             let pieces = (0..bytes).map(|byte| Ok::<_, IncomingError>(Frame::data(Bytes::from(vec![byte]))));
             let unread = Some(StreamBody::new(futures::stream::iter(pieces)).boxed_unsync());

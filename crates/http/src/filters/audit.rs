@@ -1,6 +1,6 @@
 //! The audit filter: the events of a request, from its authentication to the end of the response.
 //!
-//! Without an audit policy there is no [`Trail`]. Bodies are kept only where the audit level of the request includes
+//! Without an audit policy there is no [`RequestEvents`]. Bodies are kept only where the audit level of the request includes
 //! them, and the writers of events convert them to JSON. The event of a complete response is written before it is sent.
 //! That of a streamed response is written at its end, and no request waits for it.
 //!
@@ -49,7 +49,7 @@ const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
 /// The events of one request. Dropping it writes the last one, if it was not written before.
-pub(crate) struct Trail {
+pub(crate) struct RequestEvents {
     auditor: Arc<Auditor>,
     received: SystemTime,
     has_no_end: bool,
@@ -71,7 +71,7 @@ enum End {
     Told,
 }
 
-impl Trail {
+impl RequestEvents {
     /// Begins the events of a request with this id, from this address.
     pub(super) fn begin(
         auditor: &Arc<Auditor>,
@@ -235,7 +235,7 @@ impl Trail {
         *self.end.lock() = End::Answering(status, None);
         let form = form.filter(|_| !self.has_no_end);
         response.map(|inner| {
-            stream(Streamed { inner, kept: form.map(|form| (BytesMut::new(), form)), is_done: false, trail: self })
+            stream(AuditedBody { inner, kept: form.map(|form| (BytesMut::new(), form)), is_done: false, trail: self })
         })
     }
 
@@ -246,7 +246,7 @@ impl Trail {
     }
 }
 
-impl Drop for Trail {
+impl Drop for RequestEvents {
     fn drop(&mut self) {
         let (status, object) = match std::mem::replace(self.end.get_mut(), End::Told) {
             End::Told => return,
@@ -264,11 +264,11 @@ impl Drop for Trail {
 }
 
 /// Waits for the response of a request. Writes the first event as soon as the response is not ready at once.
-pub(super) async fn followed<T>(trail: Option<&Trail>, mut answer: Pin<&mut impl Future<Output = T>>) -> T {
+pub(super) async fn followed<T>(trail: Option<&RequestEvents>, mut answer: Pin<&mut impl Future<Output = T>>) -> T {
     poll_fn(|context| {
         let polled = answer.as_mut().poll(context);
         if polled.is_pending() {
-            trail.into_iter().for_each(Trail::begin_now);
+            trail.into_iter().for_each(RequestEvents::begin_now);
         }
         polled
     })
@@ -316,14 +316,14 @@ async fn kept(response: Response<ResponseBody>, form: audited::Form) -> (Respons
 }
 
 /// The body of a streamed response. Keeps the part that the event records.
-struct Streamed {
+struct AuditedBody {
     inner: ResponseBody,
     kept: Option<(BytesMut, audited::Form)>,
     is_done: bool,
-    trail: Arc<Trail>,
+    trail: Arc<RequestEvents>,
 }
 
-impl hyper::body::Body for Streamed {
+impl hyper::body::Body for AuditedBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -358,7 +358,7 @@ impl hyper::body::Body for Streamed {
     }
 }
 
-impl Drop for Streamed {
+impl Drop for AuditedBody {
     fn drop(&mut self) {
         if let (Some((bytes, form)), true) = (self.kept.take(), self.is_done)
             && let End::Answering(_, object) = &mut *self.trail.end.lock()
@@ -390,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_those_that_proxies_say_and_the_clients_own() {
+    fn source_addresses_include_proxy_headers_and_the_peer() {
         let check = |forwarded: &str, real: &str, expect: &[&str]| {
             let mut headers = HeaderMap::new();
             headers.insert("x-forwarded-for", forwarded.parse().unwrap());

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_client_without_credentials_is_anonymous_and_one_with_a_wrong_token_is_refused() {
+    async fn missing_credentials_are_anonymous_and_invalid_tokens_refused() {
         let now = SystemTime::UNIX_EPOCH;
         let mut headers = HeaderMap::new();
         assert_eq!(*user(None, None, &headers, now).await.unwrap().0, User::anonymous());
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_proxy_says_who_asks() {
+    fn front_proxy_headers_name_the_user_and_groups() {
         let fields = RequestHeaders::default();
         let check = |sent: &[(&str, &str)], expected: Option<User>| {
             let mut headers = HeaderMap::new();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_site_is_known_by_what_its_browser_sends() {
+    fn cross_site_requests_are_recognized_by_browser_headers() {
         let check = |sent: &[(&str, &str)], expected: bool| {
             let mut headers = HeaderMap::new();
             for (name, value) in sent {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_what_else_is_known_are_escaped_in_the_names_of_fields() {
+    fn extra_keys_in_header_names_are_percent_decoded() {
         let check = |escaped: &str, expected: &str| assert_eq!(extra_key(escaped), expected);
         check("scopes", "scopes");
         check("example.org%2fa%20b", "example.org/a b");

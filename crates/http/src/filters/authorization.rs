@@ -29,7 +29,7 @@ pub(super) async fn permit(
     audit: &AuditRecord,
     metrics: &AccessMetrics,
 ) -> Result<(), ApiError> {
-    let selectors = Selectors::of(info, uri);
+    let selectors = Selectors::parse(info, uri);
     let begun = Instant::now();
     let verdict = authorizer.authorize(user, &attributes(info, &selectors)).await;
     metrics.note_authorization(&verdict, begun.elapsed());
@@ -54,7 +54,7 @@ pub(super) struct Selectors<'u> {
 }
 
 impl<'u> Selectors<'u> {
-    pub(super) fn of(info: &RequestInfo, uri: &'u Uri) -> Self {
+    pub(super) fn parse(info: &RequestInfo, uri: &'u Uri) -> Self {
         let mut selectors = Self::default();
         let of_collection =
             matches!(info.verb, RequestVerb::Resource(Verb::List | Verb::Watch | Verb::DeleteCollection));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_who_may_not_do_what() {
+    fn forbidden_errors_name_user_verb_and_resource() {
         check(&["system:masters"], "/api/v1/pods", Ok(()));
         check(
             &[],
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_authorizer_can_wait_and_knows_what_is_selected() {
+    async fn asynchronous_authorizers_receive_the_selectors() {
         let metrics = Metrics::new();
         for (target, allowed) in [
             ("/api/v1/pods?labelSelector=public%3Dtrue", true),

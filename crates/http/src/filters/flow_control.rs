@@ -2,7 +2,7 @@
 //!
 //! A request is classified after authentication. It takes seats of its level by its cost (`cost.rs`), and returns them
 //! as soon as its response needs no memory of the server. That is at once for a small complete response, and at the end
-//! of a streamed one. While a streamed response waits for its client, its seats are lent (`lent.rs`).
+//! of a streamed one. While a streamed response waits for its client, its seats are lent (`lent_seats.rs`).
 //!
 //! A request without a seat waits in a fair queue (`keelson-fairness`) for a part of its time limit, and then gets 429.
 //! A watch has seats until it has sent its initial events. Requests for aggregated servers have separate seats. Without
@@ -11,7 +11,7 @@
 mod cost;
 mod dumps;
 mod generation;
-mod lent;
+mod lent_seats;
 mod level;
 mod metrics;
 mod numbers;
@@ -32,15 +32,15 @@ use keelson_resources::Verb;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub(super) use self::cost::{Cost, RequestBodySize, of};
+pub(super) use self::cost::{Cost, RequestBodySize, request_cost};
 pub(crate) use self::cost::{has_long_query, is_copied};
 pub(super) use self::dumps::answer as dump;
 pub(super) use self::generation::Flow;
 use self::generation::{Configured, Generation};
-pub(crate) use self::lent::LentSeats;
-pub(super) use self::lent::SeatedBody;
+pub(crate) use self::lent_seats::LentSeats;
+pub(super) use self::lent_seats::SeatedBody;
 pub(super) use self::level::Seats;
-use self::level::{About, Asked, Level};
+use self::level::{Level, RequestSummary, SeatRequest};
 pub(super) use self::metrics::{histograms, samples};
 use crate::body::ResponseBody;
 use crate::request_info::{RequestInfo, RequestVerb};
@@ -126,14 +126,14 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    fn asked(&self, slot: usize, flow: u64, seats: usize) -> Asked {
-        let about = About {
+    fn asked(&self, slot: usize, flow: u64, seats: usize) -> SeatRequest {
+        let about = RequestSummary {
             user: self.user.clone(),
             method: self.parts.method.clone(),
             uri: self.parts.uri.clone(),
             is_watch: self.info.verb == RequestVerb::Resource(Verb::Watch),
         };
-        Asked { slot, flow, seats, holder: self.holder, about }
+        SeatRequest { slot, flow, seats, holder: self.holder, about }
     }
 }
 

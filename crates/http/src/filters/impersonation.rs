@@ -50,7 +50,7 @@ struct ImpersonatedUser {
 
 impl ImpersonatedUser {
     /// Parses the headers. `None` if there are none.
-    fn of(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
+    fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
         if !headers.keys().any(is_field) {
             return Ok(None);
         }
@@ -146,9 +146,9 @@ impl Impersonation {
         (info, uri): (&RequestInfo, &Uri),
         authorizer: &dyn Authorizer,
     ) -> Result<(Arc<User>, Option<&'static str>), ApiError> {
-        let Some(asked) = ImpersonatedUser::of(headers)? else { return Ok((user, None)) };
+        let Some(asked) = ImpersonatedUser::from_headers(headers)? else { return Ok((user, None)) };
         let begun = Instant::now();
-        let selectors = Selectors::of(info, uri);
+        let selectors = Selectors::parse(info, uri);
         let attributes = attributes(info, &selectors);
         let last = self.last.lock().get(&user.name).copied();
         let others = MODES.into_iter().filter(|mode| Some(*mode) != last);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_acts_as_another_without_the_right_to() {
+    fn impersonation_requires_the_right_to_impersonate() {
         check(&[("user-agent", "x")], Ok(()));
         check(&[("impersonate-user", "")], Ok(()));
         check(
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_impersonated_has_the_groups_that_such_users_have() {
+    fn impersonated_users_get_the_groups_of_their_kind() {
         let check = |headers: &[(&str, &str)], name: &str, groups: &[&str]| {
             let user = acts(&["system:masters"], headers).unwrap();
             assert_eq!(
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_nobody_are_no_request() {
+    fn impersonated_groups_without_a_user_are_bad_requests() {
         check(
             &[("Impersonate-Group", "a")],
             Err((

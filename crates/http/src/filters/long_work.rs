@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_is_given_up() {
+    async fn abandoned_work_is_cancelled() {
         struct Gone(Option<tokio::sync::oneshot::Sender<()>>);
         impl Drop for Gone {
             fn drop(&mut self) {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_that_wait_hold_up_no_others() {
+    async fn waiting_requests_delay_no_others() {
         let long_work = LongWork::new();
         let mut waiting: Vec<_> =
             (0..4 * long_work.count).map(|_| Box::pin(long_work.run(ANN, std::future::pending::<()>()))).collect();

@@ -10,8 +10,8 @@ use crate::body::ResponseBody;
 
 pub(super) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// The client's own id if it sent a usable one, or a new one.
-pub(super) fn of(headers: &HeaderMap, random: &dyn Random) -> HeaderValue {
-    // Its length is limited only by that of a request head.
+pub(super) fn id_of_request(headers: &HeaderMap, random: &dyn Random) -> HeaderValue {
+    // The length of the id is limited only by the size of the header fields.
     let usable = |id: &&HeaderValue| !id.is_empty() && id.to_str().is_ok();
     headers.get(AUDIT_ID).filter(usable).cloned().unwrap_or_else(|| {
         HeaderValue::try_from(random.uuid()).expect("a UUID is made of hexadecimal digits and dashes")

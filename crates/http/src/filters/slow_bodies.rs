@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_of_a_body_waits_for_seats_than_a_part() {
+    async fn only_a_part_of_a_body_is_buffered_before_seats() {
         const PIECE: &str = "0123456789abcdef";
         let (shares, holder) = (Shares::new("bodies", 1), Holder { flow: 1, level: Level::Users });
         let pieces = 2 * WAITING_BYTES / PIECE.len();

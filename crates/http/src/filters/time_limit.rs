@@ -24,7 +24,11 @@ pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// [`ApiError::BadRequest`] when the parameter is not a duration.
-pub(super) fn of(info: &RequestInfo, parts: &Parts, longest: Duration) -> Result<Option<Duration>, ApiError> {
+pub(super) fn request_timeout(
+    info: &RequestInfo,
+    parts: &Parts,
+    longest: Duration,
+) -> Result<Option<Duration>, ApiError> {
     if info.is_long_running() {
         return Ok(None);
     }
@@ -97,12 +101,13 @@ mod tests {
     fn check(target: &str, expect: Option<Option<u64>>) {
         let parts = Request::get(target).body(()).unwrap().into_parts().0;
         let info = RequestInfo::parse(&Method::GET, &parts.uri);
-        let limit = of(&info, &parts, REQUEST_TIMEOUT).ok().map(|limit| limit.map(|limit| limit.as_secs()));
+        let limit =
+            request_timeout(&info, &parts, REQUEST_TIMEOUT).ok().map(|limit| limit.map(|limit| limit.as_secs()));
         assert_eq!(limit, expect, "{target}");
     }
 
     #[test]
-    fn limits() {
+    fn request_timeouts_are_limited() {
         check("/api/v1/pods", Some(Some(60)));
         check("/api/v1/pods?timeout=30s", Some(Some(30)));
         check("/api/v1/pods?timeout=1m30s", Some(Some(60)));
@@ -113,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_does_not_begin_is_given_up() {
+    async fn a_response_that_does_not_begin_times_out() {
         let deadline = Some(Instant::now() + REQUEST_TIMEOUT);
         let outcome = within(deadline, pin!(std::future::pending::<()>())).await;
         assert_eq!(outcome.unwrap_err().code(), 504);

@@ -46,7 +46,7 @@ impl Document {
     /// # Errors
     /// 413 beyond the size limit, 415 for an unknown encoding.
     pub(super) async fn read(headers: &HeaderMap, body: RequestBody) -> Result<Self, ApiError> {
-        let encoding = Encoding::of(headers)?;
+        let encoding = Encoding::from_content_type(headers)?;
         Ok(Self { encoding, bytes: body.read(MAX_REQUEST_BYTES).await? })
     }
 
@@ -131,7 +131,9 @@ pub(super) async fn optional(
     if bytes.is_empty() {
         return Ok(None);
     }
-    let parsed = Encoding::of(headers)?.parse(&bytes, KIND).map_err(|error| unrecognized(KIND.1, &error, &bytes))?;
+    let parsed = Encoding::from_content_type(headers)?
+        .parse(&bytes, KIND)
+        .map_err(|error| unrecognized(KIND.1, &error, &bytes))?;
     let options = object_of(parsed.value, KIND.1)?;
     audit.sent(|| audited::delete_options(&options));
     Ok(Some(options))
@@ -148,7 +150,7 @@ enum Encoding {
 }
 
 impl Encoding {
-    fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+    fn from_content_type(headers: &HeaderMap) -> Result<Self, ApiError> {
         let Some(value) = headers.get(CONTENT_TYPE) else {
             return Ok(Self::Json);
         };

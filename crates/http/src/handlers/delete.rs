@@ -10,7 +10,7 @@ use keelson_meta::{ApiError, ListHead, Status};
 use keelson_registry::{Deleted, ListItems, Registry, Target, not_for_collections};
 
 use super::list::{ItemChanges, source_of};
-use super::list_body::{ListBody, Paced};
+use super::list_body::{ListBody, YieldingBody};
 use super::render::{ListWriter, Renderer};
 use super::{decode, resolve};
 use crate::body::{ResponseBody, stream};
@@ -99,6 +99,6 @@ pub(super) async fn collection(
     let showing = ItemChanges { order: renderer.row_order(), ..ItemChanges::default() };
     let mut source = source_of(ListItems::Chosen(page.deleted), &renderer, showing).await?;
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
-    let body = Paced::new(ListBody::new(writer, (&start, Vec::new()), source));
+    let body = YieldingBody::new(ListBody::new(writer, (&start, Vec::new()), source));
     Ok(respond::stream(StatusCode::OK, content_type, stream(body)))
 }

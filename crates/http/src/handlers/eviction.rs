@@ -6,7 +6,7 @@ use http::Response;
 use keelson_meta::ApiError;
 use keelson_registry::{Registry, Target};
 
-use super::posted::CreateOnly;
+use super::create_only::CreateOnly;
 use super::resolve;
 use crate::body::ResponseBody;
 use crate::service::ApiRequest;

@@ -11,7 +11,7 @@ use keelson_registry::{ListItems, ListPage, Registry, Target};
 use tracing::debug_span;
 
 use super::list_body::{
-    AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Paced, Source, bytes_of, converted, done, masked,
+    AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Source, YieldingBody, bytes_of, converted, done, masked,
 };
 use super::query;
 use super::render::{ListWriter, Part, Renderer, RowOrder};
@@ -91,10 +91,10 @@ pub(super) async fn answer(
     let direct = is_copied && (gzip || !source.is_packed());
     let ahead = !direct && (bytes >= AHEAD_FROM_BYTES || source.has_heavy());
     let body = match (ahead, gzip) {
-        (true, _) => stream(Paced::new(AheadBody::new(writer, (start, parts), source, gzip))),
-        (false, true) => stream(Paced::new(GzipListBody::new(writer, (start, parts), source))),
+        (true, _) => stream(YieldingBody::new(AheadBody::new(writer, (start, parts), source, gzip))),
+        (false, true) => stream(YieldingBody::new(GzipListBody::new(writer, (start, parts), source))),
         (false, false) if direct => stream(ListBody::new(writer, (&start, parts), source)),
-        (false, false) => stream(Paced::new(ListBody::new(writer, (&start, parts), source))),
+        (false, false) => stream(YieldingBody::new(ListBody::new(writer, (&start, parts), source))),
     };
     let span = debug_span!("encoding", media = content_type, bytes, revision = page.revision.get());
     let body = if span.is_disabled() { body } else { stream(GuardedBody::new(body, span)) };

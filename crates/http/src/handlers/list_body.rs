@@ -11,7 +11,7 @@
 mod ahead;
 mod convert;
 mod masked;
-mod paced;
+mod yielding;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -33,7 +33,7 @@ use self::ahead::in_order;
 pub(super) use self::ahead::{AHEAD_FROM_BYTES, AheadBody, HEAVY_BYTES, done};
 pub(super) use self::convert::converted;
 pub(super) use self::masked::{cut, masked, masked_object};
-pub(super) use self::paced::Paced;
+pub(super) use self::yielding::YieldingBody;
 use super::render::{ListWriter, LongItem, Part};
 use crate::body::BodyError;
 

@@ -49,7 +49,7 @@ pub(super) async fn handle(
         let (mut page, mut encoder, turns, mut stopped, mut seats) = state?;
         let (bytes, ended) = tokio::select! {
             biased;
-            told = told(&mut page, &mut encoder, turns.as_ref()) => told?,
+            told = next_change(&mut page, &mut encoder, turns.as_ref()) => told?,
             () = stopped.as_mut() => return None,
         };
         if bytes.1 {
@@ -61,7 +61,11 @@ pub(super) async fn handle(
 }
 
 /// The next lines, with two flags: they end a change, and they end the watch.
-async fn told(page: &mut LivePage, encoder: &mut EventEncoder, turns: Option<&Turns>) -> Option<((Bytes, bool), bool)> {
+async fn next_change(
+    page: &mut LivePage,
+    encoder: &mut EventEncoder,
+    turns: Option<&Turns>,
+) -> Option<((Bytes, bool), bool)> {
     let deadline = page.deadline();
     let next = match turns {
         Some(turns) => turns.clone().take(page.next()).await?,

@@ -59,7 +59,7 @@ impl ResourceHandlers {
         page: MergedPage,
         pages: &MergedPages,
     ) -> Result<Response<ResponseBody>, ApiError> {
-        let share = pages.0.take(Holder::of(request.caller.user()), 1)?;
+        let share = pages.0.take(Holder::of_user(request.caller.user()), 1)?;
         let renderer = Renderer::negotiate(&self.registry, target, &request, Subject::List)?;
         let mask = query::mask(request.query.extended()?, &renderer)?;
         let MergedPage { position, continue_token, remaining, items, total, failures } = page;
@@ -68,8 +68,8 @@ impl ResourceHandlers {
         let page = ListPage { revision: Revision::ZERO, continue_token, remaining, items };
         let takes_gzip = accepts_gzip(&request.parts.headers);
         let mut response = list::answer(target, renderer, page, showing, takes_gzip).await?;
-        query::tell(response.headers_mut(), TOTAL_COUNT, total);
-        query::tell_failures(response.headers_mut(), &request.caller, &failures);
+        query::add_count_header(response.headers_mut(), TOTAL_COUNT, total);
+        query::add_failures_header(response.headers_mut(), &request.caller, &failures);
         Ok(response.map(|body| stream(GuardedBody::new(body, share))))
     }
 
@@ -85,7 +85,7 @@ impl ResourceHandlers {
     ) -> Result<Response<ResponseBody>, ApiError> {
         let media = negotiate_document(&request.parts)?;
         let mut response = respond::value(StatusCode::OK, &query::document(groups, Some(position)), media);
-        query::tell_failures(response.headers_mut(), &request.caller, &groups.failures);
+        query::add_failures_header(response.headers_mut(), &request.caller, &groups.failures);
         Ok(response)
     }
 }

@@ -23,6 +23,8 @@ use crate::service::ApiRequest;
 /// The number of objects in the whole result.
 pub(super) const TOTAL_COUNT: HeaderName = HeaderName::from_static("keelson-total-count");
 /// The number of scanned objects, sent only to callers that may list all objects of the resource.
+const OBJECTS_SCANNED: HeaderName = HeaderName::from_static("keelson-objects-scanned");
+/// The deprecated name of [`OBJECTS_SCANNED`], sent beside it for one release.
 const LOOKED_AT: HeaderName = HeaderName::from_static("keelson-looked-at");
 /// The number of objects for which the condition has no value, sent if there are any.
 const FAILED_EVALUATIONS: HeaderName = HeaderName::from_static("keelson-failed-evaluations");
@@ -39,17 +41,17 @@ pub(super) async fn handle(
         let media = negotiate_document(&request.parts)?;
         let groups = registry.query_groups(target, &request.caller, options, query).await?;
         let mut response = written(document(&groups, None), media).await;
-        tell_looks(registry, target, &request.caller, response.headers_mut(), groups.looked_at).await;
-        tell_failures(response.headers_mut(), &request.caller, &groups.failures);
+        add_scanned_header(registry, target, &request.caller, response.headers_mut(), groups.looked_at).await;
+        add_failures_header(response.headers_mut(), &request.caller, &groups.failures);
         return Ok(response);
     }
     if query.matches {
         let media = negotiate_document(&request.parts)?;
         let matches = registry.query_matches(target, &request.caller, options, query).await?;
         let mut response = written(document_of_matches(&matches), media).await;
-        tell(response.headers_mut(), TOTAL_COUNT, matches.total);
-        tell_looks(registry, target, &request.caller, response.headers_mut(), matches.looked_at).await;
-        tell_failures(response.headers_mut(), &request.caller, &matches.failures);
+        add_count_header(response.headers_mut(), TOTAL_COUNT, matches.total);
+        add_scanned_header(registry, target, &request.caller, response.headers_mut(), matches.looked_at).await;
+        add_failures_header(response.headers_mut(), &request.caller, &matches.failures);
         return Ok(response);
     }
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
@@ -66,28 +68,35 @@ pub(super) async fn handle(
         items: page.items,
     };
     let mut response = list::answer(target, renderer, page, showing, accepts_gzip(&request.parts.headers)).await?;
-    tell(response.headers_mut(), TOTAL_COUNT, total);
-    tell_looks(registry, target, &request.caller, response.headers_mut(), looked_at).await;
-    tell_failures(response.headers_mut(), &request.caller, &failures);
+    add_count_header(response.headers_mut(), TOTAL_COUNT, total);
+    add_scanned_header(registry, target, &request.caller, response.headers_mut(), looked_at).await;
+    add_failures_header(response.headers_mut(), &request.caller, &failures);
     Ok(response)
 }
 
 /// Adds the number of scanned objects to the response, if the caller may list all objects of the resource. Views and
 /// indexes catch up with writes in every namespace, so the number would reveal other objects.
-async fn tell_looks(registry: &Registry, target: &Target, caller: &Caller, headers: &mut HeaderMap, count: usize) {
+async fn add_scanned_header(
+    registry: &Registry,
+    target: &Target,
+    caller: &Caller,
+    headers: &mut HeaderMap,
+    count: usize,
+) {
     if registry.may_list_all(target, caller).await {
-        tell(headers, LOOKED_AT, count);
+        add_count_header(headers, OBJECTS_SCANNED, count);
+        add_count_header(headers, LOOKED_AT, count);
     }
 }
 
 /// Adds the number of objects for which the condition has no value, with a warning. The request selects all of these
 /// objects.
-pub(super) fn tell_failures(headers: &mut HeaderMap, caller: &Caller, failures: &FailedEvaluations) {
+pub(super) fn add_failures_header(headers: &mut HeaderMap, caller: &Caller, failures: &FailedEvaluations) {
     let FailedEvaluations { count, first } = failures;
     if *count == 0 {
         return;
     }
-    tell(headers, FAILED_EVALUATIONS, *count);
+    add_count_header(headers, FAILED_EVALUATIONS, *count);
     let objects = if *count == 1 { "1 object, which is" } else { &*format!("{count} objects, which are") };
     let why = first.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     caller.warnings().add(format!("keelson.io/where has no value for {objects} not in the answer{why}"));
@@ -110,7 +119,7 @@ pub(super) fn mask(query: Option<&Query>, renderer: &Renderer) -> Result<Option<
     Ok((!mask.shows_all()).then(|| Arc::new(mask)))
 }
 
-pub(super) fn tell(headers: &mut HeaderMap, name: HeaderName, count: usize) {
+pub(super) fn add_count_header(headers: &mut HeaderMap, name: HeaderName, count: usize) {
     headers.insert(name, HeaderValue::from(count));
 }
 

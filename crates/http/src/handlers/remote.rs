@@ -18,12 +18,12 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let said = said(target, &request);
+    let said = session_options(target, &request);
     nodes::answer(registry, nodes, target, resolve::name(target)?, said, request).await
 }
 
 /// The options of a requested connection, as upstream's options object.
-fn said(target: &Target, request: &ApiRequest) -> Object {
+fn session_options(target: &Target, request: &ApiRequest) -> Object {
     let mut said = Object::default();
     said.set_type(&target.taken_kind());
     let query = request.query.pairs();

@@ -110,7 +110,7 @@ impl Renderer {
             printer: target.version.printer().clone(),
             include,
             now: registry.now(),
-            holder: Holder::of(request.caller.user()),
+            holder: Holder::of_user(request.caller.user()),
         })
     }
 

@@ -7,7 +7,7 @@ use keelson_meta::ApiError;
 use keelson_registry::{Registry, ServiceAccountTokens, Target};
 use keelson_resources::CreateHandler;
 
-use super::posted::CreateOnly;
+use super::create_only::CreateOnly;
 use crate::body::ResponseBody;
 use crate::service::ApiRequest;
 

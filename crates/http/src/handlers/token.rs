@@ -7,7 +7,7 @@ use http::Response;
 use keelson_meta::ApiError;
 use keelson_registry::{Registry, ServiceAccountTokens, Target};
 
-use super::posted::CreateOnly;
+use super::create_only::CreateOnly;
 use super::resolve;
 use crate::body::ResponseBody;
 use crate::service::ApiRequest;

@@ -332,16 +332,16 @@ mod tests {
             tokio::time::advance(Duration::from_secs(35)).await;
             answers.enforce();
             assert_eq!(numbers(&answers), [0]);
-            assert!(sending.goes_on());
+            assert!(sending.makes_progress());
             sending.waits(FRAME);
         }
         tokio::time::advance(Duration::from_secs(15)).await;
         answers.enforce();
-        assert!(numbers(&answers).is_empty() && !sending.goes_on());
+        assert!(numbers(&answers).is_empty() && !sending.makes_progress());
     }
 
     #[test]
-    fn of_the_answers_that_wait_the_oldest_of_the_user_with_most_are_cut() {
+    fn the_oldest_waiting_responses_above_a_user_limit_are_aborted() {
         let of = |flow, level| Holder { flow, level };
         let mut waiting = Waiting::default();
         let most = Level::Users.most_of(MOST_WAITING) as u64;
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_large_frames_that_wait_those_above_the_memory_of_a_user_are_cut() {
+    fn waiting_frames_above_the_memory_of_a_user_are_aborted() {
         const LARGE: usize = 3 << 20;
         let of = |flow| Holder { flow, level: Level::Users };
         let share = Level::Users.most_of(MOST_WAITING_BYTES);

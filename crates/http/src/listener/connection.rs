@@ -30,7 +30,6 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Shared;
 use super::ahead::{ReadAhead, ReadAheadStream};
 use super::connections::Ticket;
-use super::heads::{AuthenticationState, HeadGuard, HeadLimit};
 use super::idle::{Activity, Busy};
 use super::long_heads::LongHeads;
 use super::port::Socket;
@@ -71,10 +70,10 @@ const SEND_BUFFER_BYTES: usize = 128 * 1024;
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// The flow control window of a whole connection: more than one body of the maximum size.
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
-/// The maximum size of the decoded header fields of one HTTP/2 request. `long_heads.rs` refuses heads that are too long
+/// The maximum size of the decoded header fields of one HTTP/2 request. `long_headers.rs` refuses heads that are too long
 /// before they are decoded. The encoded size is at least five eighths of the decoded size.
 const MAX_HEADER_BYTES: u32 = 512 * 1024;
-/// The largest HTTP/2 frame, large enough for a whole header block from `long_heads.rs`. h2 ends the connection after a
+/// The largest HTTP/2 frame, large enough for a whole header block from `long_headers.rs`. h2 ends the connection after a
 /// few CONTINUATION frames.
 pub(super) const MAX_FRAME_BYTES: u32 = 256 * 1024;
 /// The buffer for reading and for writing of an HTTP/1.1 connection, which also bounds the head of a request.
@@ -114,7 +113,7 @@ impl Client {
     ) -> Self {
         let chain = stream.get_ref().1.peer_certificates();
         let chain: Vec<_> = chain.into_iter().flatten().map(|it| it.clone().into_owned()).collect();
-        let identity = ArcSwap::from_pointee(judged(&*certificates, &chain));
+        let identity = ArcSwap::from_pointee(client_identity(&*certificates, &chain));
         Self { chain, certificates, identity, address, standing, ticket: Arc::new(ticket) }
     }
 }
@@ -126,7 +125,7 @@ impl Client {
         if identity.asks_for_at(now).is_some() {
             return Some(Holder::front_proxies());
         }
-        identity.user_at(now).map(|user| Holder::of(user))
+        identity.user_at(now).map(|user| Holder::of_user(user))
     }
 
     fn counts_for(&self, holder: Holder) -> bool {
@@ -139,7 +138,7 @@ impl Client {
 }
 
 /// Verifies a certificate chain. Returns the identity, and the generation of the authorities that verified it.
-fn judged(
+fn client_identity(
     certificates: &dyn ClientCertificates,
     chain: &[CertificateDer<'static>],
 ) -> (u64, Option<Arc<ClientIdentity>>) {
@@ -154,18 +153,18 @@ impl ClientConnection for Client {
         if known.0 == self.certificates.generation() {
             return known.1.clone();
         }
-        let judged = judged(&*self.certificates, &self.chain);
-        let identity = judged.1.clone();
-        self.identity.store(Arc::new(judged));
+        let verified = client_identity(&*self.certificates, &self.chain);
+        let identity = verified.1.clone();
+        self.identity.store(Arc::new(verified));
         identity
     }
 
     fn is_of(&self, user: &User) -> bool {
         // All connections share one lock, and most requests change nothing behind it.
-        if !self.standing.is_strange() {
+        if !self.standing.is_unauthenticated() {
             return true;
         }
-        self.counts_for(self.own_holder().unwrap_or_else(|| Holder::of(user)))
+        self.counts_for(self.own_holder().unwrap_or_else(|| Holder::of_user(user)))
     }
 
     fn address(&self) -> Option<IpAddr> {
@@ -182,9 +181,9 @@ pub(super) async fn serve(stream: Socket, shared: Arc<Shared>, ticket: Ticket, p
     stream.send_at_once();
     let (address, local) = (stream.peer(), stream.local());
     let standing = AuthenticationState::default();
-    let guarded = HeadGuard::new(
+    let guarded = HeaderGuard::new(
         ReadAhead::new(stream, ReadAheadStream::default()),
-        HeadLimit::new(shared.heads.clone(), standing.clone()),
+        HeaderLimit::new(shared.heads.clone(), standing.clone()),
     );
     let guarded = StallGuard::new(guarded, StallTimer::new(shared.unread));
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, shared.tls.acceptor(local).accept(guarded));
@@ -236,7 +235,7 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
         }
     });
     let builder = builder(Streams::new(shared.unread, shared.metrics.clone()), shared.streams);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(LongHeads::new(stream)), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(LongHeaders::new(stream)), service);
     let mut connection = pin!(connection);
     // Polled only when one of them wakes, which is rare, while the connection is polled for every request.
     let mut ends: FuturesUnordered<BoxFuture<'_, End>> = FuturesUnordered::new();
@@ -321,8 +320,8 @@ async fn answer(
         }
         (None, Threads::Runtime | Threads::Door(_)) => shared.pipeline.answer(&*client, parts, body).await,
     };
-    if client.standing.is_strange() {
-        return to_stranger(shared, response, sending, busy);
+    if client.standing.is_unauthenticated() {
+        return answer_unauthenticated(shared, response, sending, busy);
     }
     let is_long_running = response.extensions().get::<LongRunning>().is_some();
     if is_long_running {
@@ -337,7 +336,7 @@ async fn answer(
 }
 
 /// Limits a response to an unauthenticated client. It has no body if too many such responses are unread.
-fn to_stranger(
+fn answer_unauthenticated(
     shared: &Shared,
     response: Response<ResponseBody>,
     sending: Sending,

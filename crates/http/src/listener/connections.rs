@@ -115,7 +115,7 @@ impl Connections {
         let (number, place) = (state.next, Arc::new(Place::default()));
         state.next += 1;
         state.unauthenticated.insert(number, place.clone());
-        self.metrics.count_stranger(1);
+        self.metrics.count_unauthenticated(1);
         Some(Ticket { connections: self.clone(), number, place, holder: OnceLock::new() })
     }
 
@@ -125,7 +125,7 @@ impl Connections {
         state.leaving += 1;
         oldest.displaced.cancel();
         self.metrics.count_displaced();
-        self.metrics.count_stranger(-1);
+        self.metrics.count_unauthenticated(-1);
         true
     }
 
@@ -217,7 +217,7 @@ impl OfUser {
 impl Ticket {
     /// Sets the counter of the requests on the connection.
     pub(super) fn has_requests(&self, activity: &Activity) {
-        // This runs once, when the connection begins to be served.
+        // The counter is set once, when the server begins to serve the connection.
         let _ = self.place.activity.set(activity.clone());
     }
 
@@ -229,7 +229,7 @@ impl Ticket {
         let connections = &self.connections;
         let mut state = connections.state.lock();
         if !state.unauthenticated.contains_key(&self.number) {
-            // It already counts for a user, or was evicted and is about to end.
+            // The connection already counts for a user, or was evicted and is about to end.
             return true;
         }
         let own = state.by_user.get(&holder.flow).map(|user| &user.connections);
@@ -248,7 +248,7 @@ impl Ticket {
         drop(state);
         // No other code sets it: the connection was unauthenticated until now.
         let _ = self.holder.set(holder);
-        connections.metrics.count_stranger(-1);
+        connections.metrics.count_unauthenticated(-1);
         connections.metrics.count_known(1);
         true
     }
@@ -269,7 +269,7 @@ impl Drop for Ticket {
         let mut state = self.connections.state.lock();
         state.open -= 1;
         if state.unauthenticated.remove(&self.number).is_some() {
-            self.connections.metrics.count_stranger(-1);
+            self.connections.metrics.count_unauthenticated(-1);
         } else if self.holder.get().is_some_and(|holder| state.remove(holder.flow, self.number).is_some()) {
             self.connections.metrics.count_known(-1);
         } else {
@@ -286,7 +286,7 @@ mod tests {
         Arc::new(Connections::new(most, Arc::new(Edge::default())))
     }
 
-    fn of(flow: u64, level: Level) -> Holder {
+    fn holder(flow: u64, level: Level) -> Holder {
         Holder { flow, level }
     }
 
@@ -308,7 +308,7 @@ mod tests {
     fn newer_connections_evict_unauthenticated_ones_only() {
         let connections = connections(8);
         let first = connections.register().unwrap();
-        let known = open(&connections, of(1, Level::Exempt)).unwrap();
+        let known = open(&connections, holder(1, Level::Exempt)).unwrap();
         let second = connections.register().unwrap();
         assert!(!has_ended(&first));
         let third = connections.register().unwrap();
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn a_full_share_evicts_the_oldest_idle_connection_or_refuses() {
         let connections = connections(16);
-        let ann = of(1, Level::Users);
+        let ann = holder(1, Level::Users);
         let held: Vec<_> = (0..2).map(|_| open(&connections, ann).unwrap()).collect();
         let _request = busy(&held[0]);
         let third = open(&connections, ann).unwrap();
@@ -330,20 +330,20 @@ mod tests {
         let _other = busy(&third);
         let over = connections.register().unwrap();
         assert!(!over.is_of(ann) && !has_ended(&third));
-        assert!(open(&connections, of(2, Level::Users)).is_some(), "others have their own");
+        assert!(open(&connections, holder(2, Level::Users)).is_some(), "others have their own");
     }
 
     #[test]
     fn a_full_server_evicts_the_largest_user_but_no_administrator() {
         let connections = connections(32);
-        let admins: Vec<_> = (0..2).map(|_| open(&connections, of(1, Level::Exempt)).unwrap()).collect();
-        let controller: Vec<_> = (0..12).map(|_| open(&connections, of(2, Level::System)).unwrap()).collect();
-        let many: Vec<_> = (0..8).map(|_| open(&connections, of(3, Level::Accounts)).unwrap()).collect();
-        let few: Vec<_> = (0..2).map(|_| open(&connections, of(4, Level::Accounts)).unwrap()).collect();
-        let newcomer = open(&connections, of(5, Level::Users)).unwrap();
+        let admins: Vec<_> = (0..2).map(|_| open(&connections, holder(1, Level::Exempt)).unwrap()).collect();
+        let controller: Vec<_> = (0..12).map(|_| open(&connections, holder(2, Level::System)).unwrap()).collect();
+        let many: Vec<_> = (0..8).map(|_| open(&connections, holder(3, Level::Accounts)).unwrap()).collect();
+        let few: Vec<_> = (0..2).map(|_| open(&connections, holder(4, Level::Accounts)).unwrap()).collect();
+        let newcomer = open(&connections, holder(5, Level::Users)).unwrap();
         assert!(has_ended(&many[0]) && !has_ended(&many[1]));
         let probes: Vec<_> = (0..8).map(|_| connections.register().unwrap()).collect();
-        let administrator = open(&connections, of(6, Level::Exempt)).unwrap();
+        let administrator = open(&connections, holder(6, Level::Exempt)).unwrap();
         let others = [&newcomer, &administrator].into_iter().chain(&few).chain(&admins).chain(&controller);
         assert!(!others.chain(&probes[1..]).any(has_ended));
     }
@@ -352,14 +352,14 @@ mod tests {
     #[test]
     fn many_single_connections_leave_reserved_ones_free() {
         let connections = connections(16);
-        let users: Vec<_> = (0..12).map(|flow| open(&connections, of(flow, Level::Accounts)).unwrap()).collect();
+        let users: Vec<_> = (0..12).map(|flow| open(&connections, holder(flow, Level::Accounts)).unwrap()).collect();
         let _busy: Vec<_> = users[1..].iter().map(busy).collect();
-        let late = open(&connections, of(20, Level::Accounts)).unwrap();
+        let late = open(&connections, holder(20, Level::Accounts)).unwrap();
         assert!(has_ended(&users[0]), "an idle one gives way");
         let _request = busy(&late);
-        assert!(open(&connections, of(21, Level::Accounts)).is_none(), "no idle one is left");
+        assert!(open(&connections, holder(21, Level::Accounts)).is_none(), "no idle one is left");
         let _probe = connections.register().unwrap();
-        assert!(open(&connections, of(30, Level::Exempt)).is_some());
+        assert!(open(&connections, holder(30, Level::Exempt)).is_some());
         assert!(!users[1..].iter().any(has_ended));
     }
 }

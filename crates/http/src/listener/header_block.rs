@@ -175,7 +175,7 @@ impl Literal<'_> {
         NAMES.iter().position(|name| self.name.is(name))
     }
 
-    /// Its size in the table in bytes. If the name is an index, the minimum.
+    /// The size of the field in the dynamic table in bytes. If the name is an index, the minimum.
     fn size(&self) -> usize {
         self.name.length() + self.value.length() + FIELD_BYTES
     }
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_the_table_stays_and_no_other_field() {
+    fn only_fields_that_change_the_table_are_kept() {
         let mark = literal(0x10, MARK.0, MARK.1);
         let check = |block: &[u8], expect: &[&[u8]]| assert_eq!(shrunk(block, MARK).unwrap(), expect.concat());
         let long = literal(0x00, "x", &"y".repeat(MOST_FIELD_BYTES));

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_is_waited_for_briefly_and_a_list_as_long_as_it_moves() {
+    async fn shutdown_waits_briefly_for_watches_and_for_moving_lists() {
         let activity = Activity::new();
         let mut watch = activity.begin();
         watch.is_long_running();

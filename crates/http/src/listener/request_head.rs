@@ -8,14 +8,14 @@ use http::header::{CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
 
-use super::long_heads;
+use super::long_headers;
 use crate::body::ResponseBody;
 use crate::negotiation::MediaType;
 use crate::respond;
 
 /// The response to a malformed head, after which the connection is closed. `None` for all others.
 pub(super) fn refusal(parts: &Parts) -> Option<Response<ResponseBody>> {
-    if let Some(refused) = long_heads::refusal(&parts.headers, parts.version) {
+    if let Some(refused) = long_headers::refusal(&parts.headers, parts.version) {
         return Some(respond::error(&refused, MediaType::JSON));
     }
     let (code, text) = fault(parts)?;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_refused_as_go_refuses_them() {
+    fn invalid_request_headers_are_refused_as_in_go() {
         let check = |method: &str, version: Version, fields: &[(&str, &str)], expect: Option<u16>| {
             let mut request = Request::builder().method(method).version(version).uri("/api");
             for (name, value) in fields {

@@ -110,7 +110,7 @@ impl Sending {
     }
 
     /// Records that the client read the frame. Returns false if the response is aborted.
-    pub(super) fn goes_on(&self) -> bool {
+    pub(super) fn makes_progress(&self) -> bool {
         let mut progress = self.0.progress.lock();
         if let Some(since) = progress.waits_since.take() {
             progress.waited += since.elapsed();
@@ -208,7 +208,7 @@ impl Body for SentBody {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        if !this.sending.goes_on() {
+        if !this.sending.makes_progress() {
             let why = "its client was too slow, and it kept memory that others need".to_owned();
             return Poll::Ready(Some(Err(BodyError::Aborted(why))));
         }
@@ -297,11 +297,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_known_how_long_a_client_took_and_for_how_much() {
+    async fn sending_measures_the_time_and_bytes_of_waiting() {
         let (sending, second) = (Sending::default(), Duration::from_secs(1));
         sending.waits(100);
         tokio::time::advance(2 * second).await;
-        assert!(sending.goes_on());
+        assert!(sending.makes_progress());
         assert!(sending.waits_at(Instant::now()).is_none());
         tokio::time::advance(10 * second).await;
         sending.waits(50);

@@ -139,7 +139,7 @@ async fn close<S: AsyncRead + AsyncWrite + Unpin>(
     mut received: SplitStream<WebSocketStream<S>>,
     code: CloseCode,
 ) {
-    // This fails if the client sent its close frame first. The reply to that is sent below.
+    // Sending fails if the client sent its close frame first. The reply to that is sent below.
     let _ = sink.send(Message::Close(Some(CloseFrame { code, reason: Utf8Bytes::default() }))).await;
     while let Some(Ok(_)) = received.next().await {}
     if let Ok(socket) = received.reunite(sink) {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_answers_pings_stays_and_one_that_is_silent_is_gone() {
+    async fn clients_without_pong_are_disconnected() {
         let (mut client, events, mut serving) = watch(true).await;
         let begun = Instant::now();
         while begun.elapsed() < 4 * SILENCE {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_has_time_to_read_what_was_sent_before_it_is_gone() {
+    async fn sent_bytes_extend_the_time_before_a_client_is_dropped() {
         let heard = TrafficCounts::new(LEAST);
         let begun = Instant::now();
         heard.sends(1000);

@@ -59,7 +59,7 @@ impl Edge {
     }
 
     /// Changes the number of unauthenticated connections.
-    pub(crate) fn count_stranger(&self, change: i64) {
+    pub(crate) fn count_unauthenticated(&self, change: i64) {
         self.strangers.fetch_add(change, Ordering::Relaxed);
     }
 
@@ -110,7 +110,7 @@ impl Edge {
     }
 
     /// Counts a connection that the accepting thread served because no runtime thread took it in time.
-    pub(crate) fn count_kept_at_the_door(&self) {
+    pub(crate) fn count_inline_served(&self) {
         self.kept_at_the_door.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -145,8 +145,8 @@ impl Edge {
                 &self.refused,
             ),
             count(
-                "keelson_connections_displaced_total",
-                "Connections that gave way to newer ones: unauthenticated ones, and those of users with their share",
+                "keelson_connections_evicted_total",
+                "Connections evicted for newer ones: unauthenticated ones, and those of users with the most connections",
                 &self.displaced,
             ),
             count(
@@ -155,23 +155,23 @@ impl Edge {
                 &self.over_share,
             ),
             count(
-                "keelson_connections_large_heads_total",
+                "keelson_connections_header_limit_exceeded_total",
                 "Connections closed because an unauthenticated client sent too large headers",
                 &self.large_heads,
             ),
             count(
-                "keelson_connections_kept_at_the_door_total",
-                "Connections served by the thread that accepts them, since no other took them in time",
+                "keelson_connections_inline_served_total",
+                "Connections served by the accepting thread, because no runtime thread took them in time",
                 &self.kept_at_the_door,
             ),
             count(
-                "keelson_answers_unread_total",
+                "keelson_responses_aborted_total",
                 "Responses aborted because the client did not read them",
                 &self.unread,
             ),
             count(
-                "keelson_answers_slow_total",
-                "Answers cut, since their clients took little of them for long, or their users had too many that waited",
+                "keelson_responses_slow_total",
+                "Responses aborted because their clients read too slowly, or their users had too many waiting responses",
                 &self.slow,
             ),
             count(
@@ -179,7 +179,11 @@ impl Edge {
                 "Answers that gave their seats back while they waited for their clients",
                 &self.seats_lent,
             ),
-            count("keelson_lists_cut_total", "Lists cut, since their snapshots kept too much memory", &self.cut_lists),
+            count(
+                "keelson_lists_aborted_total",
+                "Lists aborted because their snapshots retained too much memory",
+                &self.cut_lists,
+            ),
         ]
     }
 }
@@ -298,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_was_held_too_long_is_seen() {
+    fn long_polls_are_counted_in_histograms() {
         let metrics = Metrics::new();
         let note = |held, worked| metrics.edge().polls.note(held, worked);
         note(Duration::from_micros(50), Duration::from_micros(50));

@@ -191,7 +191,8 @@ pub(super) fn encode<'s>(
 ) -> fmt::Result {
     encode_events(encoder, all)?;
     encode_bodies(encoder, all)?;
-    // These families have no label for dry runs, so the series of dry runs are merged with those of other requests.
+    // The families of this file have no label for dry runs, so the series of dry runs are merged with those of other
+    // requests.
     let alike: Vec<MergedSeries<'_, 's>> =
         all.chunk_by(|(one, _), (other, _)| one.of_watches() == other.of_watches()).collect();
     encode_histograms(encoder, &alike)?;

@@ -37,7 +37,7 @@ pub struct ResourceNames<'a> {
 
 impl<'a> ResourceNames<'a> {
     /// The names of a request's target.
-    pub fn of(target: &'a Target) -> Self {
+    pub fn of_target(target: &'a Target) -> Self {
         Self {
             group: &target.resource.group,
             version: &target.version.name,
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_out_as_the_field_has_them() {
+    fn metric_families_have_upstream_names() {
         let metrics = Arc::new(Metrics::new());
         metrics.add_source(|| {
             let labels = vec![("resource", "pods".to_owned())];

@@ -237,7 +237,7 @@ impl Requests {
 
     /// Sets the function that returns true for served resources. Until then, every requested resource counts as served.
     pub(super) fn serve(&self, serves: Serves) {
-        // There is one server, which sets it once.
+        // The process has one server, which sets the value once.
         let _first = self.0.serves.set(serves);
     }
 

@@ -8,6 +8,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
+use super::renamed::deprecated_name;
+
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
@@ -111,23 +113,33 @@ impl fmt::Debug for SourceCollector {
 impl Collector for SourceCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for family in self.0.samples().chunk_by(|one, other| one.name == other.name) {
-            let [Sample { name, help, kind, .. }, ..] = family else { continue };
-            let (name, metric_type) = match kind {
-                // The encoder appends `_total` again.
-                MetricKind::Counter => (name.strip_suffix("_total").unwrap_or(name), MetricType::Counter),
-                MetricKind::Gauge => (*name, MetricType::Gauge),
-            };
-            let mut descriptor = encoder.encode_descriptor(name, help, None, metric_type)?;
-            for Sample { labels, value, .. } in family {
-                if labels.is_empty() {
-                    write(&mut descriptor, *kind, *value)?;
-                } else {
-                    write(&mut descriptor.encode_family(labels)?, *kind, *value)?;
-                }
+            let [Sample { name, help, .. }, ..] = family else { continue };
+            encode_family(&mut encoder, name, help, family)?;
+            if let Some(deprecated) = deprecated_name(name) {
+                encode_family(&mut encoder, deprecated, &format!("Deprecated name of {name}"), family)?;
             }
         }
         Ok(())
     }
+}
+
+/// Encodes the samples of a family under a name.
+fn encode_family(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, family: &[Sample]) -> fmt::Result {
+    let Some(Sample { kind, .. }) = family.first() else { return Ok(()) };
+    let (name, metric_type) = match kind {
+        // The encoder appends `_total` again.
+        MetricKind::Counter => (name.strip_suffix("_total").unwrap_or(name), MetricType::Counter),
+        MetricKind::Gauge => (name, MetricType::Gauge),
+    };
+    let mut descriptor = encoder.encode_descriptor(name, help, None, metric_type)?;
+    for Sample { labels, value, .. } in family {
+        if labels.is_empty() {
+            write(&mut descriptor, *kind, *value)?;
+        } else {
+            write(&mut descriptor.encode_family(labels)?, *kind, *value)?;
+        }
+    }
+    Ok(())
 }
 
 fn write(encoder: &mut MetricEncoder<'_>, kind: MetricKind, value: f64) -> fmt::Result {

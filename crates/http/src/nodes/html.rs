@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_unchanged() {
+    fn html_without_known_link_attributes_is_unchanged() {
         for page in [
             "<a href=\"relative\">/x</a>",
             "<a data-href=\"/x\" name=href>",

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused_as_upstream_does() {
+    fn invalid_log_options_get_upstream_errors() {
         let invalid = |why: &str| format!("PodLogOptions \"p\" is invalid: {why}");
         let refused = |query: &str, why: &str| check(query, Err(&invalid(why)));
         refused("tailLines=-1", "tailLines: Invalid value: -1: must be greater than or equal to 0");

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kubelet_gets_what_the_client_said_under_its_own_names() {
+    fn session_options_get_the_parameter_names_of_the_kubelet() {
         let endpoint = KubeletEndpoint {
             host: "h".to_owned(),
             port: 1,

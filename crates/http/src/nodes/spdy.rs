@@ -150,7 +150,7 @@ mod tests {
         assert_eq!((first, &opened[..8]), (1, &[0x80, 3, 0, 1, 0, 0, 0, (opened.len() - 8) as u8][..]));
         let (second, next) = writer.open("stdin");
         assert_eq!((second, &next[8..12]), (3, &[0, 0, 0, 3][..]));
-        // Both blocks are one zlib stream, so the second has no header.
+        // All header blocks of a connection are one zlib stream, so the second block has no zlib header.
         let blocks = [&opened[18..], &next[18..]].concat();
         let mut fields = Vec::new();
         let _ = flate2::read::ZlibDecoder::new(&blocks[..]).read_to_end(&mut fields);

@@ -96,7 +96,7 @@ async fn carry(client: Upgraded, server: Upgraded) {
                 return;
             }
         }
-        // This fails if the client has closed the websocket.
+        // Sending fails if the client has closed the websocket.
         let _ = sink.send(websocket::end()).await;
     };
     tokio::select! {

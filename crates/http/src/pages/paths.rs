@@ -55,7 +55,7 @@ impl<'a> Page<'a> {
 
 /// The resources that the document at a path describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Described<'p> {
+pub(crate) enum DescribedResources<'p> {
     /// None: the path is another page's, or unknown.
     Nothing,
     /// The resources of one group.
@@ -64,7 +64,7 @@ pub(crate) enum Described<'p> {
     Everything,
 }
 
-impl<'p> Described<'p> {
+impl<'p> DescribedResources<'p> {
     pub(crate) fn at(path: &'p str) -> Self {
         match Page::parse(path) {
             Some(Page::Group(group) | Page::GroupVersion(group, _)) if !group.is_empty() => Self::Group(group),

@@ -49,7 +49,7 @@ const KEPT_BACK: [HeaderName; 7] =
 
 /// The response fields that are forwarded, sorted: those that Kubernetes clients read, those of queries, and those that
 /// describe the body. Aggregated servers built with the library send those of queries too.
-const PASSED_BACK: [&str; 18] = [
+const PASSED_BACK: [&str; 19] = [
     "accept-ranges",
     "allow",
     "content-encoding",
@@ -61,6 +61,7 @@ const PASSED_BACK: [&str; 18] = [
     "etag",
     "keelson-failed-evaluations",
     "keelson-looked-at",
+    "keelson-objects-scanned",
     "keelson-total-count",
     "last-modified",
     "location",
@@ -106,7 +107,7 @@ impl IdentityHeaders {
     pub(crate) fn cleared(&self, headers: &HeaderMap) -> HeaderMap {
         let mut cleared = HeaderMap::with_capacity(headers.capacity());
         for (name, value) in headers {
-            if KEPT_BACK.contains(name) || *name == TRAILER || self.is_believed(name.as_str()) {
+            if KEPT_BACK.contains(name) || *name == TRAILER || self.is_trusted(name.as_str()) {
                 continue;
             }
             if *name != SEC_WEBSOCKET_PROTOCOL {
@@ -124,9 +125,9 @@ impl IdentityHeaders {
     }
 
     /// Returns true for a trusted field, also for servers that do not distinguish an underscore from a dash.
-    fn is_believed(&self, name: &str) -> bool {
+    fn is_trusted(&self, name: &str) -> bool {
         if name.contains('_') {
-            return self.is_believed(&name.replace('_', "-"));
+            return self.is_trusted(&name.replace('_', "-"));
         }
         self.names.iter().any(|known| known == name)
             || self.prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
@@ -227,7 +228,7 @@ pub(crate) fn forward(headers: &mut HeaderMap, address: Option<IpAddr>) -> Optio
 }
 
 /// Sets the original host, protocol and path, as upstream's proxy does.
-pub(super) fn say_whence(headers: &mut HeaderMap, host: &str, path: &str) -> Option<()> {
+pub(super) fn add_forwarded_headers(headers: &mut HeaderMap, host: &str, path: &str) -> Option<()> {
     headers.insert(FORWARDED_HOST, host.parse().ok()?);
     headers.insert(FORWARDED_PROTO, HeaderValue::from_static("https"));
     headers.insert(FORWARDED_URI, path.parse().ok()?);
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beside_chunks_is_none() {
+    fn a_content_length_beside_chunked_encoding_is_dropped() {
         let passed_back = |fields: &[(&str, &str)]| {
             let mut headers = headers(fields);
             keep_of_answer(&mut headers, false);

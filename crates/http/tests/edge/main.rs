@@ -53,7 +53,7 @@ async fn unauthenticated_clients_read_only_health() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_does_not_act_by_the_certificate_of_a_browser() {
+async fn cross_site_pages_cannot_use_the_client_certificate() {
     let server = Server::start().await;
     for (site, code) in [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403)] {
         let mut client = server.connect(Protocol::Http2, Credentials::Admin).await;
@@ -188,7 +188,7 @@ async fn running_requests_finish_after_the_listener_closes() {
 
 /// The longest time of a shutdown is for lists. A watch whose client reads nothing must not use it up.
 #[tokio::test]
-async fn a_stalled_watch_does_not_hold_up_the_end() {
+async fn a_stalled_watch_does_not_delay_shutdown() {
     let stop_beside_a_stalled_watch = async |protocol| {
         let server = Server::start().await;
         let mut watcher = server.connect(protocol, Credentials::Admin).await;
@@ -204,7 +204,7 @@ async fn a_stalled_watch_does_not_hold_up_the_end() {
 
 /// A shutdown waits for requests, not for connections that may send one.
 #[tokio::test]
-async fn connections_without_a_request_do_not_hold_up_the_end() {
+async fn idle_connections_do_not_delay_shutdown() {
     let server = Server::start().await;
     let mut silent = Vec::new();
     for _ in 0..20 {
@@ -222,7 +222,7 @@ async fn connections_without_a_request_do_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn a_body_that_never_comes_whole_does_not_hold_up_the_end() {
+async fn an_incomplete_body_does_not_delay_shutdown() {
     let stop = async |protocol| {
         let server = Server::start().await;
         let client = server.connect(protocol, Credentials::Admin).await;

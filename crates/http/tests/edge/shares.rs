@@ -39,7 +39,7 @@ async fn number(server: &Server, series: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn a_user_with_its_share_of_connections_gets_no_more_and_others_do() {
+async fn a_connection_limit_of_one_user_affects_no_others() {
     let server = with_connections(64).await;
     let mut held = Vec::new();
     for _ in 0..8 {
@@ -124,7 +124,7 @@ async fn a_response_that_waits_for_its_client_lends_and_regains_its_seats() {
 
 /// Two users who never read their lists once blocked all others without a time limit.
 #[tokio::test]
-async fn users_who_do_not_read_their_lists_keep_out_no_others() {
+async fn unread_lists_of_some_users_block_no_others() {
     let server = narrow(4, Limits { unread: Duration::from_secs(30), ..Limits::default() }).await;
     let (ann, carl) =
         (server.connect(Protocol::Shut, ANN).await, server.connect(Protocol::Shut, Credentials::Token("carl")).await);
@@ -156,12 +156,12 @@ async fn an_answer_that_is_taken_too_slowly_is_cut() {
         }
     })
     .await;
-    assert_eq!(number(&server, "keelson_answers_slow_total").await, 1.0);
-    assert_eq!(number(&server, "keelson_answers_unread_total").await, 0.0);
+    assert_eq!(number(&server, "keelson_responses_slow_total").await, 1.0);
+    assert_eq!(number(&server, "keelson_responses_aborted_total").await, 0.0);
 }
 
 #[tokio::test]
-async fn a_user_with_its_share_of_watches_gets_no_more_and_others_do() {
+async fn a_watch_limit_of_one_user_affects_no_others() {
     let flow = FlowLimits { watches: 16, ..FlowLimits::default() };
     let server = Server::start_with(Setup { flow, ..Setup::default() }).await;
     let ann = server.connect(Protocol::Http2, ANN).await;

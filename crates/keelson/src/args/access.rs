@@ -1,7 +1,7 @@
 //! Flags for the accepted token issuers and the authorizers, under kube-apiserver's names.
 //!
-//! They are another form of the settings in the files `--authentication-config` and `--authorization-config`. The flags
-//! and the file exclude each other.
+//! These flags are another form of the settings in the files `--authentication-config` and `--authorization-config`.
+//! The flags and the file exclude each other.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The help of `keelson serve`: the flags of a first server by `--help`, and all flags by topic by `--help-all`.
 //!
-//! Both list the same definition. A flag outside of the short help is still read.
+//! Short help and full help come from the same definition. Flags that the short help omits are still accepted.
 
 use clap::Command;
 

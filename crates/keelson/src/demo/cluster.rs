@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_has_as_many_pods_as_were_requested_and_no_name_twice() {
+    fn a_demo_cluster_has_the_requested_pods_with_unique_names() {
         for pods in [1, 7, 2000] {
             let cluster = Cluster::with_pods(pods);
             let all = cluster.stages().iter().flatten();

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_shown_with_what_is_bound_to_them_and_their_groups() {
+    fn users_are_listed_with_bindings_of_user_and_groups() {
         let entry = |text: &str| Entry::read(text).unwrap();
         let entries = [
             entry(r#"{"user":"zoe","groups":[],"until":"2025-01-01T00:00:00Z"}"#),

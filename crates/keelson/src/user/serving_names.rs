@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_found_in_what_kubectl_takes_for_a_server() {
+    fn host_and_port_are_read_from_server_addresses_of_kubectl() {
         for (url, host, port) in [
             ("https://api.example.org:6443", "api.example.org", 6443),
             ("api.example.org:6443", "api.example.org", 6443),

@@ -38,7 +38,7 @@ fn slice(port_name: &str, ready: bool) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_condition_says_what_is_missing_of_a_service_and_follows_it() {
+async fn the_available_condition_names_missing_parts_of_the_service() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let name = "v1.c1.example.org";
@@ -197,7 +197,7 @@ async fn unsecured(answer: &'static [u8]) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_secures_nothing_is_reported_by_what_it_speaks() {
+async fn servers_without_tls_are_reported_with_their_protocol() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let backend = Backend::start(&raw, "plain").await;

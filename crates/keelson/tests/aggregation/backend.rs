@@ -1,6 +1,6 @@
 //! An aggregated server in the test: it answers each path as the test sets, and records its requests.
 //!
-//! It implements HTTP by itself, so it can also violate it.
+//! The backend implements HTTP without a library, so it can also violate the protocol.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -130,7 +130,7 @@ async fn kubectl_releases_cache_discovery_and_fetch_only_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rest_mapping_is_the_same_from_the_old_form_and_the_new_one() {
+async fn both_discovery_forms_give_the_same_rest_mapping() {
     let (server, _backend) = served().await;
     let new = Discovery::new(server.client()).run_aggregated().await.unwrap();
     let old = Discovery::new(server.client()).run().await.unwrap();

@@ -63,7 +63,7 @@ fn answers() -> Vec<(&'static str, HookReply)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_server_is_shown_by_what_it_says_and_one_that_fails_is_stale() {
+async fn discovery_of_failing_servers_is_marked_stale() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let mut backends = Vec::new();
@@ -155,7 +155,7 @@ async fn a_version_is_stale_while_its_server_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_fails_its_check_and_says_what_it_serves_is_current() {
+async fn discovery_is_current_while_the_availability_check_fails() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let backend = Backend::start(&raw, "half").await;

@@ -70,7 +70,7 @@ async fn servers_on_one_store_name_the_document_alike_also_after_a_restart() {
 /// The tags are those of kube-apiserver 1.36.2: for all versions, for the stable versions, and for the stable versions
 /// with the migrations. This server serves the last selection by default.
 #[tokio::test]
-async fn a_fresh_server_shows_the_document_of_the_reference_server_to_the_byte() {
+async fn discovery_of_a_new_server_equals_the_reference() {
     const EVERYTHING: &str = "08EEDE608C37C5B62CDFF173759E7FD7763FC82EFB2559C950CD53367502ED9E39BB181617865A41BA109C77D3063DE121E32C7CE4037ACAFCDFBE4044514B42";
     const STABLE: &str = "A74552DF419C4697E3A22F67B8FE55FD8F2CC33F6134FF206B16341598294CDE9896C7F67B2819217E6BB70E74F97FCC864DDFCDB02FDA565699CC7D6E3CC377";
     const WITH_MIGRATIONS: &str = "4EC964C536283586300027B0AD09394AC1D7F739278CCFA4EB0DDEBD4F7FE911797A318F72C613E2B61DAAE83418D3A999A6C4476AEFB80772A81467830CA5D7";

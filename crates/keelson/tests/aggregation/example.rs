@@ -1,6 +1,6 @@
 //! Servers written with `keelson-apiserver`: the examples of the library as processes behind a main server.
 //!
-//! They are processes because users run them so: they are started, killed and restarted.
+//! The servers are processes, as in production: tests start, kill and restart them.
 
 use std::ffi::OsStr;
 use std::fs::File;

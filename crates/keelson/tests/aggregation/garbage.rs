@@ -68,7 +68,7 @@ async fn let_go(raw: &Raw, path: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn owners_and_dependents_go_with_each_other_across_servers() {
+async fn owners_and_dependents_are_collected_across_servers() {
     let main = TestServer::start().await;
     let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
     let raw = main.raw();
@@ -103,7 +103,7 @@ async fn owners_and_dependents_go_with_each_other_across_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn owners_wait_for_their_dependents_or_let_go_of_them_across_servers() {
+async fn foreground_and_orphan_deletion_work_across_servers() {
     let main = TestServer::start().await;
     let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
     let raw = main.raw();
@@ -153,7 +153,7 @@ async fn owners_wait_for_their_dependents_or_let_go_of_them_across_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_goes_by_an_owner_whose_server_is_away() {
+async fn owners_on_unreachable_servers_keep_their_dependents() {
     let main = TestServer::start().await;
     let store = |directory: &Path| format!("sqlite:{}", directory.display());
     let mut flunders = Example::flunders(&main, store).await;
@@ -214,7 +214,7 @@ fn status(code: u16, reason: &str, name: &str) -> HookReply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_server_that_says_so_by_name_has_lost_an_owner() {
+async fn only_a_not_found_status_with_the_name_proves_absence() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let backend = trains(&raw).await;
@@ -284,7 +284,7 @@ async fn a_server_that_claims_a_foreign_uid_keeps_its_dependents_unchanged() {
 /// The objects of such a server are unknown. Nothing is deleted because of them, and no other object waits for the
 /// server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_whose_lists_and_watches_hang_or_never_end_delays_nothing_else() {
+async fn hanging_or_endless_lists_delay_no_other_collection() {
     for reply in [HookReply::Hangs, HookReply::Stalls, HookReply::Endless, HookReply::Closes] {
         let server = TestServer::start().await;
         let raw = server.raw();

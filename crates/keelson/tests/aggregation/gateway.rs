@@ -1,6 +1,6 @@
 //! Tests of the gateway in front of keelson servers.
 //!
-//! They cover reads from its mirrors, rights of callers, sources that fail, and several sources.
+//! The tests cover reads from the mirrors, rights of callers, failing sources, and several sources.
 
 mod fleet;
 mod lab;

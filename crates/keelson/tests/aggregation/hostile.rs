@@ -1,7 +1,7 @@
 //! Tests of aggregated servers that attack this one with their responses.
 //!
-//! They send fields that only this server sets, endless heads, interim responses, wrong lengths and trailers. Their
-//! documents are large, deep or odd.
+//! The servers send headers that only this server sets, endless heads, interim responses, wrong lengths and trailers.
+//! Their documents are large, deep or odd.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

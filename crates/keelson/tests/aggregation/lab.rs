@@ -1,6 +1,6 @@
 //! A server with an aggregated one: version v1 of the group `px.example.org`.
 //!
-//! This is the setup of the tests of forwarded requests. The tests themselves are in other files.
+//! This module has the setup of the tests of forwarded requests. The tests are in other files.
 
 use std::time::Duration;
 

@@ -146,7 +146,7 @@ async fn its_declared_fields_are_selected_indexed_and_sorted_by() {
         let asked = format!("{FLUNDERS}?fieldSelector=spec.colour%3Ddarkb&limit=1&{filter}");
         let answer = raw.get(asked).await.expect(200);
         assert_eq!(answer.header("keelson-total-count"), "12");
-        looked_at.push(answer.header("keelson-looked-at").to_owned());
+        looked_at.push(answer.header("keelson-objects-scanned").to_owned());
     }
     assert_eq!(looked_at, ["300", "312", "12"]);
 
@@ -215,7 +215,7 @@ async fn acknowledged_writes_of_the_library_survive_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_main_servers_on_one_postgresql_lead_to_it() {
+async fn two_main_servers_on_one_postgresql_serve_the_library() {
     let Some(postgres) = PostgresServer::shared() else { return };
     let (of_main, own) = (postgres.create_database("flunders_main"), postgres.create_database("flunders"));
     let mut servers = Vec::new();
@@ -257,7 +257,7 @@ async fn two_main_servers_on_one_postgresql_lead_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_of_them_on_one_postgresql_are_one() {
+async fn two_library_servers_on_one_postgresql_share_objects() {
     let Some(postgres) = PostgresServer::shared() else { return };
     let main = TestServer::start().await;
     let store = postgres.create_database("flunders_shared");
@@ -361,7 +361,7 @@ async fn a_process_without_its_record_writes_only_after_registering_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_keeps_its_objects_on_etcd() {
+async fn library_objects_on_etcd_survive_crashes() {
     let Some(etcd) = EtcdServer::shared() else { return };
     let main = TestServer::start().await;
     let mut flunders = Example::flunders(&main, |_| format!("etcd://{}/flunders", etcd.endpoint())).await;
@@ -370,7 +370,7 @@ async fn it_keeps_its_objects_on_etcd() {
 
 /// A server registers on its store at the start. If the store is full, it registers when there is space again.
 #[tokio::test(flavor = "multi_thread")]
-async fn it_starts_on_an_etcd_without_room() {
+async fn the_library_starts_on_a_full_etcd() {
     /// A quota of etcd that some writes fill, in bytes.
     const QUOTA: u64 = 8 << 20;
     let Some(etcd) = EtcdServer::builder().arg(format!("--quota-backend-bytes={QUOTA}")).start() else { return };
@@ -381,7 +381,7 @@ async fn it_starts_on_an_etcd_without_room() {
     let made = |name: &str| serde_json::from_str::<Value>(&manifest(name, "red", 1)).unwrap();
     raw.post(FLUNDERS, &made("kept")).await.expect(201);
     raw.post(FLUNDERS, &made("other")).await.expect(201);
-    // Its record remains, like that of an earlier process.
+    // The record of the process remains, as after a kill.
     flunders.kill().await;
     let store = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();
     let filler = |number: usize| StoreKey::new(format!("/filler/{number}"));

@@ -185,7 +185,8 @@ async fn processes_go_over_one_by_one_and_another_ends_what_a_killed_one_has_beg
     until_stored("it begins", async || versions(store).await.contains(&V2.to_owned())).await;
     newer.kill().await;
     assert_eq!(versions(store).await, [V1, V2], "it was killed in the middle");
-    // Its published version remains until its lease ends. The other process continues before that.
+    // The published version of the killed process remains until its lease ends. The other process continues before
+    // that.
     until(&raw, MIGRATIONS, |list| migrations_of(list, "crates").iter().any(|it| holds(it, "Succeeded"))).await;
     assert_eq!(versions(store).await, [V2]);
     let list = until(&raw, MIGRATIONS, |list| !migrations_of(list, "crates").is_empty()).await;

@@ -185,7 +185,7 @@ async fn a_client_and_a_peer_talk_in_another_protocol() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_peer_that_dies_in_the_middle_breaks_the_answer_off_and_is_missed() {
+async fn a_dying_peer_aborts_the_response_and_leaves_discovery() {
     let (lab, peer) = with_peer(|_| async {
         let event = stream::iter([Ok(Frame::data(Bytes::from("{\"type\":\"ADDED\"}\n")))]);
         let body = StreamBody::new(futures::StreamExt::chain(event, stream::pending()));
@@ -316,7 +316,7 @@ fn lie(lie: WrongResponse) -> Response<UpstreamBody> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn peers_that_lie_hang_or_say_too_much_add_nothing_and_block_no_others() {
+async fn lying_hanging_or_oversized_peers_are_ignored_and_block_nothing() {
     let (keys, front_proxies) = keys().await;
     let lies = [
         WrongResponse::Hangs,

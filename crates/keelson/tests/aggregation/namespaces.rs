@@ -66,7 +66,7 @@ async fn namespace_content_on_other_servers_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_away_holds_the_namespace_and_nothing_in_it() {
+async fn an_unreachable_server_blocks_the_namespace_but_not_its_content() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let (dead, hangs) = (Backend::start(&raw, "dead").await, Backend::start(&raw, "hangs").await);

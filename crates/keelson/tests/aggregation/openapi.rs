@@ -30,7 +30,7 @@ async fn publishes(raw: &Raw, name: &str, document: HookReply) -> Backend {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn documents_are_published_as_they_are_and_what_is_none_is_left_out() {
+async fn valid_openapi_documents_are_published_unchanged_and_others_omitted() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let garbage = publishes(&raw, "garbage", HookReply::Other(200, vec![], "garbage".to_owned())).await;

@@ -189,7 +189,7 @@ async fn names_that_would_arrive_as_others_are_not_passed_on() {
 
 /// Each server would add its own entry and forward the request again.
 #[tokio::test]
-async fn a_request_that_goes_in_circles_is_not_passed_on() {
+async fn forwarding_loops_are_detected() {
     let lab = Lab::start(upstream_echo).await;
     let through =
         |proxies: usize| lab.raw.get(THINGS).header("x-forwarded-for", ["203.0.113.7"].repeat(proxies).join(", "));
@@ -215,7 +215,7 @@ fn header(answer: &Answer, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn answers_come_back_as_they_were_given() {
+async fn responses_are_forwarded_unchanged() {
     let lab = Lab::http1(async |request: UpstreamRequest| {
         let path = request.uri().path().to_owned();
         let code = path.rsplit('/').next().and_then(|code| code.parse().ok());
@@ -422,7 +422,7 @@ async fn proxy_failures_have_upstream_errors() {
 /// If two servers disagree about the end of a request, the second one sees a further request, which was never
 /// authorized.
 #[tokio::test]
-async fn a_request_whose_end_can_be_read_in_two_ways_passes_no_second_one() {
+async fn ambiguous_framing_smuggles_no_second_request() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     let smuggled = Arc::new(AtomicBool::new(false));

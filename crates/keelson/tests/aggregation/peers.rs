@@ -1,7 +1,7 @@
 //! Tests of servers on one store that serve different resources and answer for each other: one document, and every
 //! resource on every server.
 //!
-//! Such a difference exists during a rolling upgrade.
+//! Servers of different releases run together during a rolling upgrade.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ async fn has_group(raw: &Raw, group: &str, expected: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_show_what_any_of_them_serves() {
+async fn discovery_includes_resources_of_peers() {
     let fleet = Fleet::new();
     let alone = fleet.start("server-a", &[]).await;
     let whole = discovery(&alone.raw(), "/apis", AGGREGATED).await;
@@ -202,7 +202,7 @@ async fn resources_of_peers_have_the_openapi_of_the_peer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_for_what_only_a_peer_serves_are_answered_by_it() {
+async fn requests_for_resources_of_a_peer_are_forwarded() {
     let fleet = Fleet::new();
     let (a, b) = fleet.two().await;
     for raw in [a.raw(), a.raw().http2()] {
@@ -278,7 +278,7 @@ async fn only_servers_send_user_headers_to_peers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stopped_peer_leaves_the_document_and_a_killed_one_after_its_lease() {
+async fn stopped_peers_leave_discovery_at_once_and_killed_ones_later() {
     let fleet = Fleet::new();
     let (a, mut b) = fleet.two().await;
     let raw = a.raw();

@@ -1,6 +1,6 @@
 //! Tests of APIServices that the server creates: their owners, changes and deletions by clients, and their recreation.
 //!
-//! These are the APIServices of built-in versions and definitions. Clients create the registered ones.
+//! The server creates the APIServices of built-in versions and definitions. Clients create the others.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ async fn changed_built_in_api_services_stay_changed_until_a_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_a_custom_group_comes_stays_and_goes_with_its_definition() {
+async fn the_api_service_of_a_custom_group_follows_its_definition() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let schema = json!({ "openAPIV3Schema": { "type": "object" } });

@@ -151,7 +151,7 @@ async fn a_server_that_dies_breaks_off_the_answer() {
 
 /// The aggregated server sends an endless response, which the client does not read.
 #[tokio::test]
-async fn nothing_is_held_of_an_answer_but_what_connections_buffer() {
+async fn unread_responses_are_held_only_in_connection_buffers() {
     let made = Arc::new(AtomicUsize::new(0));
     let lab = {
         let made = made.clone();
@@ -194,7 +194,7 @@ async fn at_rest(lab: &Lab, count: impl Fn() -> usize) {
 
 /// The aggregated server reads nothing of a large request until the test allows it.
 #[tokio::test]
-async fn nothing_is_held_of_a_request_but_what_connections_buffer() {
+async fn unread_requests_are_held_only_in_connection_buffers() {
     let taken = Arc::new(Notify::new());
     let lab = {
         let taken = taken.clone();

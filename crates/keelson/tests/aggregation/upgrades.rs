@@ -146,7 +146,7 @@ async fn a_tunnel_ends_with_the_client_and_with_the_server_in_front() {
 }
 
 #[tokio::test]
-async fn a_refusal_comes_back_as_it_is_and_anything_else_is_none() {
+async fn refused_upgrades_are_forwarded_and_invalid_ones_rejected() {
     let (lab, _saw) = greeting().await;
     let (mut wire, head) = ask(&lab.raw, &format!("GET {THINGS}/403"), WEBSOCKET).await;
     assert!(head.starts_with("HTTP/1.1 403 ") && !head.contains("audit-id"), "{head}");

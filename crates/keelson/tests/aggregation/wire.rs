@@ -27,12 +27,12 @@ async fn api_services_are_validated_and_defaulted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn definitions_come_and_go_in_the_documents() {
+async fn definitions_appear_in_and_disappear_from_discovery() {
     check("definitions.wire").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn registered_servers_come_and_go_in_the_documents() {
+async fn registered_servers_appear_in_and_disappear_from_discovery() {
     let server = TestServer::builder().recorded().start().await;
     let raw = server.raw();
     let (ferry, cutter, wreck) = (

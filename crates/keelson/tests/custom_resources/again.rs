@@ -50,7 +50,7 @@ async fn served(ask: impl AsyncFn() -> Answer) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_that_is_made_again_is_not_answered_from_its_former_self() {
+async fn a_recreated_definition_serves_no_state_of_the_old_one() {
     let (_certificates, [first, second]) = servers().await;
     let (here, there) = (first.raw(), second.raw());
     for round in 0..ROUNDS {

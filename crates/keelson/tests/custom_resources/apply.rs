@@ -65,7 +65,7 @@ impl Apply<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_a_map_or_a_list_that_an_apply_empties_stays_empty() {
+async fn values_emptied_by_an_apply_stay_empty() {
     let server = start().await;
     let raw = server.raw();
     let (one, two) = (Apply { raw: &raw, manager: "one", name: "x" }, Apply { raw: &raw, manager: "two", name: "x" });

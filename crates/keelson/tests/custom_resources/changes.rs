@@ -147,7 +147,7 @@ async fn owners_of_parts_own_a_field_that_becomes_atomic() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_ends_when_what_it_shows_is_defined_otherwise() {
+async fn a_change_of_the_definition_ends_watches() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let mut olds = definition(GROUP, "olds", "Old", before());
@@ -242,7 +242,7 @@ async fn an_established_definition_is_served_by_every_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_has_not_seen_a_definition_end_makes_no_object_of_it() {
+async fn servers_create_no_objects_of_a_definition_deleted_elsewhere() {
     let certificates = TempDir::new().unwrap();
     let (first, second, way) = two_servers(&certificates).await;
     let (here, there) = (first.raw(), second.raw());

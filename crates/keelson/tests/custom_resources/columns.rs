@@ -62,7 +62,7 @@ async fn check(spec: Value, expected: &[(&str, &str, Value)]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cell_is_what_the_type_of_its_column_makes_of_the_value() {
+async fn cell_values_are_converted_to_the_column_type() {
     let spec = json!({ "s": "text", "i": 5, "n": 2.5, "b": true, "l": ["a", "b"], "m": { "k": "v" }, "e": "" });
     check(
         spec,
@@ -93,7 +93,7 @@ async fn a_cell_is_what_the_type_of_its_column_makes_of_the_value() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_path_finds_elements_members_and_what_a_filter_leaves() {
+async fn column_paths_select_elements_members_and_filtered_items() {
     let conditions = json!([{ "type": "Synced", "status": "True" }, { "type": "Ready", "status": "False" }]);
     let items = json!([{ "name": "x", "n": 1 }, { "name": "y", "n": 2 }]);
     check(

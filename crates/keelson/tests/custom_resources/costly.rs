@@ -117,7 +117,7 @@ async fn an_object_of_which_its_schema_asks_too_much_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_said_of_a_rule_or_of_many_values_is_bounded() {
+async fn error_texts_of_rules_and_values_are_limited() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let wrong = format!("[{}] == []", vec!["unknown"; 600].join(", "));
@@ -137,7 +137,7 @@ async fn what_is_said_of_a_rule_or_of_many_values_is_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_sets_are_compared_whatever_their_order() {
+async fn large_sets_are_compared_in_any_order() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let unchanged = json!([{ "rule": "self == oldSelf" }]);

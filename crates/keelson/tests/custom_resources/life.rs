@@ -1,6 +1,6 @@
 //! Tests of the life of a definition: creation, deletion, and recreation.
 //!
-//! Its objects are deleted with it, and a second definition of the name finds none of them.
+//! The objects of a definition are deleted with it, and a second definition of the same name has none of them.
 
 use keelson_testkit::{ProcessServer, TestServer};
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ async fn an_established_definition_is_served_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_that_is_deleted_goes_when_its_objects_are_gone() {
+async fn a_deleted_definition_disappears_after_its_objects() {
     let server = TestServer::start().await;
     let raw = server.raw();
     establish(&raw, &mays()).await;
@@ -116,7 +116,7 @@ async fn a_definition_with_a_finalizer_reports_deleted_objects() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_killed_serves_what_was_defined_before_it_is_ready() {
+async fn a_restarted_server_serves_definitions_before_it_is_ready() {
     let mut server = ProcessServer::builder(env!("CARGO_BIN_EXE_keelson")).start().await;
     let raw = server.raw();
     establish(&raw, &mays()).await;
@@ -133,7 +133,7 @@ async fn a_server_that_was_killed_serves_what_was_defined_before_it_is_ready() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_in_a_protected_group_says_who_approved_it() {
+async fn protected_groups_require_the_approval_annotation() {
     const APPROVAL: &str = "api-approved.kubernetes.io";
     const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/mays.x.k8s.io";
     let server = TestServer::start().await;

@@ -23,7 +23,7 @@ fn path(plural: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_that_is_taken_is_had_when_the_one_before_is_gone() {
+async fn a_waiting_definition_gets_a_name_once_it_is_free() {
     let server = TestServer::start().await;
     let raw = server.raw();
     establish(&raw, &named("apples", "Apple", json!({ "shortNames": ["ap"] }))).await;

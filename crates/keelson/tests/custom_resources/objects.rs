@@ -261,7 +261,7 @@ async fn scale_errors_precede_skipped_rules() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_writer_says_that_an_object_is_being_deleted() {
+async fn clients_cannot_set_the_deletion_timestamp() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let free = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
@@ -297,7 +297,7 @@ async fn no_writer_says_that_an_object_is_being_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn owners_are_forgotten_when_that_is_requested_and_not_for_an_empty_list() {
+async fn managed_fields_are_reset_only_on_request() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let free = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });

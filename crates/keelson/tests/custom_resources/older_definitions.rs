@@ -1,6 +1,6 @@
 //! Tests of definitions that kube-apiserver has stored in `apiextensions.k8s.io/v1beta1`, as it still does.
 //!
-//! They are shown in `v1`, their resources are served and validated, and a migration stores them in `v1`.
+//! The definitions are shown in `v1`, their resources are served and validated, and a migration stores them in `v1`.
 
 use std::sync::Arc;
 

@@ -105,7 +105,7 @@ fn spec(definitions: &Value) -> &Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_schema_is_published_in_both_versions_as_far_as_they_can_say_it() {
+async fn schemas_are_published_in_both_openapi_versions() {
     let server = TestServer::start().await;
     let raw = server.raw();
     establish(&raw, &gadgets()).await;
@@ -218,7 +218,7 @@ async fn a_kind_that_takes_anything_is_an_object_of_any_fields() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_whose_names_are_taken_is_not_described() {
+async fn definitions_with_taken_names_are_not_in_openapi() {
     let server = TestServer::start().await;
     let raw = server.raw();
     establish(&raw, &gadgets()).await;

@@ -1,6 +1,6 @@
 //! Tests of typical operators, each in a process of its own with its own webhooks for its own objects.
 //!
-//! They check the objects that the operator writes, independent of its framework.
+//! The tests check the objects that the operator writes, independent of its framework.
 
 mod python;
 mod rust;

@@ -1,6 +1,6 @@
 //! Tests of the compilation of definitions' expressions: once, and not before an object is validated with them.
 //!
-//! Otherwise a start with thousands of definitions would be slow.
+//! Compiling all expressions at the start would make a start with thousands of definitions slow.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn compiled(raw: &Raw) -> (u32, u32) {
         let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {name} in {metrics}")).trim_end_matches(".0").parse().unwrap()
     };
-    (number("keelson_programs_compiled_total"), number("keelson_programs_schemas"))
+    (number("keelson_cel_programs_compiled_total"), number("keelson_cel_programs_schemas"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 //! Tests of published definitions of well-known projects, and of their objects: created in strict mode, and applied
 //! twice without a change.
 //!
-//! They are not in this repository: `cargo xtask test` fetches them, or reports that it can't.
+//! The definitions are not in this repository: `cargo xtask test` downloads them, or reports that it can't.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Tests of the status of custom resources at the main endpoint, which resets it: it gets its defaults, and the sent
-//! status is ignored before validation.
+//! Tests of writes to the main endpoint of custom resources with a status subresource. The server ignores the sent
+//! status before it validates the object, and fills in the defaults of the schema.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};

@@ -49,7 +49,7 @@ fn message(answer: &Value) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scale_shows_what_the_object_says_at_its_paths() {
+async fn a_scale_shows_the_values_at_its_paths() {
     let (_server, raw) = crews().await;
     let shown = scale(&raw, "a").await;
     let object = raw.get(format!("{CREWS}/a")).await.expect(200).json();

@@ -184,7 +184,7 @@ async fn declared_fields_are_indexed_and_sorted_by() {
             let asked = format!("{SELS}?fieldSelector={selector}&limit=1&keelson.io/count=true&{filter}");
             let answer = raw.get(asked).await.expect(200);
             assert_eq!(answer.header("keelson-total-count"), expected.to_string(), "{selector}");
-            looked_at.push(answer.header("keelson-looked-at").parse::<usize>().unwrap());
+            looked_at.push(answer.header("keelson-objects-scanned").parse::<usize>().unwrap());
         }
         let is_known = selector.starts_with("spec.s");
         let made = if is_known { [expected; 3] } else { [300, 300, 300 + expected] };
@@ -222,7 +222,7 @@ async fn a_watch_sees_objects_enter_and_leave_its_selection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_delete_of_a_collection_takes_only_what_is_selected() {
+async fn a_collection_delete_removes_only_selected_objects() {
     let (_server, raw) = filled().await;
     let deleted =
         raw.delete(format!("{SELS}?fieldSelector=spec.s!%3Done&labelSelector=n!%3Dc")).await.expect(200).json();

@@ -104,7 +104,7 @@ async fn the_stored_version_changes_and_an_unserved_one_still_stores() {
     assert_eq!(raw.get(format!("{}/x", place("v1"))).await.expect(200).json()["spec"]["a"], "2");
     raw.post(place("v1"), &json!({ "metadata": { "name": "y" }, "spec": { "a": "3" } })).await.expect(201);
     raw.delete(format!("{}/x", place("v1"))).await.expect(200);
-    // Neither version is served, but the objects are deleted.
+    // No version is served any more, but the objects are still deleted.
     let mut versions = both("v2", false);
     versions["spec"]["versions"][0]["served"] = json!(false);
     raw.patch(&*path, MERGE, &versions).await.expect(200);

@@ -170,7 +170,7 @@ async fn a_killed_conversion_webhook_fails_the_list_until_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_is_stopped_keeps_up_only_who_needs_it() {
+async fn a_stopped_conversion_webhook_delays_only_its_requests() {
     let mut hosts = Hosts::open().await;
     let list = hosts.raw.get(format!("{}?limit=1", place("v2"))).await.expect(200).json();
     let since = list["metadata"]["resourceVersion"].as_str().unwrap();

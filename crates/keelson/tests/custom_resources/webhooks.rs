@@ -78,7 +78,7 @@ async fn a_definition_names_the_webhook_that_converts_its_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_converter_that_was_corrected_is_believed_at_once() {
+async fn a_corrected_converter_is_used_at_once() {
     let is_wrong = Arc::new(AtomicBool::new(true));
     let hook = HookServer::start(&["127.0.0.1"], {
         let is_wrong = is_wrong.clone();

@@ -1,6 +1,6 @@
 //! Tests of a backup of a running server, and of a restored store with clients of the lost one.
 //!
-//! These clients may know later revisions than the store, and must not conclude that nothing has changed.
+//! Clients may know later revisions than the restored store, and must not conclude that nothing has changed.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -59,7 +59,7 @@ async fn a_restored_backup_serves_the_same_objects_at_higher_revisions() {
     assert!(revision(&created) > revision(&restored));
 }
 
-/// Both commands print the progress of each stage, which is not a terminal's here, and the same content of the backup.
+/// Backup and restore print the progress of each stage as lines, and both print the same content of the backup.
 fn check_summaries(backup: &str, restore: &str) {
     let lines = |text: &str| -> Vec<Value> { text.lines().map(|line| serde_json::from_str(line).unwrap()).collect() };
     let (backup, restore) = (lines(backup), lines(restore));

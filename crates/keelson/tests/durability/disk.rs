@@ -24,7 +24,7 @@ async fn until_ready(raw: &Raw, status: u16) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_a_full_disk_the_server_is_not_ready_and_recovers_when_there_is_room() {
+async fn a_full_disk_makes_the_server_unready_until_freed() {
     let builder = TestServer::builder().sqlite();
     let disk = FragileDisk::below(builder.data_dir());
     let server = builder.start().await;
@@ -306,13 +306,13 @@ async fn a_server_starts_on_a_full_disk_and_is_left_by_deleting() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_failed_sync_the_server_ends_and_says_why() {
+async fn a_failed_sync_ends_the_server_with_a_reason() {
     let builder = TestServer::builder().sqlite();
     let disk = FragileDisk::below(builder.data_dir());
     let server = builder.start().await;
     let raw = server.raw();
     disk.set(DiskFault::SyncFails);
-    // It may have been written, so no client gets a retryable error.
+    // The object may have been written, so no client gets a retryable error.
     let failed = raw.post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})).await.expect(504);
     assert_eq!(failed.header("retry-after"), "");
     let why = tokio::time::timeout(PATIENCE, server.failed()).await.unwrap();
@@ -345,7 +345,7 @@ async fn a_missing_store_needs_accept_loss() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_store_is_refused_by_name_and_a_check_reports_what_it_is() {
+async fn damaged_rows_are_named_by_server_and_storage_check() {
     let mut server = start().await;
     let raw = server.raw();
     for number in 0..50 {

@@ -15,7 +15,7 @@ fn large(name: &str) -> Value {
 
 /// Otherwise the history, and with it lists and watches of others, would last for seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_who_replaces_much_leaves_history_to_others() {
+async fn many_updates_by_one_user_leave_history_to_others() {
     const HISTORY: u64 = 64 << 20;
     let builder = TestServer::builder().sqlite().configure(|config| config.store_room.history_bytes = HISTORY);
     let server = builder.start().await;
@@ -57,7 +57,7 @@ async fn create(raw: &Raw, user: &str, name: &str) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_who_fills_the_store_leaves_room_to_others() {
+async fn a_user_that_fills_the_store_leaves_space_to_others() {
     const QUOTA: u64 = 32 * 1024 * 1024;
     let builder = TestServer::builder().sqlite().configure(|config| config.store_room.quota = Some(QUOTA));
     let server = builder.start().await;

@@ -27,9 +27,9 @@ const ACCEPTED: u64 = 1_000_000_000;
 /// The expected outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExpectedStart {
-    /// It is refused with this text; a bar separates alternatives.
+    /// The start is refused with this text; a bar separates alternatives.
     Refused(&'static str),
-    /// It serves all objects, and accepts the earlier kubeconfig and token.
+    /// The server serves all objects, and accepts the earlier kubeconfig and token.
     Whole,
 }
 use ExpectedStart::{Refused, Whole};
@@ -64,7 +64,7 @@ const TABLE: [Row; 20] = [
     ]),
     ("pki/sa.key", [
         Refused("sa.key is missing"), Refused("sa.key can't be used"), Refused("sa.key can't be used"), Whole,
-        // The operator's way to change keys: `sa.pub` has the earlier one.
+        // Operators change keys in this way: `sa.pub` still has the earlier public key.
         Whole,
     ]),
     // The key is derived from `sa.key`, and no other was in use.
@@ -252,7 +252,7 @@ fn ready_at(log: &str) -> Option<String> {
 /// Starts a server on a directory.
 ///
 /// # Errors
-/// Its output when it does not start.
+/// The output of the server when it does not start.
 async fn start(data: &Path, args: &[&str]) -> Result<StartedCopy, String> {
     let log = fs::File::create(data.with_extension("log")).unwrap();
     let mut command = Command::new(KEELSON);
@@ -305,7 +305,7 @@ type Loss<'a> = (&'a str, &'a dyn Fn(&Path));
 
 /// Store and log from the same earlier time match each other; the mark records that there was more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_end_of_the_log_needs_accept_loss_and_raises_the_revision() {
+async fn a_truncated_log_needs_accept_loss_and_raises_the_revision() {
     let lab = Lab::new().await;
     let cut = |data: &Path, parts: usize| {
         let log = data.join("keelson.db-wal");
@@ -424,7 +424,7 @@ async fn directories_and_oversized_files_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_others_may_read_gets_a_warning_with_the_command_that_helps() {
+async fn readable_private_keys_get_a_warning_with_the_chmod_command() {
     use std::os::unix::fs::PermissionsExt as _;
     let mut server = crate::start().await;
     server.terminate().await;
@@ -439,7 +439,7 @@ async fn a_key_that_others_may_read_gets_a_warning_with_the_command_that_helps()
 /// While a file of the store is moved away or replaced, the server refuses writes and serves reads. It recovers when
 /// the file is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_is_replaced_under_a_running_server_is_written_no_more() {
+async fn writes_are_refused_while_a_store_file_is_replaced() {
     let server = ProcessServer::builder(KEELSON).start().await;
     let raw = server.raw();
     create(&raw, "kept", 3).await;
@@ -476,7 +476,7 @@ async fn a_file_that_is_replaced_under_a_running_server_is_written_no_more() {
 
 /// A client that starts at the readiness message finds the server ready.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_says_it_is_ready_is_ready() {
+async fn the_readiness_message_comes_after_readiness() {
     let directory = TempDir::new().unwrap();
     let served = start(&directory.path().join("data"), &[]).await.unwrap();
     served.raw().await.get("/readyz").await.expect(200);

@@ -1,6 +1,6 @@
 //! Clients that write until the server is gone, and record its acknowledgements.
 //!
-//! They never retry, so that each response belongs to one write.
+//! The writers never retry, so that each response belongs to one write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const CLIENTS: usize = 12;
 /// The state of an object, as far as writers care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriterState {
-    /// Its resourceVersion; `None` when the server ended before it answered.
+    /// The resourceVersion of the write; `None` when the server ended before it responded.
     pub(crate) revision: Option<u64>,
     pub(crate) number: u64,
 }

@@ -23,7 +23,7 @@ async fn health(server: &TestServer, path: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_that_dies_keeps_nothing_from_being_read_and_comes_back() {
+async fn known_values_stay_readable_while_a_key_service_is_down() {
     let (store, kms) = (MemoryStore::new(), KmsDouble::start("kek-1"));
     let server = server(&store, &with(&kms)).await;
     for number in 0..20 {
@@ -59,7 +59,7 @@ async fn a_service_that_dies_keeps_nothing_from_being_read_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_starts_without_its_key_service_and_reads_once_it_is_back() {
+async fn a_server_starts_without_its_key_service_and_recovers() {
     let (store, kms) = (MemoryStore::new(), KmsDouble::start("kek-1"));
     let first = server(&store, &with(&kms)).await;
     create(&first, "a").await;
@@ -123,7 +123,7 @@ async fn an_object_of_a_key_that_the_service_has_lost_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_that_says_it_is_ill_fails_the_check() {
+async fn an_unhealthy_key_service_fails_the_check() {
     let (store, kms) = (MemoryStore::new(), KmsDouble::start("kek-1"));
     let server = server(&store, &with(&kms)).await;
     kms.ail("no disk");

@@ -48,7 +48,7 @@ async fn an_object_of_a_lost_key_is_named_and_others_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_without_a_configuration_does_not_show_what_is_encrypted() {
+async fn encrypted_values_are_unreadable_without_a_configuration() {
     let store = MemoryStore::new();
     let before = server(&store, &configuration(&[rule("secrets", &provider("secretbox", &OLD))])).await;
     create(&before, "old").await;

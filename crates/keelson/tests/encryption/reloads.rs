@@ -19,7 +19,7 @@ async fn reloading(store: &MemoryStore, text: &str) -> (TestServer, std::path::P
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_key_is_used_without_a_restart_and_a_wrong_file_changes_nothing() {
+async fn key_files_are_reloaded_and_invalid_ones_ignored() {
     let store = MemoryStore::new();
     let of = |keys: &[(&str, u8)]| configuration(&[rule("secrets", &provider("aescbc", keys))]);
     let (server, file) = reloading(&store, &of(&[("r1", b'r')])).await;

@@ -24,7 +24,7 @@ async fn shop() -> Shell {
 }
 
 #[tokio::test]
-async fn a_second_apply_changes_what_changed_and_keeps_the_rest() {
+async fn a_second_apply_changes_only_the_edited_fields() {
     let shell = shop().await;
     shell.ok("label deployment shop seen=yes").await;
     let next = SHOP.replace("web:1", "web:2").replace("stage: test", "tier: front");

@@ -1,6 +1,6 @@
 //! Tests of `kubectl replace`, `patch`, `label` and `annotate`.
 //!
-//! These commands change several fields or a whole object. Commands for a single field are in `editing.rs`.
+//! The tested commands change several fields or a whole object. Commands for a single field are in `editing.rs`.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ async fn settings(shell: &Shell) -> Value {
 }
 
 #[tokio::test]
-async fn a_replace_holds_only_on_what_was_read() {
+async fn a_replace_with_an_old_revision_conflicts() {
     let shell = shell().await;
     let mut read = settings(&shell).await;
     read["data"]["colour"] = json!("blue");
@@ -50,7 +50,7 @@ async fn a_forced_replace_makes_a_new_object() {
 }
 
 #[tokio::test]
-async fn patches_change_what_they_name() {
+async fn patches_of_each_type_change_the_named_fields() {
     let shell = shell().await;
     let session = [
         (r#"patch configmap settings --type=merge -p '{"data":{"size":"1"}}'"#, "configmap/settings patched\n"),
@@ -103,7 +103,7 @@ async fn a_status_is_changed_through_its_subresource_only() {
 }
 
 #[tokio::test]
-async fn labels_and_annotations_come_and_go() {
+async fn labels_and_annotations_are_added_and_removed() {
     let shell = shell().await;
     shell.ok("create configmap other").await;
     let session = [

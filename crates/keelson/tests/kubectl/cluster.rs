@@ -5,7 +5,7 @@
 use crate::{Shell, column};
 
 #[tokio::test]
-async fn the_server_says_what_it_is_and_where() {
+async fn version_and_cluster_info_describe_the_server() {
     let shell = Shell::start().await;
     let version = shell.json("version -o json").await;
     let server = &version["serverVersion"];

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::Shell;
 
 #[tokio::test]
-async fn generators_make_what_they_say() {
+async fn kubectl_create_makes_the_requested_objects() {
     let shell = Shell::start().await;
     let session = [
         ("create namespace team", "namespace/team created\n"),
@@ -65,7 +65,7 @@ async fn generators_make_what_they_say() {
 }
 
 #[tokio::test]
-async fn the_other_generators_do_so_too() {
+async fn further_kubectl_create_commands_make_their_objects() {
     let shell = Shell::start().await;
     let pki = shell.server.data_dir().join("pki");
     let tls = format!("create secret tls pair --cert={0}/admin.crt --key={0}/admin.key", pki.display());

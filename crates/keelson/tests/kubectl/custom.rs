@@ -1,7 +1,7 @@
 //! Tests of one custom resource: it is defined and created from one file, explained, shown, watched, changed and
 //! deleted.
 //!
-//! This is the way of a user through kubectl. `custom_resources` tests the rules of definitions.
+//! The tests follow a user of kubectl. `custom_resources` tests the rules of definitions.
 
 use crate::Shell;
 
@@ -139,7 +139,7 @@ async fn objects_are_changed_in_every_way_and_validated_before() {
 }
 
 #[tokio::test]
-async fn a_definition_goes_with_all_that_was_made_of_it() {
+async fn deleting_a_definition_deletes_its_objects() {
     let shell = shop().await;
     let deleted = shell.ok("delete crd gadgets.shop.example.com").await;
     assert_eq!(deleted, "customresourcedefinition.apiextensions.k8s.io \"gadgets.shop.example.com\" deleted\n");

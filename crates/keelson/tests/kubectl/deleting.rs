@@ -14,7 +14,7 @@ async fn shell() -> Shell {
 }
 
 #[tokio::test]
-async fn objects_go_one_by_one_by_selector_and_all_at_once() {
+async fn objects_are_deleted_by_name_selector_and_all() {
     let shell = shell().await;
     let deleted = |names: &[&str]| -> String {
         names.iter().map(|name| format!("configmap \"{name}\" deleted from default namespace\n")).collect()
@@ -43,7 +43,7 @@ async fn objects_go_one_by_one_by_selector_and_all_at_once() {
 }
 
 #[tokio::test]
-async fn a_namespace_goes_with_its_content() {
+async fn a_namespace_is_deleted_with_its_content() {
     let shell = shell().await;
     shell.ok("create namespace team").await;
     shell.ok("create configmap settings -n team").await;

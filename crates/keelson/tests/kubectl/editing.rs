@@ -65,7 +65,7 @@ async fn an_edit_that_is_refused_is_kept_for_another_try() {
 }
 
 #[tokio::test]
-async fn one_thing_is_set_by_a_command_of_its_own() {
+async fn kubectl_set_commands_change_single_fields() {
     let shell = shell().await;
     shell.ok("create rolebinding readers --clusterrole=view --user=jane").await;
     let container = |path: &str| format!("get deployment web -o jsonpath={{.spec.template.spec.containers[0].{path}}}");
@@ -104,7 +104,7 @@ async fn one_thing_is_set_by_a_command_of_its_own() {
 }
 
 #[tokio::test]
-async fn services_are_made_of_what_they_lead_to() {
+async fn kubectl_expose_makes_services_for_pods_and_workloads() {
     let shell = shell().await;
     shell.ok("run shell --image=tool --port=8080 --labels=app=shell --expose").await;
     let session = [

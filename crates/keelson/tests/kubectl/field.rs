@@ -1,6 +1,6 @@
 //! Tests of published definitions of well-known projects, and of their objects: applied, explained, shown and deleted.
 //!
-//! They are not in this repository: `cargo xtask test` fetches them, or reports that it can't.
+//! The definitions are not in this repository: `cargo xtask test` downloads them, or reports that it can't.
 
 use std::path::PathBuf;
 

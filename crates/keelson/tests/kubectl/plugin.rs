@@ -172,7 +172,7 @@ async fn the_past_is_shown_and_kubectl_finds_the_plugin() {
 
 /// A list whose snapshot has expired continues after the same key.
 #[tokio::test]
-async fn a_walk_continues_when_its_snapshot_is_gone() {
+async fn a_walk_resumes_after_its_snapshot_expired() {
     use keelson_testkit::TestServer;
     use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 

@@ -73,7 +73,7 @@ async fn every_output_form_shows_the_same_object() {
 }
 
 #[tokio::test]
-async fn a_table_names_what_is_there() {
+async fn tables_list_the_existing_objects() {
     let shell = shell().await;
     let table = shell.ok("get configmaps").await;
     assert!(table.starts_with("NAME "), "{table}");
@@ -114,7 +114,7 @@ async fn selectors_choose_by_label_and_by_field() {
 }
 
 #[tokio::test]
-async fn resources_go_by_every_name_they_have() {
+async fn resources_are_found_by_all_their_names() {
     let shell = shell().await;
     shell.ok("create deployment web --image=web").await;
     let session = [

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::Shell;
 
 #[tokio::test]
-async fn a_refusal_says_what_is_wrong() {
+async fn kubectl_prints_the_reason_of_each_refusal() {
     let shell = Shell::start().await;
     shell.ok("create configmap taken").await;
     let refusals = [
@@ -54,7 +54,7 @@ async fn a_refusal_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn one_bad_object_does_not_hold_up_the_others() {
+async fn one_refused_object_does_not_stop_the_others() {
     let shell = Shell::start().await;
     shell.ok("create configmap second").await;
     let item = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}).to_string();

@@ -35,7 +35,7 @@ async fn images(shell: &Shell) -> String {
 }
 
 #[tokio::test]
-async fn a_deployment_comes_up_and_is_seen_to() {
+async fn a_deployment_rolls_out_and_kubectl_wait_returns() {
     let (shell, _controller) = cluster().await;
     let session = [
         ("rollout status deployment/web", "deployment \"web\" successfully rolled out\n"),

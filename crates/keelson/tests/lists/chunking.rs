@@ -91,7 +91,7 @@ async fn four_hundred_pod_templates_by_seventeen_and_by_label() {
 }
 
 #[tokio::test]
-async fn a_walk_over_objects_that_come_and_go_shows_those_of_its_revision() {
+async fn a_chunked_list_shows_the_objects_of_its_revision() {
     let server = TestServer::start().await;
     let raw = server.raw();
     create(&raw, CONFIG_MAPS, 0..12).await;
@@ -151,7 +151,7 @@ async fn until_expired(raw: &Raw, token: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_walk_whose_history_is_gone_continues_with_the_token_of_the_refusal() {
+async fn expired_lists_continue_with_the_token_of_the_error() {
     let server = TestServer::builder().history(Duration::from_secs(1)).start().await;
     let raw = server.raw();
     create(&raw, CONFIG_MAPS, 0..6).await;

@@ -214,7 +214,7 @@ async fn an_informer_that_streams_its_list_sees_every_change() {
 }
 
 #[tokio::test]
-async fn a_selecting_informer_forgets_what_leaves_its_selection() {
+async fn informers_drop_objects_that_leave_their_selector() {
     let server = TestServer::start().await;
     let api: Api<ConfigMap> = Api::namespaced(server.client(), "default");
     for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
@@ -233,7 +233,7 @@ async fn a_selecting_informer_forgets_what_leaves_its_selection() {
 }
 
 #[tokio::test]
-async fn an_informer_whose_history_is_gone_lists_again() {
+async fn informers_list_again_after_their_revision_is_compacted() {
     let mut server = TestServer::builder().history(Duration::from_millis(500)).sqlite().start().await;
     let api: Api<ConfigMap> = Api::namespaced(server.client(), "default");
     api.create(&PostParams::default(), &config_map("a", "web")).await.unwrap();
@@ -338,7 +338,7 @@ async fn lists_that_end_in_410_are_counted() {
 }
 
 #[tokio::test]
-async fn a_large_answer_is_one_gzip_member_and_a_small_one_is_plain() {
+async fn large_responses_are_one_gzip_member_and_small_ones_plain() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let small = raw.get(CONFIG_MAPS).header("accept-encoding", "gzip").await.expect(200);

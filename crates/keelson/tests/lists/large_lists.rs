@@ -127,7 +127,7 @@ async fn lists_at_once_and_lists_given_up_leave_each_other_whole() {
 /// A list is sent from a snapshot. If its client does not read, the snapshot retains replaced objects. The server
 /// aborts the list when these take too much memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_whose_snapshot_keeps_too_much_is_cut() {
+async fn lists_are_aborted_if_their_snapshot_retains_too_much_memory() {
     const OBJECT_BYTES: usize = 200_000;
     let object = |number: usize, letter: &str| json!({"metadata": {"name": format!("wide-{number}")}, "data": {"text": letter.repeat(OBJECT_BYTES)}});
     let narrow = |limit: u64| {
@@ -147,7 +147,7 @@ async fn a_list_whose_snapshot_keeps_too_much_is_cut() {
         for number in 0..20 {
             raw.put(format!("{CONFIG_MAPS}/wide-{number}"), &object(number, "b")).await.expect(200);
         }
-        let cut = "keelson_lists_cut_total";
+        let cut = "keelson_lists_aborted_total";
         let count = || async { raw.get("/metrics").await.expect(200).text().contains(&format!("\n{cut} 1.0\n")) };
         while is_cut && !count().await {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -166,7 +166,7 @@ async fn a_list_whose_snapshot_keeps_too_much_is_cut() {
 /// A protobuf list starts with its length. Objects that only the store has are therefore read twice instead of being
 /// kept in memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_in_protobuf_of_what_only_the_store_remembers_is_what_it_was() {
+async fn protobuf_lists_of_old_revisions_are_read_from_the_store() {
     const SCALERS: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
     let server = TestServer::builder().configure(|config| config.history_bytes = 0).start().await;
     let raw = server.raw();

@@ -1,7 +1,7 @@
 //! Tests of chunks for clients that may list only the objects of a selector (`--chunks-for-partial-rights`): the names
 //! visible in their continue tokens, for each value of the flag.
 //!
-//! Such rights come from a webhook, for example when labels assign objects to teams.
+//! Rights to only some objects come from an authorization webhook, for example when labels assign objects to teams.
 
 use std::fs;
 
@@ -108,7 +108,7 @@ fn shows_others(shown: &[String]) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_show_what_was_passed_over_unless_something_else_is_chosen() {
+async fn default_continue_tokens_show_names_of_skipped_objects() {
     let lab = Lab::start(PartialRights::AsOthers).await;
     let whole = lab.server.anonymous().get(format!("{MAPS}?limit=1")).header("authorization", "Bearer bob");
     whole.await.expect(403);

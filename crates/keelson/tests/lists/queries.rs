@@ -29,7 +29,7 @@ async fn pages_are_sorted_counted_and_reached_by_number() {
     let raw = pods(&server, 12).await;
     let sorted = format!("{PODS}?limit=5&keelson.io/sortBy=-.metadata.labels.rank:number");
     let first = raw.get(&*sorted).await.expect(200);
-    assert_eq!((first.header("keelson-total-count"), first.header("keelson-looked-at")), ("12", "12"));
+    assert_eq!((first.header("keelson-total-count"), first.header("keelson-objects-scanned")), ("12", "12"));
     let page = first.json();
     assert_eq!(names(&page), ["pod-00", "pod-01", "pod-02", "pod-03", "pod-04"]);
     assert_eq!(page["metadata"]["remainingItemCount"], 7);
@@ -37,12 +37,12 @@ async fn pages_are_sorted_counted_and_reached_by_number() {
     raw.delete(format!("{PODS}/pod-05?gracePeriodSeconds=0")).await.expect(200);
 
     let second = raw.get(format!("{sorted}&continue={token}")).await.expect(200);
-    assert_eq!((second.header("keelson-total-count"), second.header("keelson-looked-at")), ("12", "0"));
+    assert_eq!((second.header("keelson-total-count"), second.header("keelson-objects-scanned")), ("12", "0"));
     assert_eq!(names(&second.json()), ["pod-05", "pod-06", "pod-07", "pod-08", "pod-09"]);
     assert_eq!(second.json()["metadata"]["resourceVersion"], page["metadata"]["resourceVersion"]);
 
     let third = raw.get(format!("{sorted}&keelson.io/page=3")).await.expect(200);
-    assert_eq!((third.header("keelson-total-count"), third.header("keelson-looked-at")), ("11", "1"));
+    assert_eq!((third.header("keelson-total-count"), third.header("keelson-objects-scanned")), ("11", "1"));
     assert_eq!(names(&third.json()), ["pod-11"]);
     assert_eq!(third.json()["metadata"].get("remainingItemCount"), None);
     let behind = raw.get(format!("{sorted}&keelson.io/page=900719925474099")).await.expect(200).json();
@@ -88,7 +88,7 @@ async fn values_are_counted() {
     let server = TestServer::start().await;
     let raw = pods(&server, 8).await;
     let counted = raw.get(format!("{PODS}?keelson.io/groupBy=.spec.nodeName")).await.expect(200);
-    assert_eq!(counted.header("keelson-looked-at"), "8");
+    assert_eq!(counted.header("keelson-objects-scanned"), "8");
     let document = counted.json();
     assert_eq!((&document["kind"], &document["apiVersion"]), (&json!("ValueCounts"), &json!("keelson.io/v1alpha1")));
     let expected = json!([{"value": "node-1", "count": 3}, {"count": 3}, {"value": "node-2", "count": 2}]);
@@ -104,7 +104,7 @@ async fn values_are_counted() {
 }
 
 #[tokio::test]
-async fn an_object_may_be_in_very_many_groups_but_not_in_any_number() {
+async fn the_number_of_groups_of_an_object_is_limited() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
@@ -174,7 +174,7 @@ async fn an_order_that_takes_too_much_memory_is_refused() {
 }
 
 #[tokio::test]
-async fn objects_are_chosen_by_what_holds_of_them() {
+async fn filters_and_conditions_select_objects() {
     let server = TestServer::start().await;
     let raw = pods(&server, 12).await;
     let check = async |query: &str, expect: &[usize]| {
@@ -293,7 +293,7 @@ async fn the_parameters_are_announced_and_described() {
 }
 
 #[tokio::test]
-async fn a_page_carries_what_it_shows() {
+async fn a_page_carries_only_the_requested_fields() {
     let server = TestServer::start().await;
     let raw = pods(&server, 3).await;
     let whole = raw.get(format!("{PODS}/pod-01")).await.expect(200).json();
@@ -480,7 +480,7 @@ async fn parameters_of_others_stay_without_effect() {
     let ordinary = raw.get(PODS).await.expect(200);
     let other = raw.get(format!("{PODS}?sortBy=.spec.nodeName&page=2&count=true&groupBy=x&where=x")).await.expect(200);
     assert_eq!(other.body, ordinary.body);
-    for name in ["keelson-total-count", "keelson-looked-at"] {
+    for name in ["keelson-total-count", "keelson-objects-scanned"] {
         assert!(!ordinary.headers.contains_key(name));
     }
 }
@@ -555,7 +555,7 @@ async fn concurrent_equal_queries_build_one_index() {
     let mut looked_at = 0;
     for answer in futures::future::join_all(asked).await {
         assert_eq!(names(&answer.json()), ["map-39"]);
-        looked_at += answer.header("keelson-looked-at").parse::<usize>().unwrap();
+        looked_at += answer.header("keelson-objects-scanned").parse::<usize>().unwrap();
     }
     // The root certificate of the namespace may appear in between, and is then scanned once more.
     assert!(looked_at < 2 * 41, "{looked_at}");

@@ -33,7 +33,7 @@ fn event_row(event: &Value) -> (&str, &str, &str) {
 }
 
 #[tokio::test]
-async fn a_watch_reports_what_comes_into_a_query_and_what_leaves_it() {
+async fn a_watch_reports_objects_that_enter_or_leave_a_query() {
     let server = TestServer::start().await;
     let raw = server.raw();
     for (name, rank) in [("a", 1), ("b", 5), ("c", 7)] {
@@ -110,7 +110,7 @@ async fn change(watch: &mut Stream) -> (Vec<(String, String)>, Value) {
 }
 
 #[tokio::test]
-async fn a_live_page_says_what_enters_leaves_and_moves() {
+async fn a_live_page_reports_objects_that_enter_leave_or_move() {
     let server = TestServer::start().await;
     let raw = server.raw();
     for (name, rank) in [("a", 1), ("b", 2), ("c", 3), ("d", 4)] {

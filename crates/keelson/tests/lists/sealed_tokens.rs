@@ -45,7 +45,7 @@ fn token_of(list: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sealed_walk_is_whole_and_its_tokens_are_of_use_to_no_other() {
+async fn sealed_tokens_complete_a_list_only_for_their_user() {
     let files = TempDir::new().unwrap();
     let keys = files.path().join("keys");
     write_keys(&keys, &[1]);
@@ -95,7 +95,7 @@ async fn a_sealed_walk_is_whole_and_its_tokens_are_of_use_to_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_change_without_a_pause_and_tokens_of_a_retired_one_have_expired() {
+async fn seal_keys_rotate_and_tokens_of_retired_keys_expire() {
     let files = TempDir::new().unwrap();
     let keys = files.path().join("keys");
     write_keys(&keys, &[1]);

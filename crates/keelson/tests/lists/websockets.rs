@@ -27,7 +27,7 @@ async fn opened(raw: &Raw, path: &str, fields: &[(&str, &str)]) -> Websocket {
 }
 
 #[tokio::test]
-async fn a_watch_over_a_websocket_has_one_event_in_a_frame_and_ends_with_1000() {
+async fn websocket_watches_send_one_event_per_frame() {
     let server = TestServer::start().await;
     let raw = server.raw();
     create(&raw, "a").await;

@@ -122,7 +122,7 @@ async fn check_history(store: &MemoryStore, since: Revision, on: &Attacked) -> [
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_slips_in_while_a_server_starts_that_stores_another_version() {
+async fn no_write_uses_an_old_version_during_a_server_start() {
     let scalers = Attacked {
         group: "autoscaling",
         plural: "horizontalpodautoscalers",
@@ -162,7 +162,7 @@ fn definition(group: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_slips_in_while_a_definition_changes_the_version_that_is_stored() {
+async fn no_write_uses_an_old_version_during_a_definition_change() {
     let hosts = Attacked {
         group: "attacked.example.com",
         plural: "hosts",

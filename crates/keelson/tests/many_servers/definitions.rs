@@ -71,7 +71,7 @@ async fn names(raw: &Raw, version: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_is_written_three_times_and_what_follows_of_it_once() {
+async fn a_new_definition_causes_a_fixed_number_of_writes() {
     let store = MemoryStore::new();
     let by_default = |config: &mut Config| config.registry.storage_states = false;
     let builder = TestServer::builder().shared_store(Arc::new(store.clone()));

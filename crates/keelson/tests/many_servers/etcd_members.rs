@@ -69,7 +69,7 @@ async fn list(raw: Raw, client: Arc<Client>, done: Arc<AtomicBool>) -> Duration 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv18_a_member_of_etcd_that_dies_or_hangs_is_a_short_pause_for_clients() {
+async fn inv18_dead_or_hanging_etcd_members_cause_a_short_pause() {
     let Some(mut etcd) = EtcdCluster::start() else { return };
     let cluster = Cluster::start(Engine::EtcdMembers(format!("etcd://{}", etcd.endpoints()))).await;
     let mut watchers = Vec::new();

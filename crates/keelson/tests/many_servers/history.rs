@@ -24,7 +24,7 @@ async fn metric(raw: &Raw, name: &str) -> f64 {
 /// A list at a revision that only the store has is streamed from the store. A later failure cuts the response, so that
 /// no client considers it complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_from_the_store_that_fails_in_its_middle_is_cut_off() {
+async fn a_list_from_the_store_that_fails_midway_is_aborted() {
     let store = MemoryStore::new();
     fill(&store, 6000).await;
     let way = FaultyStore::new(Arc::new(store));
@@ -96,7 +96,7 @@ async fn a_server_that_missed_an_event_finds_out_and_mends_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metrics_report_how_far_a_server_is_behind_and_how_often_it_asked() {
+async fn metrics_report_cache_lag_and_revision_requests() {
     let cluster = Cluster::start(Engine::memory()).await;
     let (slow, raw) = (&cluster.servers[0].way, cluster.raw(0));
     let asked = metric(&raw, "keelson_store_revision_requests_total").await;

@@ -70,7 +70,7 @@ fn holder(lease: &Value) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_server_that_lives_has_a_lease_and_one_that_stops_takes_it_along() {
+async fn live_servers_have_leases_and_stopping_ones_delete_them() {
     let cluster = Cluster::new();
     let first = cluster.server("one").await;
     let mut second = cluster.server("two").await;
@@ -118,7 +118,7 @@ async fn a_server_declared_dead_writes_only_after_registering_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lease_of_a_server_that_died_is_collected_when_its_time_is_over() {
+async fn the_lease_of_a_dead_server_is_collected_after_expiry() {
     let cluster = Cluster::new();
     // The server is dropped without a stop, as if it were killed.
     drop(cluster.short_lived("dead").await);
@@ -148,7 +148,7 @@ async fn one_server_leads_and_hands_the_lead_on_when_it_stops() {
 /// A running server gives way to a later one with its name. So the later one takes the name only when its start can no
 /// longer fail.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_that_fails_does_not_take_the_name_of_a_server_that_runs() {
+async fn a_failed_start_keeps_the_lease_of_a_running_server() {
     let cluster = Cluster::new();
     let server = cluster.short_lived("one").await;
     let (raw, before) = (server.raw(), lease(&server.raw(), "one").await);

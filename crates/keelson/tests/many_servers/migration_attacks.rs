@@ -55,7 +55,7 @@ async fn a_flood_of_migrations_does_not_block_the_needed_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ends_that_clients_make_up_change_nothing_of_what_is_said_to_be_stored() {
+async fn forged_migration_conditions_do_not_change_stored_versions() {
     let (store, server, _hook, is_broken) = start().await;
     let raw = server.raw();
     is_broken.store(true, Ordering::SeqCst);
@@ -94,7 +94,7 @@ async fn ends_that_clients_make_up_change_nothing_of_what_is_said_to_be_stored()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_speaks_of_no_migration_that_is_gone() {
+async fn the_migrating_condition_names_only_existing_migrations() {
     let (_store, server, _hook, is_broken) = start().await;
     let raw = server.raw();
     is_broken.store(true, Ordering::SeqCst);

@@ -531,7 +531,7 @@ async fn a_migration_that_makes_no_sense_fails_and_one_of_nothing_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_agreement_a_migration_fails_and_nothing_is_written() {
+async fn a_migration_without_agreement_fails_and_writes_nothing() {
     let fleet_store = Engine::memory();
     let store = fleet_store.open().await;
     fill(&*store, 5).await;

@@ -28,7 +28,7 @@ async fn on_etcd(url: &str, data: &TempDir) -> TestServerBuilder {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_starts_on_an_etcd_without_room_and_makes_some_by_deletions() {
+async fn a_server_on_a_full_etcd_frees_space_by_deletions() {
     let Some(etcd) = EtcdServer::builder().arg(format!("--quota-backend-bytes={QUOTA}")).start() else { return };
     let (url, data) = (format!("etcd://{}", etcd.endpoint()), TempDir::new().unwrap());
     let mut server = on_etcd(&url, &data).await.start().await;
@@ -73,7 +73,7 @@ async fn a_server_starts_on_an_etcd_without_room_and_makes_some_by_deletions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_starts_on_a_read_only_database_and_serves_what_is_there() {
+async fn a_server_on_a_read_only_database_serves_existing_objects() {
     let Some(postgres) = PostgresServer::start() else { return };
     let (url, data) = (postgres.create_database("cluster"), TempDir::new().unwrap());
     let start = async || {
@@ -110,7 +110,7 @@ async fn a_server_starts_on_a_read_only_database_and_serves_what_is_there() {
 
 /// Load balancers must notice this, whichever error the database returns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_whose_database_refuses_every_write_is_not_ready() {
+async fn a_server_is_not_ready_if_its_database_refuses_writes() {
     let Some(postgres) = PostgresServer::start() else { return };
     let store =
         PostgresStore::open(PostgresConfig::from_url(&postgres.create_database("cluster")).unwrap()).await.unwrap();

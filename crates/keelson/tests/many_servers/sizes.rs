@@ -1,7 +1,7 @@
 //! Tests of the largest object: the limit is the same on every store, and a larger object is rejected before anything
 //! is written.
 //!
-//! Otherwise a cluster that moves to another store could have objects that do not fit there.
+//! With equal limits, a cluster can move to another store without objects that are too large for it.
 
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};

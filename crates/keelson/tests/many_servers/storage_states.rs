@@ -218,7 +218,7 @@ async fn an_outdated_storage_state_is_rebuilt_from_the_store() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_installed_definition_takes_their_place_until_it_goes() {
+async fn an_installed_definition_replaces_storage_states_until_its_deletion() {
     let server = TestServer::builder().configure(with_migrator).start().await;
     let raw = server.raw();
     let current = hash("v2");

@@ -128,7 +128,7 @@ async fn check_recovered(outage: &Outage) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_store_refuses_known_reads_continue_and_the_rest_is_sent_away() {
+async fn cached_reads_continue_while_the_store_refuses_requests() {
     let outage = Outage::begin(Fault::Error).await;
     let mut watch = outage.raw.get(format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", outage.known)).stream().await;
     assert_eq!(watch.status, 200);
@@ -146,7 +146,7 @@ async fn while_the_store_refuses_known_reads_continue_and_the_rest_is_sent_away(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_store_hangs_known_reads_continue_and_the_rest_ends_in_time() {
+async fn cached_reads_continue_while_the_store_hangs() {
     let outage = Outage::begin(Fault::Hang).await;
     check_known_reads(&outage).await;
     for query in ["", "/known-0", "?limit=3", "?watch=1"] {
@@ -203,7 +203,7 @@ async fn a_stalled_tail_makes_fresh_reads_fail_and_readiness_report_it() {
 /// The connection to the store breaks after the write. The client must not get an error that says that the write
 /// failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_whose_answer_is_lost_is_whole() {
+async fn a_write_with_a_lost_store_response_is_complete() {
     let cluster = Cluster::start(Engine::memory()).await;
     let (raw, other) = (cluster.raw(0), cluster.raw(1));
     cluster.servers[0].way.lose_answers(STORED, 1);

@@ -116,7 +116,7 @@ async fn paths_do_not_climb() {
         let refused = lab.raw.get(format!("/api/v1/nodes/n/proxy/{path}")).await;
         assert_eq!(refused.status, 404, "{path}: {}", refused.text());
     }
-    // These addresses give no access to a user who has only the right to the proxy.
+    // A user with only the right to the proxy reaches no other resource through `..` in a path.
     lab.allow("eve", &["nodes/proxy"], &["*"]).await;
     for path in ["/api/v1/nodes/n/proxy/../../../secrets", "/api/v1/nodes/n/proxy/%2e%2e/%2e%2e/%2e%2e/secrets"] {
         let refused = lab.raw.get(path).header("impersonate-user", "eve").await;

@@ -49,7 +49,7 @@ async fn options_and_containers_are_validated_before_the_kubelet_is_called() {
 }
 
 #[tokio::test]
-async fn a_followed_log_is_flushed_line_by_line_and_ends_with_its_client() {
+async fn followed_logs_are_flushed_per_line_until_the_client_leaves() {
     let lab = Lab::start().await;
     lab.pod("p", "n").await;
     let mut stream = lab.raw.get(format!("{}?follow=true", log("p"))).stream().await;
@@ -128,7 +128,7 @@ async fn a_kubelet_that_never_answers_holds_only_its_caller() {
 }
 
 #[tokio::test]
-async fn the_node_says_where_its_kubelet_is() {
+async fn kubelet_address_and_port_come_from_the_node() {
     let lab = Lab::start().await;
     lab.node("bare", json!({})).await;
     lab.pod("bare", "bare").await;
@@ -194,7 +194,7 @@ async fn kubelets_are_verified_and_shown_a_certificate() {
 }
 
 #[tokio::test]
-async fn credentials_of_the_client_stay_here() {
+async fn client_credentials_are_not_forwarded_to_the_kubelet() {
     let lab = Lab::start().await;
     lab.pod("p", "n").await;
     let call = lab.raw.get(log("p"));

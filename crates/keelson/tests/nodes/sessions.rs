@@ -235,7 +235,7 @@ async fn spdy_is_passed_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_session_is_an_upgrade_and_redirects_are_none() {
+async fn sessions_require_an_upgrade_and_follow_no_redirects() {
     let lab = Lab::start().await;
     for pod in ["p", "redirecting", "broken", "silent"] {
         lab.pod(pod, "n").await;

@@ -127,7 +127,7 @@ fn large(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_that_is_too_large_with_its_owners_is_stored_without_them() {
+async fn objects_too_large_with_managed_fields_are_stored_without_them() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let one = format!("{CONFIG_MAPS}/large");

@@ -146,7 +146,7 @@ async fn create_rules_do_not_apply_to_updates() {
 
 /// Upstream's plugins also handle updates that add a checked field.
 #[tokio::test]
-async fn updates_that_bring_what_a_rule_is_about_are_held_against_it() {
+async fn updates_that_add_a_checked_field_are_checked() {
     let (_server, raw) = lab().await;
     allow(&raw).await;
     raw.post(PODS, &pod("p")).await.expect(201);

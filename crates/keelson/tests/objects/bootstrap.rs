@@ -45,7 +45,7 @@ async fn names(raw: &Raw, path: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_new_server_has_what_every_cluster_has() {
+async fn a_new_server_has_all_bootstrap_objects() {
     let server = TestServer::start().await;
     let raw = server.raw();
     assert_eq!(names(&raw, CLASSES).await, ["system-cluster-critical", "system-node-critical"]);
@@ -251,7 +251,7 @@ async fn a_pod_has_the_priority_of_its_class() {
 }
 
 #[tokio::test]
-async fn claims_and_ingresses_without_a_class_get_the_one_that_is_the_default() {
+async fn claims_and_ingresses_get_the_default_class() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let claims = "/api/v1/namespaces/default/persistentvolumeclaims";

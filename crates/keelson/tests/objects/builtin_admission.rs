@@ -142,7 +142,7 @@ async fn pods_run_as_a_service_account() {
 }
 
 #[tokio::test]
-async fn a_pod_takes_over_what_its_runtime_class_says() {
+async fn a_pod_gets_overhead_and_scheduling_of_its_runtime_class() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let tolerations = json!([{ "key": "special", "operator": "Exists", "effect": "NoSchedule" }]);
@@ -172,7 +172,7 @@ async fn a_pod_takes_over_what_its_runtime_class_says() {
 }
 
 #[tokio::test]
-async fn a_new_node_is_not_ready_and_its_pods_know_where_it_is() {
+async fn new_nodes_are_not_ready_and_pods_get_topology_labels() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let labels = json!({ "topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r" });

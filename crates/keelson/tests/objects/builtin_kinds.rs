@@ -154,7 +154,7 @@ async fn a_new_node_has_no_taint_where_the_plugin_is_off() {
 
 /// Fields that depend on a service's old type are removed with it, even if a patch changes only the type.
 #[tokio::test]
-async fn a_service_loses_with_its_type_what_belongs_to_that() {
+async fn a_type_change_of_a_service_removes_its_dependent_fields() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let services = format!("{DEFAULT}/services");

@@ -135,7 +135,7 @@ fn known((status, mut user): (u16, Value)) -> (u16, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_says_who_a_client_is_whatever_its_token() {
+async fn a_client_certificate_takes_precedence_over_the_token() {
     let authority = Authority::new();
     let lab = Lab::start(&authority.pem, |_, _| {}).await;
     let of = async |params: &CertificateParams| lab.client(&authority.sign(params)).await;

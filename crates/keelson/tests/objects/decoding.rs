@@ -280,7 +280,7 @@ async fn half_of_a_surrogate_pair_becomes_the_replacement_character() {
 
 /// Operations that each copy the whole object are rejected before they add up. Selectors have a similar limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn patches_and_selectors_cost_what_their_length_lets_expect() {
+async fn work_of_patches_and_selectors_is_limited() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let numbers = vec![0; 500_000];

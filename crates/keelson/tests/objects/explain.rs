@@ -106,7 +106,7 @@ const CONFIG: &str =
     r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"colour": "red"}}"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_validates_what_it_creates_and_applies() {
+async fn kubectl_create_and_apply_validate_fields() {
     let server = TestServer::start().await;
     let run = |verb: &'static str, text: String| {
         server.kubectl([verb, "--validate=true", "--dry-run=server", "-f", "-"]).stdin(text)

@@ -95,7 +95,7 @@ async fn unreadable_objects_are_reported_and_never_overwritten() {
 
 /// A client that takes a partial list for complete would delete the dependents of the missing objects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_with_what_can_not_be_read_fails_unless_it_is_to_leave_that_out() {
+async fn unreadable_objects_fail_a_list_unless_it_may_omit_them() {
     let (shared, server) = server_with_foreign_values().await;
     for path in
         [CONFIG_MAPS.to_owned(), "/api/v1/configmaps?limit=1".to_owned(), format!("{CONFIG_MAPS}?labelSelector=a")]

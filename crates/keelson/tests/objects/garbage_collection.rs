@@ -347,7 +347,7 @@ async fn an_owner_in_another_namespace_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_thousand_dependents_go_in_seconds() {
+async fn two_thousand_dependents_are_deleted_within_seconds() {
     const MANY: usize = 2_000;
     let server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();

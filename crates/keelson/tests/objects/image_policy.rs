@@ -1,6 +1,6 @@
 //! Tests of image reviews by a webhook backend.
 //!
-//! They cover its requests, its responses, and pods while it hangs, returns wrong data or is missing.
+//! The tests cover the backend's requests and responses, and pods while it hangs, returns wrong data or is missing.
 
 use std::collections::VecDeque;
 use std::path::Path;

@@ -434,7 +434,7 @@ async fn token_reviews_are_cached_for_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_are_changed_without_a_pause_and_outlive_their_issuer_for_a_while() {
+async fn issuer_keys_rotate_and_stay_valid_through_an_outage() {
     let (old, new, next) = (Signer::ec("1"), Signer::ec("2"), Signer::ec("3"));
     let mut lab = Lab::start(ONE, &[&old]).await;
     lab.becomes_known("one").await;

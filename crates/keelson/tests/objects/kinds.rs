@@ -273,7 +273,7 @@ async fn a_deletion_is_answered_as_clients_of_each_kind_know_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kind_is_filled_in_and_reads_the_same_in_every_way_and_version() {
+async fn every_kind_is_defaulted_and_reads_equal_in_all_versions() {
     let server = plain_server().await;
     let raw = server.raw();
     let (samples, served) = (samples(), served(&raw).await);
@@ -296,7 +296,7 @@ async fn every_kind_is_filled_in_and_reads_the_same_in_every_way_and_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writing_back_what_was_read_changes_nothing_in_any_version() {
+async fn unchanged_writes_in_any_version_change_nothing() {
     let server = TestServer::builder().every_version().start().await;
     let raw = server.raw();
     let samples = samples();
@@ -369,7 +369,7 @@ fn put(body: &mut Value, pointer: &str, value: &Value) {
 }
 
 #[tokio::test]
-async fn every_kind_refuses_what_breaks_a_rule_of_it() {
+async fn every_kind_refuses_invalid_objects() {
     let server = TestServer::builder().every_version().start().await;
     let raw = server.raw();
     let refusals: BTreeMap<String, Refusal> = serde_json::from_str(include_str!("kinds/refusals.json")).unwrap();
@@ -494,7 +494,7 @@ async fn a_row_lacks_the_annotations_that_stand_for_fields() {
 
 /// Many intermediaries accept only some KB of header fields, and clients print all warnings.
 #[tokio::test]
-async fn warnings_are_cut_where_they_are_many_and_reported_up_to_a_bound() {
+async fn the_number_and_length_of_warnings_are_limited() {
     let server = TestServer::builder().every_version().start().await;
     let path = "/api/v1/namespaces/default/configmaps";
     let warned = async |fields: usize, length: usize| {

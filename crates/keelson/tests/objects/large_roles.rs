@@ -82,7 +82,7 @@ async fn a_user_of_many_large_roles_gets_answers_in_time() {
 
 /// An aggregated role that is too large for the store does not delay other aggregated roles.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sum_of_roles_that_is_too_large_keeps_up_no_other_sum() {
+async fn an_oversized_aggregated_role_delays_no_other() {
     let server = TestServer::start().await;
     let admin = server.raw();
     let roles = format!("{RBAC}/clusterroles");

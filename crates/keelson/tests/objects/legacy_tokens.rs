@@ -125,7 +125,7 @@ async fn a_legacy_token_holds_as_long_as_its_secret_has_it() {
 
 /// The record shows an operator that a client still uses the token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_use_of_a_legacy_token_that_is_marked_is_refused_and_noted() {
+async fn invalidated_legacy_tokens_are_refused_and_their_use_recorded() {
     let server = TestServer::start().await;
     let admin = server.raw();
     let account = admin.post(ACCOUNTS, &json!({"metadata": {"name": "web"}})).await.expect(201).json();

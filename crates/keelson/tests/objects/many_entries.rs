@@ -34,7 +34,7 @@ fn entries(number: usize, form: impl Fn(usize) -> (String, Value)) -> Map<String
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn labels_that_all_change() {
+async fn many_changed_labels_are_processed_in_time() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let labelled = |mark: &str| {
@@ -54,7 +54,7 @@ async fn labels_that_all_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_of_a_quota_that_all_change() {
+async fn many_changed_quota_limits_are_processed_in_time() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let limited = |mark: &str| {
@@ -68,7 +68,7 @@ async fn limits_of_a_quota_that_all_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gates_and_tolerations_of_a_pod_that_all_change() {
+async fn many_changed_gates_and_tolerations_are_processed_in_time() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let pod = |name: &str, field: &str, items: Vec<Value>| json!({ "metadata": { "name": name }, "spec": { "containers": [{ "name": "c", "image": "i" }], field: items } });

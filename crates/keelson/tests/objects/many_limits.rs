@@ -31,7 +31,7 @@ async fn refused_pod(raw: &Raw, pod: &Value) -> String {
 
 /// 1,500 containers and 2,000 defaults would make a pod of three million amounts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_that_no_write_can_be_compared_with_are_refused_with_the_way_out() {
+async fn limit_ranges_too_large_to_check_are_refused_with_advice() {
     let server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();
     let named = |name: &str| json!({ "metadata": { "name": name } });

@@ -66,7 +66,7 @@ async fn refused(raw: &Raw) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_that_too_many_quotas_count_is_refused_with_the_way_out() {
+async fn writes_under_too_many_quotas_are_refused_with_advice() {
     let (_server, raw) = lab().await;
     add_quotas(&raw, 0..101, 0).await;
     let message = refused(&raw).await;
@@ -107,7 +107,7 @@ async fn large_quotas_are_not_reported_as_large_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn quotas_that_no_write_could_read_in_time_are_refused_with_the_way_out() {
+async fn quotas_too_large_to_read_are_refused_with_advice() {
     let (_server, raw) = lab().await;
     let quota = |name: &str| json!({ "metadata": { "name": name }, "spec": { "hard": { "secrets": "9" } } });
     let add = async |number: usize| {

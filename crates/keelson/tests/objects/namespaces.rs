@@ -49,7 +49,7 @@ async fn release(raw: &Raw, namespace: &str, name: &str) {
 }
 
 #[tokio::test]
-async fn namespaces_whose_content_is_held_hold_up_no_others() {
+async fn namespaces_with_finalizers_in_their_content_delay_no_others() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let held: Vec<String> = (0..12).map(|number| format!("held-{number}")).collect();
@@ -97,7 +97,7 @@ async fn a_namespace_with_ten_thousand_objects_is_emptied_in_seconds() {
 }
 
 #[tokio::test]
-async fn conditions_report_what_holds_a_namespace() {
+async fn namespace_conditions_report_remaining_content() {
     let server = TestServer::start().await;
     let raw = server.raw();
     namespace(&raw, "team").await;

@@ -137,7 +137,7 @@ fn get<'c>(user: &'c str, path: &'c str, status: u16, message: &'c str) -> Case<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_reads_what_its_pods_use_and_nothing_else() {
+async fn a_node_reads_only_objects_that_its_pods_use() {
     let cluster = Cluster::start().await;
     let secrets = "/api/v1/namespaces/a/secrets";
     let of = |plural: &str, name: &str| format!("/api/v1/namespaces/a/{plural}/{name}");
@@ -285,7 +285,7 @@ async fn a_node_requests_certificates_of_nodes_in_its_own_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_writes_its_own_node_but_for_what_keeps_pods_away() {
+async fn a_node_updates_itself_except_taints_and_restricted_labels() {
     let cluster = Cluster::start().await;
     cluster.until(get("n1", "/api/v1/namespaces/a/secrets/vol", 200, "")).await;
     let nodes = "/api/v1/nodes";
@@ -342,7 +342,7 @@ async fn a_node_writes_its_own_node_but_for_what_keeps_pods_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_writes_what_is_named_like_it_and_the_status_of_its_claims() {
+async fn a_node_writes_its_lease_slices_and_claim_status() {
     let cluster = Cluster::start().await;
     cluster.until(get("n1", "/api/v1/namespaces/a/secrets/vol", 200, "")).await;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";

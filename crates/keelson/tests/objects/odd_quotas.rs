@@ -42,7 +42,7 @@ async fn status(raw: &Raw) -> Value {
 }
 
 #[tokio::test]
-async fn a_name_that_no_resource_can_have_is_refused_and_others_block_no_others() {
+async fn invalid_quota_names_are_refused_and_unknown_ones_block_nothing() {
     let (_server, raw) = lab(&["resourcequota-controller", "namespace-controller"]).await;
     let why = ["must be a standard resource type or fully qualified", "must be a standard resource for quota"];
     let cause = |why: &str| json!({ "reason": "FieldValueInvalid", "message": format!("Invalid value: \"things\": {why}"), "field": "spec.hard[things]" });
@@ -88,7 +88,7 @@ async fn a_name_that_no_resource_can_have_is_refused_and_others_block_no_others(
 }
 
 #[tokio::test]
-async fn a_quota_that_somebody_else_counts_holds_as_far_as_its_status_says() {
+async fn quotas_with_external_controllers_are_enforced_by_their_status() {
     let (_server, raw) = lab(&["*", "-resourcequota-controller"]).await;
     let hard =
         json!({ "limits.cpu": "2", "memory": "1Gi", "pods": "3", "requests.cpu": "1", "requests.memory": "1Gi" });

@@ -95,7 +95,7 @@ async fn reverted_mutations_are_repeated_or_refused() {
 }
 
 #[tokio::test]
-async fn services_take_no_external_addresses_that_they_had_not() {
+async fn new_external_ips_of_services_are_denied() {
     let mut server = TestServer::builder().sqlite().start().await;
     let services = format!("{DEFAULT}/services");
     let service = |name: &str, addresses: Value| json!({ "metadata": { "name": name }, "spec": { "ports": [{ "port": 80 }], "externalIPs": addresses } });
@@ -120,7 +120,7 @@ async fn services_take_no_external_addresses_that_they_had_not() {
 }
 
 #[tokio::test]
-async fn pods_tolerate_what_keeps_others_from_the_resources_that_they_request() {
+async fn pods_get_tolerations_for_their_extended_resources() {
     let server = with(&["ExtendedResourceToleration"]).await;
     let raw = server.raw();
     let asks = |name: &str, resource: &str| {
@@ -139,7 +139,7 @@ async fn pods_tolerate_what_keeps_others_from_the_resources_that_they_request() 
 }
 
 #[tokio::test]
-async fn pods_keep_others_from_nodes_alone() {
+async fn required_anti_affinity_is_limited_to_hostname_topology() {
     let server = with(&["LimitPodHardAntiAffinityTopology"]).await;
     let raw = server.raw();
     let apart = |field: &str, keys: &[&str]| {
@@ -258,7 +258,7 @@ async fn events_beyond_a_limit_are_refused() {
 }
 
 #[tokio::test]
-async fn nothing_in_a_namespace_that_is_not_there_is_written() {
+async fn writes_to_missing_namespaces_are_refused() {
     let on = vec!["NamespaceExists".to_owned()];
     let off = vec!["NamespaceLifecycle".to_owned()];
     let plugins = AdmissionPlugins::new(on, off).unwrap();
@@ -326,7 +326,7 @@ async fn a_missing_namespace_is_made_for_the_first_object_in_it() {
 }
 
 #[tokio::test]
-async fn everything_is_refused_where_that_is_switched_on() {
+async fn always_deny_refuses_all_modifications() {
     let mut server = TestServer::builder().sqlite().start().await;
     let maps = format!("{DEFAULT}/configmaps");
     server.raw().post(&*maps, &json!({ "metadata": { "name": "had" } })).await.expect(201);

@@ -106,7 +106,7 @@ impl Namesakes {
 }
 
 #[tokio::test]
-async fn the_servers_name_is_no_pass() {
+async fn users_with_the_name_of_the_server_have_no_privileges() {
     let namesakes = Namesakes::start().await;
     let raw = namesakes.server.raw();
     // Their create of a storage version does not keep its status, as for every client.

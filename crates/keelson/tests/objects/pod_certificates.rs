@@ -150,7 +150,7 @@ async fn a_request_is_decided_once_and_gets_a_certificate_for_its_key() {
 }
 
 #[tokio::test]
-async fn only_who_may_sign_for_a_signer_issues_its_certificates() {
+async fn issuing_certificates_requires_the_sign_right_for_the_signer() {
     let server = TestServer::start().await;
     let raw = server.raw();
     permit(&raw, "example.org/other").await;
@@ -252,7 +252,7 @@ async fn a_node_requests_certificates_only_for_its_own_pods() {
 }
 
 #[tokio::test]
-async fn an_emulated_1_36_does_not_serve_them() {
+async fn emulated_1_36_does_not_serve_pod_certificates() {
     let server = TestServer::builder().emulating(Release::V1_36).start().await;
     let raw = server.raw();
     raw.get(REQUESTS).await.expect(404);

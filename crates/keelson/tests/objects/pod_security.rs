@@ -72,7 +72,7 @@ async fn pods_keep_the_standard_of_their_namespace() {
 }
 
 #[tokio::test]
-async fn writers_are_warned_of_what_will_be_refused() {
+async fn workloads_get_warnings_for_pods_that_would_be_refused() {
     let server = TestServer::start().await;
     let raw = server.raw();
     namespace(&raw, "warned", &[("warn", "restricted")]).await;

@@ -74,7 +74,7 @@ async fn make(raw: &Raw, name: &str, spec: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_on_a_node_has_time_until_its_kubelet_says_that_it_has_ended() {
+async fn a_deleted_pod_stays_until_its_kubelet_confirms_the_end() {
     let lab = Lab::start().await;
     lab.pod("p", json!({"nodeName": "n", "terminationGracePeriodSeconds": 20})).await;
     lab.check_end(&lab.delete("p", "").await, (20, 20, 2));
@@ -203,7 +203,7 @@ async fn a_namespace_ends_when_the_last_of_its_pods_does() {
 }
 
 #[tokio::test]
-async fn a_kubelet_need_not_repeat_what_it_has_observed() {
+async fn status_updates_without_observed_generations_keep_them() {
     let lab = Lab::start().await;
     let made = lab.pod("p", json!({"nodeName": "n"})).await;
     let path = format!("{PODS}/p/status");
@@ -232,7 +232,7 @@ async fn gone(raw: &Raw, name: &str) {
 }
 
 #[tokio::test]
-async fn pods_of_nodes_that_are_gone_are_ended() {
+async fn pods_of_missing_nodes_are_deleted() {
     let quarantine = Duration::from_millis(200);
     let configured = TestServer::builder().configure(|config| {
         config.node_quarantine = quarantine;
@@ -274,7 +274,7 @@ async fn pods_of_nodes_that_are_gone_are_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_is_written_back_without_what_admission_adds_is_not_changed() {
+async fn updates_without_admission_defaults_do_not_change_the_pod() {
     let lab = Lab::start().await;
     let made = lab.pod("same", json!({})).await;
     let mut sent = made.clone();

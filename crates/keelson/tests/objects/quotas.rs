@@ -79,7 +79,7 @@ fn pod(name: &str, requests: &Value, limits: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn pods_take_what_they_request_and_give_it_back() {
+async fn quota_usage_follows_creates_and_deletes_of_pods() {
     let hard =
         json!({ "pods": "2", "requests.cpu": "1", "limits.cpu": "2", "requests.memory": "1Gi", "memory": "1Gi" });
     let lab = Lab::start(json!({ "hard": hard })).await;
@@ -190,7 +190,7 @@ async fn objects_of_any_resource_are_counted() {
 }
 
 #[tokio::test]
-async fn a_quota_counts_what_is_in_its_scopes() {
+async fn a_quota_counts_only_pods_in_its_scopes() {
     let lab = Lab::start(json!({ "hard": { "pods": "1" }, "scopes": ["BestEffort"] })).await;
     lab.quota("terminating", json!({ "hard": { "pods": "1" }, "scopes": ["Terminating"] })).await;
     let bare =

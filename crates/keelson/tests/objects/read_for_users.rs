@@ -77,7 +77,7 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_edit_role_of_a_namespace_gives_no_right_to_have_the_server_act() {
+async fn the_edit_role_cannot_make_the_server_read_for_users() {
     let lab = Lab::start().await;
     lab.bind("eve", &format!("{RBAC}/namespaces/mine"), "role", ("ClusterRole", "edit")).await;
     let service = json!({ "name": "s", "namespace": "mine" });

@@ -133,7 +133,7 @@ async fn the_version_names_the_release() {
 }
 
 #[tokio::test]
-async fn a_field_of_1_37_is_unknown_to_1_36_and_guarded_by_its_gate() {
+async fn release_1_36_does_not_know_gated_1_37_fields() {
     let strict = format!("{PODS}?fieldValidation=Strict");
     let older = of_1_36().await;
     let refused = older.raw().post(&strict, &pod_with_mode("p")).await.expect(400);

@@ -87,7 +87,7 @@ fn rule(verbs: &str, resources: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn users_may_do_what_is_bound_to_them_and_nothing_else() {
+async fn users_have_only_the_rights_of_their_bindings() {
     let cluster = Cluster::start().await;
     let (maps, one) = ("/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/a/configmaps/one");
     let refused = |verb: &str, scope: &str| {
@@ -322,7 +322,7 @@ async fn reviews_have_the_reason_and_the_rules() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_review_that_asks_nothing_or_about_elsewhere_is_refused() {
+async fn reviews_without_attributes_or_of_other_namespaces_are_refused() {
     let cluster = Cluster::start().await;
     cluster.role(Some("a"), "pods", json!([rule("get", "pods")])).await;
     cluster.bind(Some("a"), "ann-pods", "pods", ("User", "ann")).await;
@@ -533,7 +533,7 @@ async fn constrained_impersonation_allows_only_its_verbs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_account_may_act_as_the_node_that_its_token_is_bound_to() {
+async fn a_service_account_may_impersonate_the_node_of_its_token() {
     let cluster = Cluster::start().await;
     let (whoami, group) = ("/apis/authentication.k8s.io/v1/selfsubjectreviews", "authentication.k8s.io");
     let named = |name: &str| json!({ "metadata": { "name": name } });
@@ -565,7 +565,7 @@ async fn a_service_account_may_act_as_the_node_that_its_token_is_bound_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_of_the_file_counts_for_as_long_as_it_stands_there() {
+async fn static_tokens_are_valid_while_the_file_lists_them() {
     let cluster = Cluster::start().await;
     let review = json!({ "spec": { "token": "t-ann" } });
     let reviewed = cluster.admin.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await.expect(201).json();

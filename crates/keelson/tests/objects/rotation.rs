@@ -193,7 +193,7 @@ fn rsa(name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_moves_to_a_key_of_rsa_and_the_tokens_of_before_hold() {
+async fn tokens_stay_valid_after_a_change_to_an_rsa_key() {
     let mut lab = Lab::start().await;
     let account = json!({"metadata": {"name": "web"}});
     lab.admin.post("/api/v1/namespaces/default/serviceaccounts", &account).await.expect(201);

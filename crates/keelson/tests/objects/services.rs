@@ -51,7 +51,7 @@ fn address(service: &Value) -> IpAddr {
 }
 
 #[tokio::test]
-async fn a_service_gets_an_address_that_an_object_names_and_gives_it_back() {
+async fn a_service_allocates_an_ip_address_object_and_releases_it() {
     let server = server(&["10.0.0.0/24"], "30000-32767").await;
     let raw = server.raw();
     let made = create(&raw, "web", json!({"selector": {"app": "web"}})).await;
@@ -80,7 +80,7 @@ async fn a_service_gets_an_address_that_an_object_names_and_gives_it_back() {
 }
 
 #[tokio::test]
-async fn a_wish_for_an_address_is_granted_or_refused() {
+async fn requested_cluster_ips_are_allocated_or_refused() {
     let server = server(&["10.0.0.0/24"], "30000-32767").await;
     let raw = server.raw();
     let wish = |address: &str| json!({"clusterIP": address});

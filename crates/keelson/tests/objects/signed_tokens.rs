@@ -132,7 +132,7 @@ async fn signed_tokens_authenticate_their_subject() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signed_token_is_refused_for_its_time_its_key_and_whom_it_is_for() {
+async fn tokens_with_wrong_times_keys_or_audiences_are_refused() {
     let ship = Ship::start().await;
     let soon = now() + 3600;
     let past = json!({"exp": now() - 3600, "iat": now() - 7200, "nbf": now() - 7200});

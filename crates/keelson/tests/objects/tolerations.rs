@@ -1,6 +1,6 @@
 //! Tolerations of pods by their namespace and the settings.
 //!
-//! These add tolerations, and limit the permitted ones.
+//! The annotations of a namespace add tolerations to pods, and limit the permitted ones.
 
 use keelson_server::AdmissionPlugins;
 use keelson_testkit::{Raw, TestServer};

@@ -219,7 +219,7 @@ async fn api_descriptions_are_validated() {
 
 /// Expressions of kinds that are only stored so far: an invalid one is rejected at the write, not at its first use.
 #[tokio::test]
-async fn an_expression_is_compiled_when_what_states_it_is_written() {
+async fn invalid_expressions_are_refused_at_the_write() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let name = json!({"name": "e.example.com"});
@@ -310,7 +310,7 @@ async fn a_definition_keeps_the_versions_that_objects_may_be_stored_in() {
 }
 
 #[tokio::test]
-async fn a_definition_is_refused_for_what_its_schema_says() {
+async fn definitions_with_invalid_schemas_are_refused() {
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let server = TestServer::start().await;
     let raw = server.raw();
@@ -338,7 +338,7 @@ async fn a_definition_is_refused_for_what_its_schema_says() {
 }
 
 #[tokio::test]
-async fn a_storage_version_says_what_its_servers_write() {
+async fn the_common_encoding_version_must_match_the_servers() {
     const VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
     let server = TestServer::start().await;
     let raw = server.raw();

@@ -44,7 +44,7 @@ async fn chunked_lists_in_every_combination() {
 }
 
 #[tokio::test]
-async fn lists_and_watches_whose_history_is_gone() {
+async fn lists_and_watches_with_expired_revisions() {
     let server = TestServer::builder().recorded().every_version().history(SHORT_HISTORY).start().await;
     check_record(records().join("expired-lists.wire"), &server).await;
 }
@@ -150,12 +150,12 @@ async fn nodes_have_the_rights_of_the_node_authorizer() {
 }
 
 #[tokio::test]
-async fn who_asks() {
+async fn authentication() {
     check_with_users("authentication.wire").await;
 }
 
 #[tokio::test]
-async fn rights_that_a_server_has_from_the_beginning() {
+async fn bootstrap_rights() {
     // Without controllers the aggregated roles have no rules.
     let none = |config: &mut Config| config.controllers = Switches::parse([]).expect("no names");
     let server = TestServer::builder().recorded().every_version().configure(none).start().await;

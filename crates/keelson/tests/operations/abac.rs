@@ -1,6 +1,6 @@
 //! Tests of the authorizer ABAC: policies of a file, beside RBAC and alone, and files that stop the start.
 //!
-//! They run the real binary, since only flags name a policy file.
+//! The tests run the real binary, since only flags name a policy file.
 
 use std::path::PathBuf;
 use std::process::Stdio;

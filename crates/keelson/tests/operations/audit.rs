@@ -151,7 +151,7 @@ fn map(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_level_writes_down_what_it_is_for() {
+async fn each_audit_level_logs_its_parts_of_a_request() {
     let audited = Audited::start().await;
     for (namespace, level) in [("all", "RequestResponse"), ("sent", "Request"), ("meta", "Metadata")] {
         let maps = format!("/api/v1/namespaces/{namespace}/configmaps");
@@ -197,7 +197,7 @@ async fn each_level_writes_down_what_it_is_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_in_any_form_are_written_down_as_json_and_watches_in_three_stages() {
+async fn lists_are_audited_as_json_and_watches_in_three_stages() {
     let audited = Audited::start().await;
     let maps = "/api/v1/namespaces/all/configmaps";
     audited.admin.post(maps, &map("a")).await.expect(201);
@@ -235,7 +235,7 @@ async fn lists_in_any_form_are_written_down_as_json_and_watches_in_three_stages(
 
 /// The log has the first event of a hanging request before the response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_has_to_wait_is_written_down_before_it_is_answered() {
+async fn blocking_audit_logs_a_request_before_its_response() {
     let audited = Audited::start().await;
     let id = format!("waiting-{}", next_number());
     let future = "/api/v1/namespaces/all/configmaps?resourceVersion=999999999&resourceVersionMatch=NotOlderThan";
@@ -300,7 +300,7 @@ async fn refusals_are_audited_with_user_and_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn impersonation_proxies_and_what_decided_are_written_down() {
+async fn impersonation_proxies_and_authorization_decisions_are_audited() {
     let audited = Audited::start().await;
     let maps = "/api/v1/namespaces/meta/configmaps";
     let acting =
@@ -422,7 +422,7 @@ async fn a_full_disk_loses_events_and_ends_nothing() {
 }
 
 #[tokio::test]
-async fn settings_that_can_not_be_are_refused_at_the_start_in_upstreams_words() {
+async fn invalid_audit_settings_stop_the_start_with_upstream_errors() {
     let files = TempDir::new().unwrap();
     let policy = files.path().join("policy.yaml");
     let refused = async |text: &str, change: fn(&mut keelson_server::AuditConfig)| {

@@ -265,7 +265,7 @@ async fn a_copy_that_is_refused_leaves_its_target_as_it_was() {
 
 /// A mistyped source must not count as an empty store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_makes_no_source_and_takes_an_empty_one_only_when_it_is_said() {
+async fn a_copy_refuses_missing_or_empty_sources_by_default() {
     let (source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let nothing = || [&source, &target].iter().all(|place| std::fs::read_dir(place.path()).unwrap().count() == 0);
     let typo = format!("{}/typo", sqlite(&source));
@@ -383,7 +383,7 @@ async fn a_missing_external_store_is_recreated_only_with_accept_loss() {
 }
 
 #[tokio::test]
-async fn the_help_says_what_stores_there_are_and_how_to_copy() {
+async fn the_help_lists_store_urls_and_explains_copying() {
     let (done, text) = keelson(&["storage", "copy", "--help"]).await;
     assert!(done && text.contains("Copy all objects from one store to another, empty one"), "{text}");
     assert!(text.contains("Stop the servers of the source first") && text.contains("<FROM> <TO>"), "{text}");

@@ -1,6 +1,6 @@
 //! Tests of the pages for diagnosis: their rights, their forms, profiles with their limits, and the log's verbosity.
 //!
-//! They run the real binary, since only that has a profiler and a log of its own.
+//! The tests run the real binary, since only that has a profiler and a log of its own.
 
 use std::io::Read as _;
 use std::time::{Duration, Instant};

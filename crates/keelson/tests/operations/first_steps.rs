@@ -113,7 +113,7 @@ async fn findings(data: &Path, bind: &str) -> (Option<i32>, Vec<(String, String)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_doctor_finds_what_is_wrong_and_says_what_to_do() {
+async fn the_doctor_reports_problems_with_their_remedies() {
     let failed =
         |findings: &[(String, String)], check: &str| findings.contains(&(check.to_owned(), "failed".to_owned()));
     let directory = TempDir::new().unwrap();

@@ -281,7 +281,7 @@ async fn silence() -> SocketAddr {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_spins_on_objects_that_can_not_be_dealt_with() {
+async fn unprocessable_objects_cause_no_hot_loops() {
     let hanging = silence().await;
     let builder = ProcessServer::builder(KEELSON).env("KEELSON_CONTROLLERS", "*,pod-garbage-collector-controller");
     let routes = [format!("agg/hangs=https://{hanging}"), "agg/refuses=https://127.0.0.1:1".to_owned()];

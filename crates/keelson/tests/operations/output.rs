@@ -49,18 +49,18 @@ async fn check_serves(sink: &str) {
 }
 
 #[tokio::test]
-async fn a_server_continues_whose_log_is_on_a_full_disk() {
+async fn a_full_log_disk_does_not_stop_the_server() {
     check_serves(FULL_DISK).await;
 }
 
 #[tokio::test]
-async fn a_server_continues_whose_log_is_a_closed_pipe() {
+async fn a_closed_log_pipe_does_not_stop_the_server() {
     check_serves(CLOSED_PIPE).await;
 }
 
 /// The command must not panic, which has another exit code.
 #[tokio::test]
-async fn ignored_failures_keep_their_order() {
+async fn a_failed_start_with_unwritable_output_exits_with_1() {
     for sink in [FULL_DISK, CLOSED_PIPE] {
         let directory = TempDir::new().unwrap();
         let mut command = Command::new(saying_to(&directory, sink));
@@ -96,7 +96,7 @@ async fn standard_output_has_events_alone_where_it_is_the_log_of_audit() {
 }
 
 #[tokio::test]
-async fn a_command_fails_whose_answer_can_not_be_written() {
+async fn commands_fail_if_their_output_cannot_be_written() {
     let directory = TempDir::new().unwrap();
     let mut server = ProcessServer::builder(KEELSON).data_dir(directory.path()).start().await;
     server.terminate().await;

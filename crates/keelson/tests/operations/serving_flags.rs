@@ -65,7 +65,7 @@ async fn begin_create(raw: &Raw, body: &str) -> TlsStream<TcpStream> {
 }
 
 #[tokio::test]
-async fn requests_are_served_in_the_delay_and_then_refused_until_those_in_flight_end() {
+async fn shutdown_serves_requests_during_the_delay_and_then_refuses() {
     let mut server = start(&["--shutdown-delay-duration=3s", "--shutdown-send-retry-after"]).await;
     let raw = server.raw();
     raw.get("/readyz").await.expect(200);

@@ -79,7 +79,7 @@ async fn a_setting_that_names_nothing_is_refused() {
 
 /// The URL of a store may contain a password, and the output of a start ends up in logs.
 #[tokio::test]
-async fn a_store_that_can_not_be_is_refused_without_its_password() {
+async fn invalid_store_urls_are_refused_without_their_password() {
     for (url, why) in [("mysql://me:hunter2@host/db", "unknown store"), ("postgres://me:hunter2@host", "no database")] {
         let text = refused(&["--store", url]).await;
         assert!(text.contains("reading --store") && text.contains(why) && !text.contains("hunter2"), "{text}");
@@ -253,7 +253,7 @@ async fn idle_connections_use_up_no_descriptors() {
         let raw = server.raw().clone();
         raw.post("/api/v1/namespaces", &json!({"metadata": {"generateName": "a-"}})).await.expect(201);
     }
-    assert!(metric(&server, "keelson_connections_displaced_total").await > 100.0);
+    assert!(metric(&server, "keelson_connections_evicted_total").await > 100.0);
     assert!(metric(&server, "process_open_fds").await < 300.0);
     // Hundreds of connections were closed, which is logged once.
     assert_eq!(server.log().matches("more connections come").count(), 1, "{}", server.log());

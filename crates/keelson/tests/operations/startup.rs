@@ -121,7 +121,7 @@ async fn a_server_ends_with_its_parent() {
 }
 
 #[tokio::test]
-async fn a_server_whose_parent_has_ended_before_it_looks_does_not_start() {
+async fn a_server_does_not_start_after_its_parent_ended() {
     let mut gone = Command::new("true").spawn().unwrap();
     let pid = gone.id().unwrap();
     gone.wait().await.unwrap();
@@ -151,7 +151,7 @@ async fn settings_that_contradict_each_other_are_refused() {
 
 /// Clients only keep watches open. The fastest of three stops counts, since the machine may be busy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn open_watches_do_not_hold_up_a_stop() {
+async fn open_watches_do_not_delay_shutdown() {
     let mut fastest = PATIENCE;
     for _ in 0..3 {
         let mut started = StartedServer::spawn(Command::new(KEELSON).args(EPHEMERAL)).await;

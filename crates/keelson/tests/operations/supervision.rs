@@ -59,7 +59,7 @@ async fn check(mut server: TestServer, task: &str) {
 }
 
 #[tokio::test]
-async fn a_server_whose_parts_all_run_is_live_and_names_them() {
+async fn livez_lists_all_running_tasks() {
     let (server, _) = server().await;
     let raw = server.raw();
     for task in [
@@ -80,7 +80,7 @@ async fn a_server_whose_parts_all_run_is_live_and_names_them() {
 
 /// The watchdog names a task that blocks a runtime thread, for as long as it does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_task_that_holds_its_thread_makes_the_server_unready_until_it_lets_go() {
+async fn a_blocked_task_makes_the_server_unready_until_it_yields() {
     let (server, _) = server().await;
     let raw = server.raw();
     let until_ready = async |expected: u16| {

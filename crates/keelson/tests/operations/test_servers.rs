@@ -48,7 +48,7 @@ async fn a_process_serves_users_definitions_namespaces_and_faults() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_process_whose_handle_is_dropped() {
+async fn dropping_the_handle_removes_process_and_directory() {
     let server = start().await;
     let (url, pid) = (server.url(), server.pid().unwrap());
     let directory = directory_of(pid);

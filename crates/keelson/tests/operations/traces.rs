@@ -248,7 +248,7 @@ async fn stays_quick(server: &ProcessServer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_that_is_away_hurts_no_request_and_is_reported_once() {
+async fn an_unreachable_collector_affects_no_request() {
     let mut traced = Traced::start("127.0.0.1:1", MILLION).await;
     stays_quick(&traced.server).await;
     let raw = traced.server.raw();

@@ -27,7 +27,7 @@ async fn keelson(args: &[&str]) -> Said {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_works_with_the_file_that_was_written_and_may_do_what_was_bound() {
+async fn a_created_kubeconfig_authenticates_with_the_bound_rights() {
     let server = TestServer::start().await;
     let admin = server.raw();
     for namespace in ["a", "b"] {
@@ -88,7 +88,7 @@ async fn failed_creates_leave_nothing_behind() {
 /// The administrator's kubeconfig is in the data directory or in `KUBECONFIG`. The user may reach the server by another
 /// name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_server_is_found_by_the_environment_and_named_as_its_users_know_it() {
+async fn user_create_finds_the_server_and_its_external_name() {
     let server = TestServer::start().await;
     let files = TempDir::new().unwrap();
     let out = files.path().join("eve");
@@ -150,7 +150,7 @@ async fn uncovered_names_and_cluster_wide_roles_get_a_warning() {
 
 /// A server knows no user before a request with its certificate, so only the record has them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn users_that_were_made_are_listed_with_what_they_may() {
+async fn created_users_are_listed_with_their_rights() {
     let server = TestServer::start().await;
     let kubeconfig = server.kubeconfig().to_str().unwrap();
     let list = async || keelson(&["user", "list", "--kubeconfig", kubeconfig]).await;

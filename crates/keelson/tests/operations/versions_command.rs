@@ -96,7 +96,7 @@ async fn an_upgrade_shows_migrations_and_waits_for_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn impossible_requests_get_an_explanation() {
+async fn impossible_version_commands_fail_with_an_explanation() {
     let empty = TempDir::new().unwrap();
     let mut server = ProcessServer::builder(KEELSON).args(["--feature-gates", "StorageVersionAPI=false"]).start().await;
     let check = async |args: &[&str], expected: &str| {

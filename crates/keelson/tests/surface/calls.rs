@@ -37,7 +37,7 @@ fn call(time: Duration) -> Call {
 const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_ends_in_time_whatever_it_waits_for() {
+async fn calls_end_within_their_timeout() {
     let hook = HookServer::start(&["127.0.0.1"], |request: HookRequest| {
         let stalls = request.path.contains("stalls");
         std::future::ready(if stalls { HookReply::Stalls } else { HookReply::Hangs })

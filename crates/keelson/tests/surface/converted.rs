@@ -348,7 +348,7 @@ async fn a_cached_conversion_needs_no_further_call() {
     assert_eq!(addresses(&raw.get(OTHER).await.expect(200).json())[7], "h:7000");
     assert_eq!(pilot.take_calls(), [1]);
     let metrics = raw.get("/metrics").await.expect(200).text();
-    assert!(metrics.lines().any(|line| line == "keelson_conversions_asked_total 702.0"), "{metrics}");
+    assert!(metrics.lines().any(|line| line == "keelson_conversion_webhook_objects_total 702.0"), "{metrics}");
 
     // A new converter is called again for all objects.
     let converter: Arc<dyn Converter> = pilot.clone();
@@ -425,7 +425,7 @@ async fn a_hanging_webhook_delays_only_its_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_shown_under_the_name_of_a_version_that_it_is_not_in() {
+async fn objects_are_never_served_under_a_wrong_version() {
     let server = TestServer::start().await;
     let (raw, surfaces) = (server.raw(), server.running().registry().surfaces());
     let berths = |versions: &[&str]| vec![ResourceRegistration::new(resource("berths", "Berth", versions))];

@@ -257,7 +257,7 @@ async fn events(raw: &Raw) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_page_the_alerts_and_the_dashboard_name_what_there_is() {
+async fn page_alerts_and_dashboard_name_existing_metrics() {
     let text = exercised().await;
     let (found, described) = (scraped(&text), described());
     let mut faults = Vec::new();

@@ -305,7 +305,7 @@ fn operations_of_v2(document: &Value) -> BTreeMap<&str, (&str, &Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn version_2_says_the_same_of_each_operation_as_version_3() {
+async fn openapi_2_and_3_describe_each_operation_equally() {
     let server = server().await;
     let raw = server.raw();
     Stored::make(&raw).await;

@@ -189,7 +189,7 @@ async fn a_webhook_is_sent_reviews_as_upstream_sends_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_none_is_reported_as_upstream_does() {
+async fn invalid_responses_get_upstream_errors() {
     let harbour = Harbour::open().await;
     harbour.store("f", 1).await;
     let with_type = |code, media: &str, body: &str| {
@@ -414,7 +414,7 @@ async fn conversion_webhook_failures_have_upstream_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_hangs_delays_only_those_who_need_it() {
+async fn a_hanging_conversion_webhook_delays_only_conversions() {
     let harbour = Harbour::open().await;
     let Harbour { raw, pilot, .. } = &harbour;
     for number in 0..3 {
@@ -497,7 +497,7 @@ async fn a_proxy_is_used_where_that_is_requested() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_behind_a_service_is_found_by_its_slices_or_by_a_route() {
+async fn service_webhooks_are_resolved_by_endpoint_slices_or_routes() {
     let hook = HookServer::start(&["hook.default.svc"], |request: HookRequest| {
         std::future::ready(HookReply::Json(reviewed(&request.body)))
     })

@@ -1,6 +1,6 @@
 //! The stores in the repository: a directory for each engine and format, with the store and its record.
 //!
-//! They are never regenerated, since the releases that wrote them are not built here.
+//! The fixtures are never regenerated, since the releases that wrote them are not built here.
 
 use std::collections::BTreeMap;
 use std::fs;

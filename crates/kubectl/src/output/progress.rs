@@ -1,6 +1,6 @@
 //! The progress of a long walk: a bar on a terminal, otherwise nothing.
 //!
-//! It goes to standard error, so that it never mixes with the result.
+//! The progress bar is written to standard error, so that it never mixes with the result.
 
 use std::io::{self, IsTerminal as _, Write as _};
 

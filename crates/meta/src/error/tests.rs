@@ -227,7 +227,7 @@ fn conflicts_name_the_resource_or_for_preconditions_the_kind() {
 }
 
 #[test]
-fn expired_says_which_history_is_gone() {
+fn expired_errors_name_the_compacted_revision() {
     let expired = |message, continue_token| ApiError::Expired { message, continue_token };
     let watch = ExpiredKind::WatchTooOld { requested: Revision::new(5), oldest: Revision::new(459) };
     for (kind, message) in [

@@ -137,7 +137,7 @@ fn same(map: &mut Map, model: &mut model::Map<String, model::Value>) {
 
 proptest! {
     #[test]
-    fn maps_do_what_the_model_does(
+    fn maps_behave_as_the_model(
         (few, steps) in prop_oneof![Just(8), Just(80)].prop_flat_map(|many| (Just(many), prop::collection::vec(step(many), 0..200)))
     ) {
         let (mut map, mut model) = (Map::new(), model::Map::new());
@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn of_fields_of_one_name_the_last_value_counts_in_the_first_place(
+    fn duplicate_fields_keep_the_first_position_and_last_value(
         keys in prop_oneof![Just(8), Just(80)].prop_flat_map(|many| prop::collection::vec(key(many), 0..120))
     ) {
         let (mut model, mut again) = (model::Map::new(), Vec::new());
@@ -288,7 +288,7 @@ fn a_text_has_no_fields() {
 }
 
 #[test]
-fn values_compare_with_what_they_show() {
+fn json_values_compare_with_rust_values() {
     let value = json!({"text": "a", "int": -1, "large": u64::MAX, "float": 1.0, "truth": true});
     assert_eq!((&value["int"], &value["truth"]), (&json!(-1), &json!(true)));
     assert_eq!(value["text"], "a");

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_what_a_query_would() {
+    fn structured_selectors_are_written_in_query_form() {
         let selector = json!({"matchLabels": {"b": "2", "a": "1"}, "matchExpressions": [
             {"key": "tier", "operator": "In", "values": ["y", "x"]}, {"key": "c", "operator": "DoesNotExist"}]});
         let read = LabelSelector::of_object(&selector).unwrap();

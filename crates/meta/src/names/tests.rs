@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn rules_grow_stricter(name in "[a-c0-9.-]{0,10}") {
+    fn each_name_rule_implies_the_looser_ones(name in "[a-c0-9.-]{0,10}") {
         let valid = |rule: NameRule| rule.check(&name, false).is_empty();
         prop_assert!(!valid(NameRule::Dns1035Label) || valid(NameRule::DnsLabel));
         prop_assert!(!valid(NameRule::DnsLabel) || valid(NameRule::DnsSubdomain));

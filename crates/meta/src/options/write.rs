@@ -13,9 +13,9 @@ pub const FIELD_MANAGER_MAX: usize = 128;
 /// The treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// They are dropped silently.
+    /// Unknown and duplicate fields are dropped silently.
     Ignore,
-    /// They are dropped, with a warning for each.
+    /// Unknown and duplicate fields are dropped, with a warning for each.
     #[default]
     Warn,
     /// The request fails.
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_given_means_warn_and_write() {
+    fn empty_write_options_are_the_defaults() {
         assert_eq!(create(""), Ok(CreateOptions::default()));
         assert_eq!(create("fieldManager=&fieldValidation="), Ok(CreateOptions::default()));
     }

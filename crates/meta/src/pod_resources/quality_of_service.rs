@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_class_of_a_pod_follows_from_what_its_containers_request() {
+    fn the_qos_class_follows_from_the_container_resources() {
         let check = |containers: Value, expected: &str| {
             let pod = Object::from_value(json!({ "spec": { "containers": containers } })).unwrap();
             assert_eq!(quality_of_service(&pod), expected, "{containers}");

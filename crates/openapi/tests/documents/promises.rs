@@ -5,7 +5,7 @@
 use super::*;
 
 #[test]
-fn protobuf_holds_what_the_json_of_version_3_holds() {
+fn openapi_3_protobuf_equals_its_json() {
     let openapi = assembled("v1.36.2", &[custom("apps.example.org", "widgets")]);
     for path in ["api", "api/v1", "apis/apps/v1", "apis/apps.example.org/v1", "version"] {
         let json = document(&openapi, path).expect("a document");

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_show_what_is_part_of_what() {
+    fn texts_compare_as_subsets_like_their_sets() {
         let texts = [
             r#"{"f:a":{}}"#,
             r#"{"f:a":{},"f:b":{}}"#,

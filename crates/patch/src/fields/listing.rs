@@ -18,7 +18,7 @@ pub(super) enum Members {
     /// The fields that an apply owns: scalars and atomic values, items and entries. An object that is a declared field
     /// does not count, unless it is empty.
     Applied,
-    /// The fields of a new value: all of them.
+    /// All fields of a new value.
     New,
 }
 

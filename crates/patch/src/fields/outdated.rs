@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_what_is_atomic_today_are_the_whole() {
+    fn owned_parts_of_atomic_fields_become_the_whole_field() {
         check(r#"{"f:spec":{"f:m":{"f:x":{},"f:y":{}},"f:t":{}}}"#, Some(r#"{"f:spec":{"f:m":{},"f:t":{}}}"#));
         check(
             r#"{"f:spec":{".":{},"f:g":{"f:x":{}},"f:l":{"k:{\"k\":\"a\"}":{".":{},"f:v":{}}}}}"#,

@@ -83,7 +83,7 @@ pub enum Member<S> {
 impl<'a> FieldSchema<'a> for SchemaRef<'a> {
     #[inline]
     fn form(self) -> Granularity {
-        match self.of() {
+        match self.value_type() {
             Type::Any if self.preserves_unknown_fields() => Granularity::Deduced,
             Type::Any | Type::Either => Granularity::Any,
             Type::Object | Type::Map => match self.map_type() {
@@ -112,7 +112,7 @@ impl<'a> FieldSchema<'a> for SchemaRef<'a> {
         if let Some(field) = self.field_near(name, near) {
             return Member::Field(field);
         }
-        match (self.of(), SchemaRef::items(self)) {
+        match (self.value_type(), SchemaRef::items(self)) {
             (Type::Map, Some(values)) => Member::Entry(values),
             _ if self.preserves_unknown_fields() => Member::Unknown,
             _ => Member::Undeclared,
@@ -129,7 +129,7 @@ impl<'a> FieldSchema<'a> for SchemaRef<'a> {
     }
 
     fn takes_null(self) -> bool {
-        !self.is_structural() || self.nullable() || self.of() == Type::Any
+        !self.is_structural() || self.nullable() || self.value_type() == Type::Any
     }
 
     fn may_change(self) -> bool {
@@ -151,7 +151,7 @@ fn always_written(field: SchemaRef<'_>) -> Option<Value> {
     if field.is_structural() || field.pointer() || field.omitted_when_zero() {
         return None;
     }
-    match field.of() {
+    match field.value_type() {
         Type::String => Some(Value::from("")),
         Type::Int32 | Type::Int64 | Type::Number => Some(Value::from(0)),
         _ => None,

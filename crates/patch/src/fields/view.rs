@@ -6,7 +6,7 @@ use keelson_meta::json::Value;
 
 use super::schema::{FieldSchema, Granularity, Member};
 
-/// A schema, or no schema for the value and everything in it.
+/// The schema at a position. Absent if the value and everything below it have no schema.
 #[derive(Clone, Copy)]
 pub(super) enum View<S> {
     Known(S),

@@ -8,7 +8,7 @@ use super::{GoKind, MergeSchema, Strategy};
 
 impl<'a> MergeSchema<'a> for SchemaRef<'a> {
     fn go_kind(self) -> GoKind {
-        match self.of() {
+        match self.value_type() {
             // Go represents arbitrary JSON as a struct.
             Type::Object | Type::Any | Type::Either => GoKind::Struct,
             Type::Map => GoKind::Map,
@@ -36,7 +36,7 @@ impl<'a> MergeSchema<'a> for SchemaRef<'a> {
     }
 
     fn items(self) -> Option<Self> {
-        match self.of() {
+        match self.value_type() {
             Type::Array => SchemaRef::items(self),
             _ => None,
         }

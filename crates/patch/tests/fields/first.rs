@@ -146,7 +146,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn of_every_kind_the_first_writer_owns_what_came(seed in any::<u64>()) {
+    fn the_first_writer_of_every_kind_owns_its_fields(seed in any::<u64>()) {
         let mut dice = Dice::new(seed);
         Schemas::builtin().kinds().for_each(|(.., schema)| check_kind(schema, &mut dice));
     }
@@ -154,7 +154,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn of_any_schema_the_first_writer_owns_what_came(before in repeating_node(), after in repeating_node(), kept in node()) {
+    fn the_first_writer_of_any_schema_owns_its_fields(before in repeating_node(), after in repeating_node(), kept in node()) {
         check_model(Toy::Node, &after);
         for kept in [FieldSet::new(), set(&kept).leaves()] {
             let versions = One { schema: Toy::Node, kept };

@@ -95,7 +95,7 @@ pub(super) fn value(schema: SchemaRef<'_>, dice: &mut Dice, depth: usize) -> Val
     if dice.throw(16) == 0 {
         return Value::Null;
     }
-    match schema.of() {
+    match schema.value_type() {
         Type::Object => {
             let given = schema.fields().filter(|_| dice.throw(10) < depth as u64).collect::<Vec<_>>();
             let backwards = dice.throw(3) == 0;

@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn fields_are_what_appears_with_an_object(object in node()) {
+    fn extracted_fields_are_those_added_by_the_object(object in node()) {
         let fields = extract(Toy::Node, &object);
         let added = compare(Toy::Node, &json!({}), &object).added;
         prop_assert_eq!(fields.difference(&added), FieldSet::new());

@@ -63,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn recursive_difference_takes_what_is_below(a in set(), b in set()) {
+    fn recursive_difference_removes_descendants(a in set(), b in set()) {
         let outside = |path: &Path| (1..=path.elements().len()).all(|end| !b.contains(&path.elements()[..end]));
         prop_assert_eq!(a.recursive_difference(&b), collected(a.paths().into_iter().filter(outside)));
     }

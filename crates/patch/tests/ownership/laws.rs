@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn giving_up_everything_removes_what_one_alone_owned(schema in any_schema(), first in pod(), second in pod()) {
+    fn an_empty_apply_removes_solely_owned_fields(schema in any_schema(), first in pod(), second in pod()) {
         let (one, two) = (Manager::applies("one", ""), Manager::applies("two", ""));
         let live = apply(&PodSpecs(schema), &Owners::default(), writer(&one), &json!({}), &first, true).unwrap();
         let live = apply(&PodSpecs(schema), &live.owners, writer(&two), &live.object, &second, true).unwrap();

@@ -23,7 +23,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn bodies_read_as_what_kubectl_prints() {
+fn decoded_bodies_equal_the_json_of_kubectl() {
     for (command, json, body) in blocks() {
         let decoded = decode(&body).unwrap_or_else(|error| panic!("{command}: {error}"));
         let expected: Value = serde_json::from_str(json).unwrap();

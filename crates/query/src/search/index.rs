@@ -94,7 +94,7 @@ impl SearchIndex {
         Self { layers: parts.into_iter().map(layer).collect() }
     }
 
-    /// The index without the objects of the keys `gone`, and with the objects of `come`.
+    /// Returns an index without the objects whose keys are in `gone`, and with the objects in `come`.
     pub fn changed<'k>(&self, gone: impl Iterator<Item = &'k str>, come: GatheredTexts) -> Self {
         let mut layers = self.layers.clone();
         for key in gone {
@@ -264,7 +264,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn an_index_finds_what_a_look_at_every_object_finds(
+        fn the_search_index_agrees_with_a_scan_of_all_objects(
             first in btree_map(key(), parts(), 0..60),
             cut in 0..60usize,
             changes in vec(btree_map((0..60usize, key()), prop::option::weighted(0.8, parts()), 0..20), 0..12),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn of_long_texts_an_index_knows_what_a_look_at_the_object_knows() {
+    fn the_search_index_truncates_long_texts_as_a_scan_does() {
         let long =
             |bytes: usize| (format!("{} beginning", "x".repeat(bytes)), "image".repeat(bytes), "node".to_owned());
         let model: Model = (2000..2100).step_by(3).map(|bytes| (format!("n{bytes}"), long(bytes))).collect();

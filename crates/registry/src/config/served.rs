@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn states_of_what_is_stored_are_served_by_their_own_name_alone() {
+    fn storage_states_are_served_only_by_their_own_setting() {
         for (settings, on) in
             [(&["migration.k8s.io/v1alpha1"][..], true), (&["api/all", "api/alpha"], false), (&[], false)]
         {

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_each_range_is_kept_for_those_who_ask() {
+    fn a_part_of_each_range_is_reserved_for_explicit_requests() {
         let small: AddressRange = "10.0.0.0/24".parse().unwrap();
         let base = number("10.0.0.0".parse().unwrap());
         check_parts(small.parts(), (17, 254), base, [238, 16]);

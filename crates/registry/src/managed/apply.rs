@@ -210,7 +210,7 @@ fn replace_nulls(target: &Target, object: Value) -> Result<Value, ApiError> {
     schema.walk(&mut object, &mut WalkReport::default(), WalkOptions::DEFAULTS);
     let object = object.into_value();
     let is_null = |fault: &FieldError| matches!(&fault.kind, FieldErrorKind::TypeInvalid { value } if value.as_str() == Some("null"));
-    let errors: Vec<FieldError> = rules.judge(&object, None, None).faults.into_iter().filter(is_null).collect();
+    let errors: Vec<FieldError> = rules.validate(&object, None, None).faults.into_iter().filter(is_null).collect();
     if errors.is_empty() {
         return Ok(object);
     }

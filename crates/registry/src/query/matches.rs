@@ -1,7 +1,7 @@
 //! Matches: the places of the searched words in the objects of a page.
 //!
-//! They are a separate result, since an ordinary list has no field for them in every encoding. The page is that of the
-//! same query without matches. Both results have the revision, so that a client can join them.
+//! Matches are a separate result, since an ordinary list has no field for them in every encoding. The page is that of
+//! the same query without matches. Both results have the revision, so that a client can join them.
 
 use keelson_cache::Entry;
 use keelson_meta::{ApiError, Revision};

@@ -65,9 +65,9 @@ impl Target {
 enum Fault {
     /// There is no such field at this path.
     Unknown { name: String, at: Path },
-    /// There is a list at this path, whose items the path does not name.
+    /// The path leads to a list, and does not select items of it.
     List { at: Path },
-    /// There is a value without parts at this path.
+    /// The path continues below a scalar value.
     Plain { at: Path },
     /// There is no list at this path.
     NoList { at: Path },
@@ -99,7 +99,7 @@ fn fault(mut schema: SchemaRef<'_>, segments: &[Segment]) -> Option<Fault> {
         if let Some((object, _)) = schema.choices() {
             schema = object;
         }
-        schema = match (schema.of(), segment) {
+        schema = match (schema.value_type(), segment) {
             (Type::Object, Segment::Member(name)) => match schema.field(name) {
                 Some(field) => field,
                 None if schema.preserves_unknown_fields() => return None,
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_where_the_schema_has_fields() {
+    fn paths_must_exist_in_the_schema() {
         let pod = Schemas::builtin().kind("", "v1", "Pod").unwrap();
         let check = |text: &str, expected: &str| {
             let path = Path::parse("p", text).unwrap();

@@ -144,7 +144,7 @@ impl Registry {
     pub(crate) async fn settle(&self, namespace: &str, transaction: Transaction, charges: &[Charge]) -> Answer {
         let quotas = self.target("", "resourcequotas")?.in_namespace(Some(namespace));
         let office = BatchContext { store: self.store().clone(), collection: self.collection(&quotas)?, quotas };
-        // This enters the gate before a round of another request can commit the write.
+        // The caller enters the gate before another request can commit the write in its batch.
         let _entered = self.enter(&office.quotas).await?;
         let desk = self.desks.desk(namespace);
         let (answer, mut answered) = oneshot::channel();

@@ -132,7 +132,7 @@ mod tests {
     use keelson_meta::json::json;
 
     #[test]
-    fn pods_are_in_scopes_by_what_they_request() {
+    fn quota_scopes_match_pods_by_their_spec() {
         let check = |expression: Value, spec: Value, expected: bool| {
             let quota = json!({ "spec": { "scopeSelector": { "matchExpressions": [expression] } } });
             let scopes = read(&Object::from_value(quota).unwrap());

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_has_one_subject_and_one_action() {
+    fn reviews_require_one_subject_and_one_action() {
         let check = |spec: Value, expected: &str| {
             let told = faults(json!({ "spec": spec }), &ReviewSubject::Anybody);
             let expected = if expected.is_empty() {

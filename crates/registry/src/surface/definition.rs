@@ -18,7 +18,7 @@ pub struct DefinedBy {
     pub collection: Arc<Collection>,
     /// Its name.
     pub name: String,
-    /// Its uid. Another object of the same name defines another resource.
+    /// The uid of the definition. Another object of the same name defines another resource.
     pub uid: String,
     /// The part of the definition that decides what is served, in any form. Definitions with equal states differ at
     /// most in their deletion.

@@ -31,7 +31,7 @@ pub struct CollectionId(pub(super) u32);
 pub struct StoredCollection {
     /// Its number.
     pub id: CollectionId,
-    /// Its prefix and the layout of its selectable fields.
+    /// The key prefix of the collection and the layout of its selectable fields.
     pub layout: Arc<Collection>,
     /// Its objects.
     pub cached: Arc<CachedCollection>,
@@ -94,7 +94,7 @@ pub struct SubresourceKind {
     pub kind: GroupVersionKind,
     /// Its schema.
     pub schema: Schema,
-    /// Its columns; `None` for those of the resource.
+    /// The columns of the version; `None` for the columns of the resource.
     pub printer: Option<Printer>,
     /// Its defaults.
     pub defaults: Option<&'static dyn Defaulter>,
@@ -104,9 +104,9 @@ pub struct SubresourceKind {
 pub enum VersionChange<'v> {
     /// None: the object is in this version.
     None,
-    /// Another name. The object has the fields of this version.
+    /// Only the name of the version differs. The fields are the same.
     Name,
-    /// Another name, with pruning and defaults of this version's schema.
+    /// The name of the version differs. The schema of this version prunes the object and adds defaults.
     Schema,
     /// A built-in conversion.
     Fields(&'static dyn Conversion),
@@ -211,7 +211,7 @@ impl ServedResource {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// Its collection; `None` if its objects are not stored.
+    /// The collection of the resource; `None` if its objects are not stored.
     pub fn stored(&self) -> Option<&Arc<StoredCollection>> {
         self.stored.as_ref()
     }
@@ -227,12 +227,12 @@ impl ServedResource {
         self.builtin
     }
 
-    /// Its conversion webhook, which is the same for all versions.
+    /// The conversion webhook of the resource, which is the same for all versions.
     pub fn converter(&self) -> Option<&Arc<dyn Converter>> {
         self.converter.as_ref()
     }
 
-    /// Its conversion cache, and the index of a version in it.
+    /// The conversion cache of the resource, and the index of a version in it.
     pub(crate) fn kept(&self, version: &KindVersion) -> Option<(&Arc<ResourceEntries>, usize)> {
         let place = self.versions.iter().position(|known| known.name == version.name)?;
         self.kept.as_ref().map(|kept| (kept, place))
@@ -248,7 +248,7 @@ impl ServedResource {
         self.definition.is_some()
     }
 
-    /// Its definition; `None` if it has none.
+    /// The definition of the resource; `None` if it has none.
     pub fn definition(&self) -> Option<&Arc<DefinedBy>> {
         self.definition.as_ref()
     }
@@ -540,7 +540,7 @@ impl KindVersion {
         self.default_status.as_ref()
     }
 
-    /// Its priority among the versions of its group in discovery, higher first.
+    /// The priority of the version among the versions of its group in discovery, higher first.
     pub fn priority(&self) -> u32 {
         self.priority
     }

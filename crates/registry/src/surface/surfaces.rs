@@ -123,8 +123,8 @@ impl ApiRegistrations {
     /// store if the prefix is the same. A change that has begun is completed even if the caller is cancelled.
     ///
     /// # Errors
-    /// Another resource has the name, kind or storage prefix of one of these, or two of these share one. Nothing is
-    /// changed then.
+    /// When another resource has the name, kind or storage prefix of a new one, or two new ones share one. Then nothing
+    /// is changed.
     ///
     /// # Panics
     /// The change panics.

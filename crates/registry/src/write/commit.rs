@@ -2,11 +2,11 @@
 //! writes.
 //!
 //! The compares are in this order, and the first one that fails decides the reaction:
-//! - object: the write is proposed again
+//! - object: the write starts again from the new object
 //! - guard: the guards are read again, and admission and quotas run again, since no other stage depends on the guards
-//! - associated write: the stages run again
+//! - associated write: all stages run again
 //!
-//! The fence of the store compares that this server may write at all.
+//! The fence of the store adds a compare that fails if this server has lost its lease.
 
 use std::sync::Arc;
 

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_gets_half_of_the_space_and_more_after_time_or_deletions() {
+    fn the_space_share_of_a_user_recovers_over_time() {
         let (growth, ann, bob) = (Growth::default(), user("ann", &[]), user("bob", &[]));
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let mut free = 1000;
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_users_those_who_took_most_are_known() {
+    fn growth_keeps_the_users_with_the_most_bytes() {
         let growth = Growth::default();
         let now = SystemTime::UNIX_EPOCH;
         for number in 0..=MOST_USERS {

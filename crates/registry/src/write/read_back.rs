@@ -1,7 +1,7 @@
 //! Objects that readers get with more fields than are stored: the defaults of the stored version, which are set when an
 //! object is read.
 //!
-//! They are not stored for an object that was sent in another version, so that the object follows changes of the
+//! Defaults are not stored for an object that was sent in another version, so that the object follows changes of the
 //! defaults.
 
 use keelson_cache::Collection;

@@ -203,7 +203,7 @@ fn mutation_precedes_preparation_and_validation_precedes_admission() {
 }
 
 #[test]
-fn plugins_warn_whatever_becomes_of_the_write() {
+fn plugin_warnings_are_kept_for_failed_writes() {
     run(async {
         let plugin = Plugin::changing(unchanged);
         let (server, _) = server_with(plugin.clone()).await;
@@ -436,7 +436,7 @@ fn a_write_ends_at_its_deadline_with_nothing_written() {
 /// No error may ask for a retry of a write with an unknown outcome: a second create would find, or make, a second
 /// object.
 #[test]
-fn a_commit_that_was_sent_is_not_called_a_failure_to_be_retried() {
+fn a_sent_commit_is_never_reported_as_retriable() {
     run_paused(async {
         let plugin = Plugin::changing(unchanged);
         let (server, store) = server_with(plugin.clone()).await;
@@ -467,7 +467,7 @@ async fn lose_twice(server: &Registry, plugin: &Plugin) {
 }
 
 #[test]
-fn a_caller_that_goes_away_leaves_nothing_half_done_and_nothing_locked() {
+fn cancelled_writes_leave_no_partial_state_or_lock() {
     run(async {
         let plugin = Plugin::changing(unchanged);
         let (server, _) = server_with(plugin.clone()).await;

@@ -90,7 +90,7 @@ async fn create(server: &Registry, target: &Target, sent: Value) {
 }
 
 #[test]
-fn both_are_shown_in_the_version_of_the_request() {
+fn plugins_get_both_objects_in_the_request_version() {
     run(async {
         let (server, watcher) = server().await;
         let target = target(&server, "autoscaling", "v1", "horizontalpodautoscalers");

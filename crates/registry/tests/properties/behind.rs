@@ -1,6 +1,6 @@
 //! A server whose cache does not catch up with the store.
 //!
-//! It returns errors in time, and never answers a read of the newest state with an old one.
+//! The server returns errors in time, and never answers a read of the newest state with an old one.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -215,7 +215,7 @@ async fn walk_through(engine: Engine, settings: Settings, steps: Vec<Step>) {
 proptest! {
     #![proptest_config(cases(160))]
     #[test]
-    fn chunks_put_together_are_the_list_whatever_happens_in_between(
+    fn joined_chunks_equal_the_list_during_concurrent_writes(
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..120),
     ) {
@@ -226,7 +226,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(12))]
     #[test]
-    fn chunks_put_together_are_the_list_on_disk_too(
+    fn joined_chunks_equal_the_list_on_disk(
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..80),
     ) {
@@ -244,7 +244,7 @@ async fn walk_through_on(engine: Option<Engine>, settings: Settings, steps: Vec<
 proptest! {
     #![proptest_config(cases(6))]
     #[test]
-    fn chunks_put_together_are_the_list_on_postgresql_too(
+    fn joined_chunks_equal_the_list_on_postgresql(
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..60),
     ) {
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn chunks_put_together_are_the_list_on_etcd_too(
+    fn joined_chunks_equal_the_list_on_etcd(
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..60),
     ) {
@@ -320,7 +320,7 @@ fn a_list_holds_no_copy_of_an_object() {
 
 /// A list from the store's history leaves out values that are no objects, as the cache does.
 #[test]
-fn a_list_from_the_store_shows_what_the_cache_would() {
+fn lists_from_the_store_equal_lists_from_the_cache() {
     run(async {
         let cluster = Cluster::start(Engine::Memory, Settings { history_bytes: 0, ..Settings::default() }).await;
         let mut model = Model::default();

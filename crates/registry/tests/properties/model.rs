@@ -1,6 +1,6 @@
 //! The plain model: every pod at every revision, and selectors evaluated on it alone.
 //!
-//! It has no caches, indexes or tokens. Keys are compared bytewise, as in `BTreeMap<String, _>`.
+//! The model has no caches, indexes or tokens. Keys are compared bytewise, as in `BTreeMap<String, _>`.
 
 use std::collections::BTreeMap;
 

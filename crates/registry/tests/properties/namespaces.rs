@@ -82,7 +82,7 @@ fn a_namespace_is_only_finalized_while_it_is_being_deleted() {
 }
 
 #[test]
-fn whatever_the_spec_a_namespace_does_not_go_before_it_was_emptied() {
+fn a_namespace_is_deleted_only_after_its_content() {
     run(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let server = cluster.server(0);
@@ -99,7 +99,7 @@ fn whatever_the_spec_a_namespace_does_not_go_before_it_was_emptied() {
 }
 
 #[test]
-fn a_second_deletion_takes_back_what_the_first_asked_for_dependents() {
+fn a_second_deletion_replaces_the_propagation_policy() {
     run(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let server = cluster.server(0);

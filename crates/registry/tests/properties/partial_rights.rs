@@ -78,7 +78,7 @@ fn shown(token: &str) -> String {
 }
 
 #[test]
-fn a_token_for_partial_rights_shows_the_next_key_that_may_be_seen() {
+fn tokens_for_partial_rights_show_the_next_visible_key() {
     for history_bytes in [256 << 20, 0] {
         run(async {
             let (cluster, mut model, selected) = cluster(PartialRights::NextVisible, history_bytes).await;
@@ -97,7 +97,7 @@ fn a_token_for_partial_rights_shows_the_next_key_that_may_be_seen() {
 }
 
 #[test]
-fn users_who_may_list_all_get_usual_tokens() {
+fn users_with_full_list_rights_get_ordinary_tokens() {
     run(async {
         for (setting, name) in [(PartialRights::NextVisible, "ann"), (PartialRights::AsOthers, "bob")] {
             let (cluster, mut model, selected) = cluster(setting, 256 << 20).await;

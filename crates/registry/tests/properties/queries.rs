@@ -367,7 +367,7 @@ async fn walk_through(engine: Engine, settings: Settings, steps: Vec<Step>) {
 proptest! {
     #![proptest_config(cases(60))]
     #[test]
-    fn chunks_put_together_are_the_sorted_list_whatever_happens_in_between(
+    fn joined_chunks_equal_the_sorted_list_during_concurrent_writes(
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..100),
     ) {
@@ -378,7 +378,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(4))]
     #[test]
-    fn chunks_put_together_are_the_sorted_list_on_disk_too(
+    fn joined_chunks_equal_the_sorted_list_on_disk(
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..60),
     ) {
@@ -396,7 +396,7 @@ async fn walk_through_on(engine: Option<Engine>, settings: Settings, steps: Vec<
 proptest! {
     #![proptest_config(cases(4))]
     #[test]
-    fn chunks_put_together_are_the_sorted_list_on_postgresql_too(
+    fn joined_chunks_equal_the_sorted_list_on_postgresql(
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..60),
     ) {
@@ -404,7 +404,7 @@ proptest! {
     }
 
     #[test]
-    fn chunks_put_together_are_the_sorted_list_on_etcd_too(
+    fn joined_chunks_equal_the_sorted_list_on_etcd(
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..60),
     ) {

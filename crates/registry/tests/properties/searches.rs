@@ -154,7 +154,7 @@ async fn search_through(steps: Vec<Step>) {
 proptest! {
     #![proptest_config(cases(40))]
     #[test]
-    fn an_index_finds_what_a_look_into_every_object_finds(steps in prop::collection::vec(step(), 10..80)) {
+    fn the_search_index_agrees_with_a_scan_of_all_objects(steps in prop::collection::vec(step(), 10..80)) {
         run_paused(search_through(steps));
     }
 }

@@ -106,7 +106,7 @@ fn no_forged_token_reads_outside_the_range_of_its_url() {
 
 /// A token of one namespace's list continues another namespace's list at the same name.
 #[test]
-fn a_token_says_nothing_of_the_url_that_it_was_made_for() {
+fn continue_tokens_are_not_bound_to_a_namespace() {
     run(async {
         let (cluster, _) = cluster().await;
         let server = cluster.server(0);

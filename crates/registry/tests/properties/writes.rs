@@ -101,7 +101,7 @@ async fn create_one_name(engine: Engine) {
 }
 
 #[test]
-fn of_concurrent_creates_of_one_name_and_deletes_of_it_one_each_succeeds() {
+fn one_of_many_concurrent_creates_and_deletes_succeeds() {
     threads().block_on(create_one_name(Engine::Memory));
     threads().block_on(create_one_name(Engine::Sqlite));
 }
@@ -142,7 +142,7 @@ fn patches_of_many_at_once_lose_nothing_and_never_conflict() {
 }
 
 #[test]
-fn a_read_on_any_server_sees_what_was_acknowledged_before_it() {
+fn reads_on_any_server_see_acknowledged_writes() {
     threads().block_on(async {
         let cluster = two_servers(Engine::Memory).await;
         all_at_once(&cluster, |number, server| {
@@ -277,14 +277,14 @@ async fn delete_selected(writes: Vec<Write>, place: RequestPath, selector: Selec
 proptest! {
     #![proptest_config(cases(48))]
     #[test]
-    fn a_dry_run_writes_nothing_and_says_what_the_write_would(
+    fn a_dry_run_writes_nothing_and_returns_the_same_result(
         writes in prop::collection::vec((any_write(), any::<bool>()), 1..60),
     ) {
         run(dry_run(writes));
     }
 
     #[test]
-    fn deleting_a_collection_deletes_what_is_selected_and_nothing_else(
+    fn a_collection_delete_removes_exactly_the_selected_objects(
         writes in prop::collection::vec(any_write(), 1..60),
         place in any_place(),
         selector in any_selector(),

@@ -6,8 +6,8 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use keelson_meta::json::Value;
 
-use super::same::{CelEqual, same};
-use super::seldom::Statement;
+use super::equality::{CelEqual, equal};
+use super::rare_keywords::KeywordGroup;
 
 /// The largest number of values compared one by one.
 const COMPARED: usize = 8;
@@ -22,13 +22,13 @@ pub(super) struct Allowed {
     hasher: Option<RandomState>,
 }
 
-impl Statement for Allowed {
-    fn nothing() -> &'static Self {
+impl KeywordGroup for Allowed {
+    fn unset() -> &'static Self {
         static NOTHING: Allowed = Allowed { stated: Vec::new(), hashed: Vec::new(), hasher: None };
         &NOTHING
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_unset(&self) -> bool {
         self.is_empty()
     }
 }
@@ -56,7 +56,7 @@ impl Allowed {
 
     /// Returns true for an allowed value. As upstream, null is never allowed.
     pub(super) fn has(&self, value: &Value) -> bool {
-        let is = |allowed: &Value| !allowed.is_null() && same(allowed, value);
+        let is = |allowed: &Value| !allowed.is_null() && equal(allowed, value);
         let Some(hasher) = &self.hasher else { return self.stated.iter().any(is) };
         let hash = hasher.hash_one(CelEqual(value));
         let from = self.hashed.partition_point(|(other, _)| *other < hash);
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_list_allows_what_a_short_one_does() {
+    fn long_enumerations_allow_the_values_of_short_ones() {
         let few = [json!("a"), json!(1), json!({"x": [1.0]}), json!(null)];
         let many: Vec<Value> =
             few.iter().cloned().chain((0..100).map(|index| json!(format!("more-{index}")))).collect();

@@ -13,9 +13,9 @@ use keelson_meta::go_format;
 use keelson_meta::json::{Map, Value, about_bytes};
 
 use super::at::{At, NOWHERE, PathSegment, nowhere};
-use super::found::{Budget, Found};
+use super::equality::{CelEqual, SameKeys, is_unchanged};
+use super::fault_list::{Budget, FaultList};
 use super::rules::{Identity, Kind, Node, UndeclaredFields};
-use super::same::{CelEqual, SameKeys, is_unchanged};
 use super::{MAX_DEPTH, embedded, formats, numbers};
 
 /// The work units for one value, one member or item, one name or value of the schema, and one character.
@@ -32,9 +32,9 @@ const TOO_MUCH_WORK: &str = "it would take too long to compare the object with a
 
 /// The faults of a value, except those of embedded objects and duplicates.
 pub(super) fn value_faults(root: &Node, object: &Value, old: Option<&Value>, budget: &mut Budget) -> Vec<FieldError> {
-    let mut faults = Found::new(budget.keywords);
+    let mut faults = FaultList::new(budget.keywords);
     value(root, object, old, &At::ROOT, &mut faults);
-    told(faults, budget)
+    reported(faults, budget)
 }
 
 /// The faults of an object whose old value is `old`. With `part`, only the faults of that part are reported.
@@ -45,7 +45,7 @@ pub(super) fn faults(
     part: Option<&str>,
     budget: &mut Budget,
 ) -> Vec<FieldError> {
-    let mut faults = Found::new(budget.keywords);
+    let mut faults = FaultList::new(budget.keywords);
     match part.and_then(|name| Some((name, root.property(name)?))) {
         Some((name, node)) => part_faults(name, node, object, old, &mut faults),
         None => value(root, object, old, &At::ROOT, &mut faults),
@@ -59,11 +59,11 @@ pub(super) fn faults(
     if before.is_empty() {
         faults.extend(twice);
     }
-    told(faults, budget)
+    reported(faults, budget)
 }
 
 /// Returns the faults, with one more if the work was not completed.
-fn told(faults: Found, budget: &mut Budget) -> Vec<FieldError> {
+fn reported(faults: FaultList, budget: &mut Budget) -> Vec<FieldError> {
     let (mut faults, left) = faults.into_parts();
     budget.keywords = left;
     if left == 0 {
@@ -73,7 +73,7 @@ fn told(faults: Found, budget: &mut Budget) -> Vec<FieldError> {
 }
 
 /// The faults of a member of an object. Paths in their texts are relative to the member, but their fields are absolute.
-fn part_faults(name: &str, node: &Node, object: &Value, old: Option<&Value>, faults: &mut Found) {
+fn part_faults(name: &str, node: &Node, object: &Value, old: Option<&Value>, faults: &mut FaultList) {
     let Some(value) = object.get(name) else { return };
     let old = old.and_then(|old| old.get(name));
     let mut of_part = faults.beside(|faults| self::value(node, value, old, &At::ROOT, faults));
@@ -87,7 +87,7 @@ fn part_faults(name: &str, node: &Node, object: &Value, old: Option<&Value>, fau
 }
 
 /// The faults of a value and all values below it.
-fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &mut Found) {
+fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &mut FaultList) {
     if at.depth > MAX_DEPTH || faults.is_full() {
         return;
     }
@@ -159,14 +159,14 @@ fn typed(node: &Node, value: &Value) -> Result<(), Mismatch> {
 }
 
 /// Reports a value of another type.
-fn of_its_type(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
+fn of_its_type(node: &Node, value: &Value, at: &At<'_>, faults: &mut FaultList) {
     if let Err(Mismatch { wanted, found }) = typed(node, value) {
         let detail = format!("{at} in body must be of type {wanted}: {}", go_format::quote(found));
         faults.push(FieldError::type_invalid(at.to_string(), found, detail));
     }
 }
 
-fn text(node: &Node, text: &str, at: &At<'_>, faults: &mut Found) {
+fn text(node: &Node, text: &str, at: &At<'_>, faults: &mut FaultList) {
     if let Err(fault) = length_and_pattern(node, text, at, faults) {
         faults.push(fault);
     }
@@ -180,7 +180,7 @@ fn text(node: &Node, text: &str, at: &At<'_>, faults: &mut Found) {
 }
 
 /// Returns the first fault of a text's length or pattern.
-fn length_and_pattern(node: &Node, text: &str, at: &At<'_>, faults: &mut Found) -> Result<(), FieldError> {
+fn length_and_pattern(node: &Node, text: &str, at: &At<'_>, faults: &mut FaultList) -> Result<(), FieldError> {
     let fault = |what: String| Err(FieldError::invalid(at.to_string(), text, what));
     if node.texts.max_length.is_some() || node.texts.min_length.is_some() {
         let length = text.chars().count();
@@ -200,7 +200,7 @@ fn length_and_pattern(node: &Node, text: &str, at: &At<'_>, faults: &mut Found) 
 }
 
 /// Succeeds if the text matches. Fails with an empty text if it does not, or with the error of an invalid pattern.
-fn matches(pattern: &Pattern, text: &str, faults: &mut Found) -> Result<(), String> {
+fn matches(pattern: &Pattern, text: &str, faults: &mut FaultList) -> Result<(), String> {
     faults.spend(pattern.states().saturating_mul(text.len() as u64 + 1));
     if faults.is_exhausted() {
         return Ok(());
@@ -212,7 +212,7 @@ fn matches(pattern: &Pattern, text: &str, faults: &mut Found) -> Result<(), Stri
     if compiled.regex.is_match(text) { Ok(()) } else { Err(String::new()) }
 }
 
-fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: &mut Found) {
+fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: &mut FaultList) {
     let lists = &node.lists;
     if let Some(of_items) = &lists.items {
         let partners = partners(&lists.identity, old);
@@ -248,7 +248,7 @@ fn partners<'o>(identity: &'o Identity, old: Option<&'o Value>) -> HashMap<SameK
     partners
 }
 
-fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut Found) {
+fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut FaultList) {
     let objects = &node.objects;
     if let Some(least) = objects.min_properties.filter(|least| map.len() < *least) {
         let detail = format!("{at} in body should have at least {least} properties");
@@ -299,7 +299,7 @@ fn by_name(map: &Map) -> Vec<(&str, &Value)> {
     members
 }
 
-fn allowed(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
+fn allowed(node: &Node, value: &Value, at: &At<'_>, faults: &mut FaultList) {
     if node.allowed.is_empty() {
         return;
     }
@@ -318,14 +318,15 @@ fn allowed(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
 }
 
 /// Validates by `allOf`, `anyOf`, `oneOf` and `not`.
-fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &mut Found) {
-    let judged = |node: &Node, faults: &mut Found| faults.beside(|faults| self::value(node, value, old, at, faults));
+fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &mut FaultList) {
+    let faults_of =
+        |node: &Node, faults: &mut FaultList| faults.beside(|faults| self::value(node, value, old, at, faults));
     let combined = &*node.combined;
     if !combined.any_of.is_empty() {
         // A value of another type is not validated further, unless it may be unchanged, which is no fault.
         faults.spend(LOOK_AT_STATED * combined.any_of.len() as u64);
         let may_fit = |node: &Node| old.is_some() || typed(node, value).is_ok();
-        if !combined.any_of.iter().any(|node| may_fit(node) && judged(node, faults).is_empty()) {
+        if !combined.any_of.iter().any(|node| may_fit(node) && faults_of(node, faults).is_empty()) {
             faults.push(nowhere(format!("\"{at}\" must validate at least one schema (anyOf)")));
             if let Some(first) = combined.any_of.first() {
                 self::value(first, value, old, at, faults);
@@ -333,7 +334,7 @@ fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults
         }
     }
     if !combined.one_of.is_empty() {
-        let fitting = combined.one_of.iter().filter(|node| judged(node, faults).is_empty()).count();
+        let fitting = combined.one_of.iter().filter(|node| faults_of(node, faults).is_empty()).count();
         if fitting != 1 {
             let how = if fitting == 0 {
                 "Found none valid".to_owned()
@@ -349,7 +350,7 @@ fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults
     if !combined.all_of.is_empty() {
         let mut fitting = 0;
         for node in &combined.all_of {
-            let found = judged(node, faults);
+            let found = faults_of(node, faults);
             fitting += usize::from(found.is_empty());
             faults.extend(found);
         }
@@ -359,14 +360,14 @@ fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults
         }
     }
     if let Some(not) = &combined.not
-        && judged(not, faults).is_empty()
+        && faults_of(not, faults).is_empty()
     {
         faults.push(nowhere(format!("\"{at}\" must not validate the schema (not)")));
     }
 }
 
 /// Reports duplicates in lists of type set and map, at any depth.
-fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
+fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut FaultList) {
     if !node.tells_apart || at.depth > MAX_DEPTH || faults.is_full() {
         return;
     }
@@ -395,7 +396,7 @@ fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
 }
 
 /// Reports each repeated value once, where it occurs for the second time.
-fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Found) {
+fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut FaultList) {
     match identity {
         Identity::None => {}
         Identity::Value => {

@@ -8,7 +8,7 @@ use keelson_meta::json::Value;
 
 use super::at::{At, NOWHERE};
 use super::expressions::{self, Checks, is_embedded};
-use super::found::{Budget, Found};
+use super::fault_list::{Budget, FaultList};
 use super::rules::Node;
 use super::tables::Reading;
 use super::{StructuralError, check, embedded, tables};
@@ -52,7 +52,7 @@ impl DefaultSchema {
     }
 
     /// Validates a default within a budget.
-    pub fn judge(&self, default: &Value, path: &str, budget: &mut Budget) -> DefaultCheck {
+    pub fn validate(&self, default: &Value, path: &str, budget: &mut Budget) -> DefaultCheck {
         let has_unknown_fields = self.has_unknown_fields(default);
         let mut faults: Vec<FieldError> = embedded::type_fault(&self.node, default, self.whole).into_iter().collect();
         if faults.is_empty() {
@@ -67,7 +67,7 @@ impl DefaultSchema {
 
     /// Validates a default within the metadata, kind or version of an object. `around` builds the object around the
     /// default, and `whole` is the schema of that object.
-    pub fn judge_in_metadata(
+    pub fn validate_in_metadata(
         &self,
         default: &Value,
         around: &Value,
@@ -112,7 +112,7 @@ impl DefaultSchema {
 
 /// The faults of embedded objects in a default.
 fn embedded_faults(node: &Node, default: &Value, whole: bool, budget: &mut Budget) -> Vec<FieldError> {
-    let mut found = Found::new(budget.keywords);
+    let mut found = FaultList::new(budget.keywords);
     embedded::faults(node, default, whole, &At::ROOT, &mut found);
     found.into_parts().0
 }

@@ -13,17 +13,17 @@ use keelson_meta::names::{NameRule, dns_1035_label_faults};
 
 use super::MAX_DEPTH;
 use super::at::{At, PathSegment};
-use super::found::Found;
+use super::fault_list::FaultList;
 use super::rules::Node;
 use super::tables;
 use crate::walk::{WalkOptions, WalkReport};
 
 /// The faults of the embedded objects in a value. With `whole`, the value itself counts as an embedded object, whatever
 /// its schema.
-pub(super) fn faults(node: &Node, value: &Value, whole: bool, at: &At<'_>, faults: &mut Found) {
+pub(super) fn faults(node: &Node, value: &Value, whole: bool, at: &At<'_>, faults: &mut FaultList) {
     each(node, value, whole, at, &mut |map, at| {
         if !faults.is_full() {
-            judge(map, at, faults);
+            check(map, at, faults);
         }
     });
 }
@@ -69,7 +69,7 @@ fn each(node: &Node, value: &Value, whole: bool, at: &At<'_>, look: &mut dyn FnM
     }
 }
 
-fn judge(map: &Map, at: &At<'_>, faults: &mut Found) {
+fn check(map: &Map, at: &At<'_>, faults: &mut FaultList) {
     const EMPTY: &str = "must not be empty";
     for name in ["apiVersion", "kind"].iter().filter(|name| !map.contains_key(name)) {
         faults.push(FieldError::required(at.field(name), ""));

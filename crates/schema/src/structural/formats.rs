@@ -16,7 +16,7 @@ use super::rules::Kind;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Format {
     name: &'static str,
-    judge: FormatCheck,
+    check: FormatCheck,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +69,8 @@ pub fn is_known(of: &str, name: &str) -> bool {
     let plain = |name: &str| name.replace('-', "");
     match of {
         "string" => {
-            let is_text = |(known, judge): &(&str, FormatCheck)| {
-                matches!(judge, FormatCheck::Text(_)) && plain(known) == plain(name)
+            let is_text = |(known, check): &(&str, FormatCheck)| {
+                matches!(check, FormatCheck::Text(_)) && plain(known) == plain(name)
             };
             FORMATS.iter().any(is_text)
         }
@@ -83,13 +83,13 @@ pub fn is_known(of: &str, name: &str) -> bool {
 impl Format {
     /// The format with this name, if it applies to the type. Formats of strings apply to int-or-string values.
     pub(super) fn named(of: Option<Kind>, name: &str) -> Option<Self> {
-        let (name, judge) = FORMATS.iter().find(|(known, _)| *known == name)?;
-        let is_of_type = match judge {
+        let (name, check) = FORMATS.iter().find(|(known, _)| *known == name)?;
+        let is_of_type = match check {
             FormatCheck::Text(_) => matches!(of, None | Some(Kind::String)),
             FormatCheck::Int32 | FormatCheck::Int64 => of == Some(Kind::Integer),
             FormatCheck::Float | FormatCheck::Double => of == Some(Kind::Number),
         };
-        is_of_type.then_some(Self { name, judge: *judge })
+        is_of_type.then_some(Self { name, check: *check })
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -98,7 +98,7 @@ impl Format {
 
     /// Returns true for a number in the range of the format.
     pub(super) fn has_room(&self, number: f64) -> bool {
-        match self.judge {
+        match self.check {
             FormatCheck::Int32 => (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number),
             FormatCheck::Float => number.abs() <= f64::from(f32::MAX),
             FormatCheck::Int64 | FormatCheck::Double | FormatCheck::Text(_) => true,
@@ -108,7 +108,7 @@ impl Format {
 
 /// Returns true if a text fits a format.
 pub(super) fn fits(format: &Format, text: &str) -> bool {
-    match format.judge {
+    match format.check {
         FormatCheck::Text(fits) => fits(text),
         FormatCheck::Int32 | FormatCheck::Int64 | FormatCheck::Float | FormatCheck::Double => true,
     }

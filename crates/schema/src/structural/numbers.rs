@@ -7,14 +7,14 @@ use keelson_meta::go_format;
 use keelson_meta::json::{Number, Value};
 
 use super::at::{At, nowhere};
-use super::found::Found;
+use super::fault_list::FaultList;
 use super::rules::{Bound, Kind, Node};
 
 /// Reports all faults of a number in upstream's order.
-pub(super) fn check(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
+pub(super) fn check(node: &Node, value: &Value, at: &At<'_>, faults: &mut FaultList) {
     let Value::Number(exact) = value else { return };
     let Some(number) = value.as_f64() else { return };
-    let beyond = |what: &str, whole: Option<i64>, number: f64, faults: &mut Found| {
+    let beyond = |what: &str, whole: Option<i64>, number: f64, faults: &mut FaultList| {
         faults.extend(
             range_fault(node, whole, number)
                 .map(|range| nowhere(format!("{what} value must be of type {range} in {at}"))),

@@ -7,7 +7,7 @@ use keelson_meta::json::{Map, Value};
 
 use super::allowed::Allowed;
 use super::formats::Format;
-use super::seldom::{RareKeywords, Statement};
+use super::rare_keywords::{KeywordGroup, RareKeywords};
 use super::{MAX_DEPTH, StructuralError};
 
 /// The keywords of one schema.
@@ -129,43 +129,43 @@ pub(super) enum UndeclaredFields {
     Node(Box<Node>),
 }
 
-impl Statement for Numbers {
-    fn nothing() -> &'static Self {
+impl KeywordGroup for Numbers {
+    fn unset() -> &'static Self {
         static NOTHING: Numbers = Numbers { maximum: None, minimum: None, multiple_of: None };
         &NOTHING
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_unset(&self) -> bool {
         self.maximum.is_none() && self.minimum.is_none() && self.multiple_of.is_none()
     }
 }
 
-impl Statement for Texts {
-    fn nothing() -> &'static Self {
+impl KeywordGroup for Texts {
+    fn unset() -> &'static Self {
         static NOTHING: Texts = Texts { max_length: None, min_length: None, pattern: None };
         &NOTHING
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_unset(&self) -> bool {
         self.max_length.is_none() && self.min_length.is_none() && self.pattern.is_none()
     }
 }
 
-impl Statement for Lists {
-    fn nothing() -> &'static Self {
+impl KeywordGroup for Lists {
+    fn unset() -> &'static Self {
         static NOTHING: Lists =
             Lists { max_items: None, min_items: None, unique: false, items: None, identity: Identity::None };
         &NOTHING
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_unset(&self) -> bool {
         let Self { max_items, min_items, unique, items, identity } = self;
         max_items.is_none() && min_items.is_none() && !unique && items.is_none() && matches!(identity, Identity::None)
     }
 }
 
-impl Statement for Objects {
-    fn nothing() -> &'static Self {
+impl KeywordGroup for Objects {
+    fn unset() -> &'static Self {
         static NOTHING: Objects = Objects {
             max_properties: None,
             min_properties: None,
@@ -176,7 +176,7 @@ impl Statement for Objects {
         &NOTHING
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_unset(&self) -> bool {
         let Self { max_properties, min_properties, required, properties, others } = self;
         max_properties.is_none()
             && min_properties.is_none()
@@ -186,14 +186,14 @@ impl Statement for Objects {
     }
 }
 
-impl Statement for Subschemas {
-    fn nothing() -> &'static Self {
+impl KeywordGroup for Subschemas {
+    fn unset() -> &'static Self {
         static NOTHING: Subschemas =
             Subschemas { all_of: Vec::new(), any_of: Vec::new(), one_of: Vec::new(), not: None };
         &NOTHING
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_unset(&self) -> bool {
         let Self { all_of, any_of, one_of, not } = self;
         all_of.is_empty() && any_of.is_empty() && one_of.is_empty() && not.is_none()
     }
@@ -284,32 +284,32 @@ impl Reader {
             embeds: false,
             tells_apart: false,
             format: text("format").and_then(|name| Format::named(of.filter(|_| !int_or_string), name)),
-            numbers: RareKeywords::of(Numbers {
+            numbers: RareKeywords::new(Numbers {
                 maximum: bound("maximum", "exclusiveMaximum"),
                 minimum: bound("minimum", "exclusiveMinimum"),
                 multiple_of: number("multipleOf"),
             }),
-            texts: RareKeywords::of(Texts {
+            texts: RareKeywords::new(Texts {
                 max_length: size("maxLength"),
                 min_length: size("minLength"),
                 pattern: text("pattern").map(|pattern| self.pattern(pattern)).transpose()?,
             }),
-            lists: RareKeywords::of(Lists {
+            lists: RareKeywords::new(Lists {
                 max_items: size("maxItems"),
                 min_items: size("minItems"),
                 unique: flag("uniqueItems"),
                 items: self.below("items", schema.get("items"))?.map(Box::new),
                 identity: identity(schema),
             }),
-            objects: RareKeywords::of(Objects {
+            objects: RareKeywords::new(Objects {
                 max_properties: size("maxProperties"),
                 min_properties: size("minProperties"),
                 required: list("required").iter().filter_map(Value::as_str).map(str::to_owned).collect(),
                 properties: self.properties(schema.get("properties"))?,
                 others: self.others(schema.get("additionalProperties"))?,
             }),
-            allowed: RareKeywords::of(Allowed::new(list("enum"))),
-            combined: RareKeywords::of(Subschemas {
+            allowed: RareKeywords::new(Allowed::new(list("enum"))),
+            combined: RareKeywords::new(Subschemas {
                 all_of: self.combined("allOf", list("allOf"))?,
                 any_of: self.combined("anyOf", list("anyOf"))?,
                 one_of: self.combined("oneOf", list("oneOf"))?,

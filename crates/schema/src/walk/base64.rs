@@ -110,14 +110,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_text_stays() {
+    fn canonical_base64_is_unchanged() {
         for text in ["", "YWJj", "YWI=", "YQ==", "+/+/"] {
             assert_eq!(canonical(text), Ok(None), "{text:?}");
         }
     }
 
     #[test]
-    fn line_breaks_and_spare_bits_go() {
+    fn line_breaks_and_spare_bits_are_removed() {
         assert_eq!(canonical("YW\nJj\r\n"), Ok(Some("YWJj".to_owned())));
         assert_eq!(canonical("YR=="), Ok(Some("YQ==".to_owned())));
         assert_eq!(canonical("YWJ=\n"), Ok(Some("YWI=".to_owned())));

@@ -17,7 +17,7 @@ impl SchemaRef<'_> {
 }
 
 fn in_value(schema: SchemaRef<'_>, value: &mut Value) {
-    match (schema.of(), value) {
+    match (schema.value_type(), value) {
         (Type::Object, Value::Object(map)) => in_object(schema, map),
         (Type::Map, Value::Object(map)) => {
             let Some(values) = schema.items() else { return };
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_fields_of_wrong_types_go() {
+    fn only_fields_of_wrong_types_are_removed() {
         let kind = GroupVersionKind { group: "x.org".into(), version: "v1".into(), kind: "Holder".into() };
         let embedded = json!({ "type": "object", "x-kubernetes-embedded-resource": true });
         let document = json!({ "type": "object", "properties": { "list": { "type": "array", "items": embedded } } });

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reported_is_bounded() {
+    fn the_number_and_bytes_of_reported_fields_are_limited() {
         let check = |length: usize, noted: usize| {
             let mut report = WalkReport::default();
             (0..200).for_each(|number| report.unknown(|| format!("{number}{}", "p".repeat(length))));

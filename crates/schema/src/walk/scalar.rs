@@ -105,7 +105,7 @@ pub(super) fn zero(schema: SchemaRef<'_>) -> Value {
     if schema.pointer() {
         return Value::Null;
     }
-    match schema.of() {
+    match schema.value_type() {
         Type::Any | Type::Map | Type::Array | Type::Time | Type::MicroTime | Type::Either | Type::Bytes => Value::Null,
         Type::Object => Value::Object(Map::new()),
         Type::String => Value::from(""),
@@ -117,7 +117,7 @@ pub(super) fn zero(schema: SchemaRef<'_>) -> Value {
 
 /// Sets an empty list, map or byte string to null. Storage does not distinguish it from an absent one.
 pub(super) fn clear_empty(field: SchemaRef<'_>, value: &mut Value) {
-    let empty = match (field.of(), &*value) {
+    let empty = match (field.value_type(), &*value) {
         (Type::Array, Value::Array(items)) => items.is_empty(),
         (Type::Map, Value::Object(map)) => map.is_empty(),
         (Type::Bytes, Value::String(text)) => text.is_empty(),
@@ -137,8 +137,8 @@ pub(super) fn is_left_out(field: SchemaRef<'_>, value: &Value) -> bool {
         Value::Null => true,
         _ if field.pointer() => false,
         Value::Bool(on) => !on,
-        Value::String(text) => text.is_empty() && field.of() != Type::IntOrString,
-        Value::Number(number) => number.as_f64() == Some(0.0) && field.of() != Type::IntOrString,
+        Value::String(text) => text.is_empty() && field.value_type() != Type::IntOrString,
+        Value::Number(number) => number.as_f64() == Some(0.0) && field.value_type() != Type::IntOrString,
         Value::Array(_) | Value::Object(_) => false,
     }
 }

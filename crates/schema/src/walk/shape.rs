@@ -17,7 +17,7 @@ impl SchemaRef<'_> {
     /// Cost: less than validating the text.
     pub fn is_shape_of(self, text: &[u8]) -> bool {
         let mut cursor = Cursor::new(text, 0);
-        match (self.of(), cursor.peek()) {
+        match (self.value_type(), cursor.peek()) {
             (Type::Object, b'{') => object_fits(self, &mut cursor, Metadata::OfResource),
             _ => fits(self, &mut cursor),
         }
@@ -35,7 +35,7 @@ fn fits(schema: SchemaRef<'_>, cursor: &mut Cursor<'_>) -> bool {
     if !schema.is_structural() {
         return metadata_fits(cursor, Metadata::OfEmbedded);
     }
-    match (schema.of(), cursor.peek()) {
+    match (schema.value_type(), cursor.peek()) {
         (Type::Object, b'{') if schema.fills_metadata() => {
             metadata_fits(&mut cursor.clone(), Metadata::OfEmbedded)
                 && object_fits(schema, cursor, Metadata::OfEmbedded)

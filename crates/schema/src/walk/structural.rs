@@ -19,7 +19,7 @@ pub(super) fn is_nullable(field: SchemaRef<'_>) -> bool {
 
 impl Walker<'_> {
     pub(super) fn structural(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
-        match (schema.of(), value) {
+        match (schema.value_type(), value) {
             (Type::Object, Value::Object(map)) => {
                 self.object(schema, map, path)?;
                 if schema.fills_metadata() { self.object(object_meta(), map, path) } else { Ok(()) }

@@ -7,7 +7,7 @@ use keelson_meta::json::json;
 use super::check;
 
 #[test]
-fn validation_goes_on_behind_a_wrong_type_or_length() {
+fn validation_continues_after_a_wrong_type_or_length() {
     let wrong =
         |of: &str, found: &str| format!("Invalid value: \"{found}\": spec.f in body must be of type {of}: \"{found}\"");
     let one_of = json!({ "type": "string", "enum": ["a", "b"] });

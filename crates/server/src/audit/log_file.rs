@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_waits_for_its_reader_and_ends_the_line_that_it_has_torn() {
+    fn streams_wait_for_readers_and_terminate_torn_lines() {
         use io::ErrorKind::{BrokenPipe, Interrupted, WouldBlock};
         // In reverse order: the first batch is written although the stream is not ready at times, the second up to
         // `tw`.

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_bounded() {
+    fn the_number_of_measured_collections_is_limited() {
         let requests = StoreRequests::default();
         for number in 0..2 * MOST_PLACES {
             let key = StoreKey::new(format!("/registry/place{number}/a"));

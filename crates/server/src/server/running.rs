@@ -1,7 +1,7 @@
 //! A running server: its handle for the caller, and its shutdown.
 //!
-//! It reports that it was replaced or has failed, and the caller ends the process. A shutdown closes the components in
-//! reverse order of their creation.
+//! A running server reports that it was replaced or has failed, and the caller ends the process. A shutdown closes the
+//! components in reverse order of their creation.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_little_is_read_at_once() {
+    fn small_collections_are_read_in_full_pages() {
         let keys: BTreeSet<Vec<u8>> = (0..3_000).map(|number| format!("/registry/a/{number}").into_bytes()).collect();
         assert_eq!(read(&keys, 500).0, 6);
         assert_eq!(read(&BTreeSet::new(), 500).0, 1);

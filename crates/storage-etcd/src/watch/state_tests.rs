@@ -103,7 +103,7 @@ fn broken() -> Input {
 }
 
 #[test]
-fn a_watch_begins_behind_what_was_reported() {
+fn a_watch_starts_after_the_reported_revision() {
     let mut rig = Rig::new(41);
     assert_eq!(rig.wait_for_due(), [Action::Open { start: 42 }]);
 }
@@ -185,7 +185,7 @@ fn a_wanted_revision_without_events_is_requested() {
 }
 
 #[test]
-fn where_reports_can_not_be_believed_a_tick_is_written() {
+fn untrusted_progress_reports_are_replaced_by_writes() {
     let mut rig = Rig::following(5, false);
     assert_eq!(rig.want(8), []);
     assert_eq!(rig.wait_for_due(), [Action::WriteTick]);
@@ -194,7 +194,7 @@ fn where_reports_can_not_be_believed_a_tick_is_written() {
 }
 
 #[test]
-fn a_report_that_can_not_be_believed_is_a_sign_of_life() {
+fn an_untrusted_progress_report_proves_liveness() {
     let mut rig = Rig::following(5, false);
     assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
     assert_eq!(rig.hear(answer(99, &[])), []);
@@ -204,7 +204,7 @@ fn a_report_that_can_not_be_believed_is_a_sign_of_life() {
 }
 
 #[test]
-fn a_silent_watch_whose_member_lives_is_given_up_in_the_end() {
+fn a_silent_watch_of_a_live_member_is_closed_eventually() {
     let mut rig = Rig::following(5, true);
     assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
     let mut asked = 0;
@@ -225,7 +225,7 @@ fn a_silent_watch_whose_member_lives_is_given_up_in_the_end() {
 }
 
 #[test]
-fn a_watch_whose_member_is_gone_is_left_within_seconds() {
+fn a_watch_leaves_a_dead_member_within_seconds() {
     let mut rig = Rig::following(5, true);
     let begun = rig.now;
     rig.want(6);
@@ -325,7 +325,7 @@ fn a_lagging_member_is_distinguished_from_a_restored_etcd() {
 }
 
 #[test]
-fn another_etcd_is_noticed() {
+fn another_etcd_is_detected() {
     let mut rig = Rig::following(5, true);
     let mut foreign = answer(6, &[(6, "a")]);
     foreign.header.as_mut().unwrap().cluster_id = 8;

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_comes_after_what_it_depends_on() {
+    fn a_transaction_is_ordered_after_its_dependencies() {
         let put = |name: &str| Transaction::default().put(key(name), "v");
         let seen = |transaction: Transaction, name: &str| transaction.when(key(name), Condition::Exists);
         check(&[put("a"), put("b"), seen(put("c"), "namespace")], &[0, 0, 0]);

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_turned_around_and_nothing_else_is_lost() {
+    fn rotating_hosts_keeps_all_other_settings() {
         let url = "postgres://me:secret@a:1,b:2,c:3/db?connect_timeout=2&options=-c%20x%3Dy&keepalives_idle=7\
             &keepalives_interval=3&keepalives_retries=4&tcp_user_timeout=6&application_name=n&channel_binding=require\
             &load_balance_hosts=random";
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_cannot_be_is_refused_with_a_reason() {
+    fn invalid_urls_are_refused_with_a_reason() {
         assert!(refused("postgres://host/").contains("names no database"));
         assert!(refused("postgres://host/db?sslmode=maybe").contains("maybe"));
         assert!(refused("postgres://host/db?sslmode=verify-full").contains("sslrootcert"));

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_begins_after_what_is_still_there() {
+    fn a_loss_begins_after_the_last_common_revision() {
         let common = |found: &DatabaseContent| match expected().judge(found) {
             Verdict::Lost(loss) => loss.common.get(),
             other => panic!("{other:?}"),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_of_another_name_is_not_believed_whatever_it_holds() {
+    fn a_store_of_another_name_is_rejected() {
         let named = |name: Option<&str>| name.map(str::to_owned);
         let mut known = expected();
         known.name = named(Some("one"));
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_primary_before_this_one_is_not_believed_whatever_it_holds() {
+    fn an_earlier_primary_is_rejected() {
         let mut old = content(1, (90, 0), vec![put(8, "a"), put(9, "b")]);
         old.line = line(1);
         check(&old, Some(&Verdict::Outdated));

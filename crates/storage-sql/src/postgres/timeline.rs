@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn own_groups_wait_for_what_is_before_them() {
+    fn own_groups_wait_for_earlier_revisions() {
         let mut timeline = Timeline::new(at(1), 1 << 20);
         timeline.add_own(at(1), events(2..=3));
         assert_eq!(timeline.gap(), (at(3), None));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_does_not_follow_is_not_taken() {
+    fn reads_that_do_not_follow_the_timeline_are_ignored() {
         let mut timeline = Timeline::new(at(1), 1 << 20);
         timeline.begin_at(at(8));
         timeline.add_read(at(9), events(10..=11), at(11));

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_shows_the_group_and_everything_in_it() {
+    fn one_attributed_row_proves_its_whole_group() {
         let sent = [put("a", "1"), delete("b"), put("c", "1"), delete("d").put(StoreKey::new("e"), "1")];
         let rows = [
             row(7, "b", None, "x"),

@@ -1,6 +1,6 @@
 //! The errors of a data directory and of SQLite, for operators.
 //!
-//! They name the file and the remedy. Clients see only the kind of the `StoreError`.
+//! The errors name the file and the remedy. Clients see only the kind of the `StoreError`.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;

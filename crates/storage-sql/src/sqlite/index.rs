@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn two_halves_say_what_the_whole_does() {
+    fn checks_of_two_halves_equal_the_whole_check() {
         let connection = filled();
         let middle = middle(&connection).unwrap();
         let parts = halves(&connection, &middle).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_missing_in_either_half_is_noticed() {
+    fn missing_rows_in_either_half_are_detected() {
         for row in [5, 8] {
             let connection = filled();
             connection.execute("DELETE FROM history WHERE revision = ?1", [row]).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_that_overlap_or_leave_a_gap_are_noticed() {
+    fn overlaps_and_gaps_between_halves_are_detected() {
         let connection = filled();
         let [before, behind] = halves(&connection, "/005").unwrap();
         let part = |bound| IndexRange::read(&connection, bound).unwrap();

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_torn_in_its_last_commit_is_as_a_power_loss_leaves_it() {
+    fn a_torn_last_commit_counts_as_a_power_loss() {
         let whole = log();
         check(&whole, false);
         for cut in 1..6000 {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_before_the_last_commits_is_noticed_wherever_it_is() {
+    fn damage_before_the_last_commits_is_detected_anywhere() {
         let whole = log();
         // Damage in the header, or in a commit that two more commits follow.
         for at in (0..whole.len() - 8 * 4120).step_by(97) {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_log_left_behind_the_end_says_nothing() {
+    fn frames_of_an_older_log_behind_the_end_are_ignored() {
         let mut whole = log();
         let mut older = log()[HEADER..].to_vec();
         // Another log has other salts.

@@ -49,7 +49,7 @@ impl Losses {
     /// of other stores.
     ///
     /// # Errors
-    /// There is a loss that is not accepted, or a file can't be read.
+    /// When the store has a loss that is not accepted, or a file can't be read.
     pub(crate) fn before_opening(directory: &Path, accept: bool) -> Result<Self, OpenError> {
         let database = directory.join(DATABASE_FILE);
         let (marked, wal, journal) = (beside(&database, MARK), beside(&database, LOG), beside(&database, JOURNAL));
@@ -116,7 +116,7 @@ impl Losses {
     /// Compares the content with the mark.
     ///
     /// # Errors
-    /// There is a loss that is not accepted.
+    /// When the store has a loss that is not accepted.
     pub(crate) fn check_content(&mut self, connection: &Connection) -> Result<(), OpenError> {
         match self.finding(connection).map_err(OpenError::sqlite(self.directory.join(DATABASE_FILE)))? {
             Some(finding) => self.note_loss(finding),

@@ -33,9 +33,9 @@ const LENGTH: usize = TEXT + 1 + 8 + 1;
 /// The content of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The name of the store in its facts.
+    /// The random name of the store, which the table `facts` of the database also has.
     pub(crate) store: u64,
-    /// The number of the start since which a server has the store open.
+    /// The number of the server start that opened the store.
     pub(crate) start: u64,
     /// The newest acknowledged revision.
     pub(crate) revision: Revision,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_was_noted_last() {
+    fn a_mark_file_returns_the_last_mark() {
         let directory = tempfile::TempDir::new().unwrap();
         let (path, log) = (directory.path().join("mark"), directory.path().join("log"));
         assert_eq!(Mark::read(&path).unwrap(), MarkRead::Nothing);

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_gone_or_another_one_is_noticed_until_it_is_back() {
+    fn missing_and_replaced_files_are_reported_until_restored() {
         let directory = tempfile::TempDir::new().unwrap();
         let (database, log) = (directory.path().join(DATABASE_FILE), directory.path().join("keelson.db-wal"));
         let away = directory.path().join("away");

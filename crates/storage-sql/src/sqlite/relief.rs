@@ -1,8 +1,8 @@
 //! The budget of puts in a full store: steps of deletions, and upkeep.
 //!
-//! These puts use the reserve, and so do deletions. The growth of the live data counts from the start of a shortage.
-//! The written bytes count from one compaction to the next, since replaced versions use space until then. Deletions get
-//! the rest of the reserve, and puts may add as much live data as deletions remove.
+//! The allowed puts use the reserve, and so do deletions. The growth of the live data counts from the start of a
+//! shortage. The written bytes count from one compaction to the next, since replaced versions use space until then.
+//! Deletions get the rest of the reserve, and puts may add as much live data as deletions remove.
 //!
 //! Upkeep may add the budget, and steps of deletions the same amount again, so that neither prevents deletions. The put
 //! that begins a deletion is always accepted.
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_counted_for_the_whole_shortage_and_writes_up_to_a_compaction() {
+    fn growth_counts_per_shortage_and_writes_per_compaction() {
         let mut budget = Budget::new(None, None);
         let half = Puts { written: SMALLEST / 2, replaced: 0 };
         assert_eq!(

@@ -73,7 +73,7 @@ impl Reserve {
         self.bytes = self.wanted.min(((room.free + own) / MOST_PART).max(LEAST));
     }
 
-    /// Its size when it is allocated, in bytes.
+    /// The size of the allocated reserve, in bytes.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }

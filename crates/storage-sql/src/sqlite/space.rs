@@ -72,7 +72,8 @@ pub struct SpaceStats {
     pub file: u64,
     /// The maximum bytes of pages in use. 0 for no limit.
     pub quota: u64,
-    /// The bytes of superseded versions, as far as this process has written the newer ones.
+    /// The bytes of old versions that writes of this process have replaced. Writes of earlier processes are not
+    /// counted.
     pub history: u64,
     /// The bytes of the reserve on the disk. 0 while it is released.
     pub reserve: u64,

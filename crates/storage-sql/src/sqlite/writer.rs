@@ -1,8 +1,8 @@
 //! The only thread that writes.
 //!
-//! It executes all waiting jobs, and those that arrive meanwhile, in one database transaction, and answers them when it
-//! is durable. The more callers wait, the more share an fsync. A refused job has written nothing and does not affect
-//! its group. If the database fails, the whole group fails, and nothing of it is stored.
+//! The writer executes all waiting jobs, and jobs that arrive meanwhile, in one database transaction, and answers them
+//! when it is durable. The more callers wait, the more share an fsync. A refused job has written nothing and does not
+//! affect its group. If the database fails, the whole group fails, and nothing of it is stored.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -241,7 +241,7 @@ impl Writer {
             failed?;
         }
         if self.full {
-            // This write needs space, and so shows if there is some.
+            // The write needs space, so its success shows that space is available.
             Fact::Probes.set(connection, Fact::Probes.get(connection)?.next())?;
         }
         self.committing = true;

@@ -1,6 +1,7 @@
 //! PartialObjectMetadata: objects with only their metadata.
 //!
-//! It serves clients that only need names, labels and owners. The caller supplies the metadata as bytes.
+//! The list of metadata serves clients that only need names, labels and owners. The caller supplies the metadata as
+//! bytes.
 
 use super::{MetaVersion, write_type};
 

@@ -1,6 +1,6 @@
 //! Replica sets: creates and deletes pods to reach the wanted number, and writes the counts to the status.
 //!
-//! It covers only the parts of the real controller that tests need.
+//! This controller covers only the parts of the real one that tests need.
 
 use anyhow::Result;
 use serde_json::{Value, json};

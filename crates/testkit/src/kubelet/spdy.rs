@@ -1,7 +1,7 @@
 //! The server side of SPDY/3.1, as in kubelets and container runtimes.
 //!
-//! It inflates the header blocks of clients with the dictionary of the protocol. TCP alone controls the flow, as in
-//! Go's implementation.
+//! The connection inflates the header blocks of clients with the dictionary of the protocol. TCP alone controls the
+//! flow, as in Go's implementation.
 
 use std::collections::HashMap;
 use std::io;

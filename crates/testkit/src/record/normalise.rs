@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn telling_values_are_replaced_in_other_texts_and_short_ones_are_not() {
+    fn long_recorded_values_are_replaced_within_texts() {
         let mut names = Names::default();
         check(
             &mut names,
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_filled_with_what_was_seen() {
+    fn placeholders_in_requests_are_filled_with_recorded_values() {
         let mut names = Names::default();
         check(
             &mut names,
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions_and_times_in_texts_are_reported_by_what_stands_before() {
+    fn revisions_and_times_in_texts_are_recognized_by_context() {
         let mut names = Names::of_server("127.0.0.1:6443");
         check(&mut names, r#"{"resourceVersion":"7"}"#, r#"{"resourceVersion":"{rv1}"}"#);
         for (text, hidden) in [
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_shows_what_is_in_it_and_can_be_written_so() {
+    fn continue_tokens_are_shown_and_written_by_content() {
         let mut names = Names::default();
         let token = names.fill("token(7 /b)");
         let body = format!(r#"{{"resourceVersion":"7","continue":"{token}"}}"#);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_part_of_a_body_can_be_meant() {
+    fn a_selection_normalises_parts_of_a_body() {
         let mut names = Names::default();
         assert_eq!(names.normalise(r#"{"a":[1,2]}"#, Some("/a/1")), "2");
         assert_eq!(names.normalise(r#"{"a":[1,2]}"#, Some("/b")), "null");

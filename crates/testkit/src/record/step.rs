@@ -202,13 +202,13 @@ mod tests {
     }
 
     #[test]
-    fn a_step_without_an_answer_yet_is_accepted() {
+    fn steps_without_a_recorded_response_are_accepted() {
         let (_, steps) = parse("### new\nGET /x\n").unwrap();
         assert_eq!(steps[0].expected.status, 0);
     }
 
     #[test]
-    fn nonsense_is_refused_with_the_title_of_the_step() {
+    fn malformed_steps_are_refused_with_their_title() {
         for text in [
             "### a\n",
             "### a\nGET\n",

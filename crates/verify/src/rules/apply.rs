@@ -1,4 +1,4 @@
-//! Server-side apply: owners, conflicts, and fields that are given up.
+//! Server-side apply: owners, conflicts, and removed fields.
 //!
 //! Two managers, `one` and `two`, apply config maps of one key or two.
 
@@ -81,7 +81,7 @@ async fn owned_fields_conflict(lab: &Lab) -> Checked {
     let taken = apply(lab, "fought", "fieldManager=two&force=true", json!({"a": "2"})).await?;
     let taken = is(taken, StatusCode::OK)?;
     hold(taken["data"]["a"] == "2", || "an apply with force did not take the field".to_owned())?;
-    // Equal values are shared, not fought over.
+    // Managers that apply equal values share the field without a conflict.
     is(apply(lab, "fought", "fieldManager=one", json!({"a": "2"})).await?, StatusCode::OK).map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! Discovery: both forms agree, and a client can keep what it has.
+//! Discovery: both forms agree, and a client can cache documents by their ETag.
 //!
 //! The aggregated form is compared with the documents of each version, and the index of OpenAPI with both.
 
@@ -128,7 +128,7 @@ fn served_of(list: &Value) -> Served {
     for group in array(&list["items"]) {
         let name = group["metadata"]["name"].as_str().unwrap_or_default();
         for version in array(&group["versions"]) {
-            // The list of a stale version is what was known before.
+            // The resources of a stale version are those of its last known document.
             if version["freshness"] == "Stale" {
                 continue;
             }

@@ -14,7 +14,7 @@ use crate::server::{Ask, Exchange};
 /// The number of objects of the checks of chunks, and the size of a chunk.
 const OBJECTS: usize = 23;
 const CHUNK: usize = 5;
-/// The most chunks of a walk, so that a server whose walks never end is noticed.
+/// The maximum number of chunks of a list, which detects a list that never ends.
 const MOST_CHUNKS: usize = 10_000;
 
 pub(super) const RULES: &[Rule] = &[
@@ -132,7 +132,7 @@ async fn walk(lab: &Lab, path: &str, between: impl Future<Output = Checked>) -> 
     }
 }
 
-/// A token as a query holds it.
+/// A continue token, encoded for a query.
 fn escaped(token: &str) -> String {
     token.replace('%', "%25").replace('+', "%2B").replace('=', "%3D").replace('&', "%26")
 }
@@ -159,7 +159,8 @@ async fn chunks_are_one_snapshot(lab: &Lab) -> Checked {
     let path = filled(lab).await?;
     let before = names(&lab.get(&path).await?);
     let maps = lab.maps();
-    // The last object goes and another comes behind all, both in chunks that are still to be read.
+    // The last object is deleted and another one created behind all others. Both are in chunks that have not been read
+    // yet.
     let between = async {
         lab.expect(StatusCode::OK, Ask::new(Method::DELETE, format!("{maps}/chunk-{:02}", OBJECTS - 1))).await?;
         lab.create("chunk-99", &json!({"app": "chunks"})).await.map(drop)
@@ -175,7 +176,7 @@ async fn chunks_are_one_snapshot(lab: &Lab) -> Checked {
 async fn remaining_counts_are_right(lab: &Lab) -> Checked {
     let maps = lab.maps();
     filled(lab).await?;
-    // Counts of selected lists are not said.
+    // Lists with selectors have no remaining item count.
     let chunks = walk(lab, &format!("{maps}?"), async { Ok(()) }).await?;
     let sizes: Vec<usize> = chunks.iter().map(|chunk| names(&chunk.body).len()).collect();
     for (number, chunk) in chunks.iter().enumerate() {

@@ -170,7 +170,7 @@ async fn finalizers_hold_an_object(lab: &Lab) -> Checked {
     let path = format!("{}/held", lab.maps());
     let held = lab.get(&path).await?;
     let is_marked = held["metadata"]["deletionTimestamp"].is_string();
-    // Never left behind, whatever the answer was.
+    // The object is deleted after any response.
     let freed = patch(lab, "held", json!({"metadata": {"finalizers": null}}));
     lab.expect(StatusCode::OK, freed).await?;
     hold(is_marked, || "a deleted object with a finalizer has no deletionTimestamp".to_owned())?;

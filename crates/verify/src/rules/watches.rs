@@ -100,7 +100,7 @@ async fn list_version(lab: &Lab) -> Result<String, Fault> {
     version_of(&lab.get(format!("{}?limit=1", lab.maps())).await?)
 }
 
-/// Makes an object, changes it twice and deletes it. Returns the versions of the writes that say one.
+/// Creates an object, changes it twice and deletes it. Returns the resource versions in the responses.
 async fn written(lab: &Lab, name: &str, app: &str) -> Result<Vec<String>, Fault> {
     let mut versions = vec![version_of(&lab.create(name, &json!({"app": app})).await?)?];
     let path = format!("{}/{name}", lab.maps());
@@ -119,7 +119,7 @@ async fn events_come_once_and_in_order(lab: &Lab) -> Checked {
     let versions = written(lab, "event", "events").await?;
     let expected = ["ADDED event", "MODIFIED event", "MODIFIED event", "DELETED event"];
     let events = expect(&mut early, &expected).await?;
-    // A watch that begins after the writes gets the same.
+    // A watch that begins after the writes gets the same events.
     let mut late = watch_from(lab, "events", &before).await?;
     let again = expect(&mut late, &expected).await?;
     for events in [&events, &again] {

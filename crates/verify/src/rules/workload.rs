@@ -103,7 +103,7 @@ struct Client<'l> {
     lab: &'l Lab,
     number: u32,
     random: StdRng,
-    /// The last object that it read, by name, for conditional updates.
+    /// The last read object of each name, for conditional updates.
     read: HashMap<String, Value>,
 }
 

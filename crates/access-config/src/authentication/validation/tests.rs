@@ -55,7 +55,7 @@ fn documents_of_another_form_are_refused() {
 }
 
 #[test]
-fn issuers_are_https_urls_of_their_own() {
+fn issuers_are_unique_https_urls() {
     let invalid =
         |field: &str, value: &str, why: &str| format!("jwt[0].issuer.{field}: Invalid value: {value:?}: {why}");
     of_issuer("url: 'https://i', audiences: [a]", Ok(()));
@@ -99,7 +99,7 @@ fn audiences_are_named_once_and_matched_by_a_policy() {
 }
 
 #[test]
-fn claims_are_mapped_one_way() {
+fn claims_are_mapped_by_claim_or_expression() {
     const PATH: &str = "jwt[0].claimMappings";
     let of = |mappings: &str, expected: &str| check(&mapped(mappings), Err(&format!("{PATH}.{expected}")));
     let prefix =
@@ -125,7 +125,7 @@ fn claims_are_mapped_one_way() {
 }
 
 #[test]
-fn keys_of_what_else_is_known_have_a_domain_of_ones_own() {
+fn keys_of_extra_mappings_are_domain_prefixed_paths() {
     let of = |extra: &str, expected: &str| {
         let mappings = format!("{{username: {{claim: sub, prefix: ''}}, extra: [{extra}]}}");
         check(&mapped(&mappings), Err(&expected.replace("EXTRA", "jwt[0].claimMappings.extra")));

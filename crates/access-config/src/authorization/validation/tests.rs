@@ -46,7 +46,7 @@ fn of_webhook(changed: &[(&str, &str)], expected: Result<(), &str>) {
 }
 
 #[test]
-fn authorizers_are_named_and_there_once() {
+fn authorizers_have_unique_types_and_names() {
     let rbac = "{type: RBAC, name: rbac}";
     let both = format!("authorizers: [{{type: Node, name: node}}, {rbac}]\n");
     assert_eq!(read(&both), Ok(vec![AuthorizerKind::Node, AuthorizerKind::Rbac]));
@@ -92,7 +92,7 @@ fn webhook_settings_are_validated() {
 }
 
 #[test]
-fn webhooks_say_where_they_are() {
+fn connection_info_of_webhooks_is_validated() {
     let of = |connection: &str, expected: &str| of_webhook(&[("connectionInfo", connection)], Err(expected));
     of("{}", "W.connectionInfo.type: Required value");
     let kinds = "supported values: \"InClusterConfig\", \"KubeConfigFile\"";

@@ -43,7 +43,7 @@ fn a_key_that_a_server_has_used_is_not_recreated() {
 }
 
 #[test]
-fn a_kubeconfig_beside_no_keys_at_all_is_a_loss_too() {
+fn a_kubeconfig_without_any_keys_is_a_loss() {
     let home = Home::new();
     home.ensure(&[]).unwrap();
     fs::remove_dir_all(home.path().join("pki")).unwrap();
@@ -106,7 +106,7 @@ fn a_first_start_that_was_cut_off_anywhere_is_begun_again() {
 }
 
 #[test]
-fn public_keys_that_are_missing_are_derived_and_a_part_of_them_is_refused() {
+fn missing_public_keys_are_derived_and_partial_sets_refused() {
     let home = Home::new();
     let first = home.ensure(&[]).unwrap();
     let file = home.path().join("pki/sa.pub");

@@ -15,9 +15,9 @@ use crate::validating::selectors::label_selector;
 use crate::validating::type_rules::Rule::{Always, Check, Each, Format, In, OneOf, Required, With};
 use crate::validating::type_rules::{Rule, Run, TypeRules};
 
-pub(super) const VALIDATING: TypeRules = TypeRules::of(&[("spec", Always(&VALIDATING_SPEC))]);
+pub(super) const VALIDATING: TypeRules = TypeRules::new(&[("spec", Always(&VALIDATING_SPEC))]);
 
-const VALIDATING_SPEC: TypeRules = TypeRules::of(&[
+const VALIDATING_SPEC: TypeRules = TypeRules::new(&[
     ("", USES),
     ("failurePolicy", Required("")),
     ("failurePolicy", FAILURE_POLICY),
@@ -31,9 +31,9 @@ const VALIDATING_SPEC: TypeRules = TypeRules::of(&[
     ("auditAnnotations", With("at most 20, with unique keys", audit_annotations, &AUDIT_ANNOTATION)),
 ]);
 
-pub(super) const MUTATING: TypeRules = TypeRules::of(&[("spec", Always(&MUTATING_SPEC))]);
+pub(super) const MUTATING: TypeRules = TypeRules::new(&[("spec", Always(&MUTATING_SPEC))]);
 
-const MUTATING_SPEC: TypeRules = TypeRules::of(&[
+const MUTATING_SPEC: TypeRules = TypeRules::new(&[
     ("", USES),
     ("failurePolicy", Required("")),
     ("failurePolicy", FAILURE_POLICY),
@@ -44,7 +44,7 @@ const MUTATING_SPEC: TypeRules = TypeRules::of(&[
     ("matchConditions", CONDITIONS),
     ("variables", Each(&VARIABLE)),
     ("mutations", Required("mutations must contain at least one item")),
-    ("mutations", Each(&const { TypeRules::of(&[("", Check("exactly the patch of the `patchType`", mutation))]) })),
+    ("mutations", Each(&const { TypeRules::new(&[("", Check("exactly the patch of the `patchType`", mutation))]) })),
     ("reinvocationPolicy", Required("")),
     ("reinvocationPolicy", REINVOCATION_POLICY),
 ]);
@@ -110,7 +110,7 @@ fn is_stated(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
     is_stated
 }
 
-const VALIDATION: TypeRules = TypeRules::of(&[
+const VALIDATION: TypeRules = TypeRules::new(&[
     (
         "expression",
         Check("required: comes to a truth value", |at, run| {
@@ -140,7 +140,7 @@ const VALIDATION: TypeRules = TypeRules::of(&[
     ("reason", OneOf(&["Forbidden", "Invalid", "RequestEntityTooLarge"])),
 ]);
 
-const AUDIT_ANNOTATION: TypeRules = TypeRules::of(&[(
+const AUDIT_ANNOTATION: TypeRules = TypeRules::new(&[(
     "valueExpression",
     Check("required: at most 5120 bytes, comes to a text or null", |at, run| {
         /// The longest expression, in bytes.
@@ -153,11 +153,11 @@ const AUDIT_ANNOTATION: TypeRules = TypeRules::of(&[(
     }),
 )]);
 
-pub(super) const VALIDATING_BINDING: TypeRules = TypeRules::of(&[(
+pub(super) const VALIDATING_BINDING: TypeRules = TypeRules::new(&[(
     "spec",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("", Always(&BINDING)),
                 (
                     "validationActions",
@@ -168,9 +168,9 @@ pub(super) const VALIDATING_BINDING: TypeRules = TypeRules::of(&[(
     ),
 )]);
 
-pub(super) const MUTATING_BINDING: TypeRules = TypeRules::of(&[(
+pub(super) const MUTATING_BINDING: TypeRules = TypeRules::new(&[(
     "spec",
-    Always(&const { TypeRules::of(&[("", Always(&BINDING)), ("matchResources", NO_DELETION)]) }),
+    Always(&const { TypeRules::new(&[("", Always(&BINDING)), ("matchResources", NO_DELETION)]) }),
 )]);
 
 const BINDING: TypeRules = TypeRules::shared(
@@ -183,13 +183,13 @@ const BINDING: TypeRules = TypeRules::shared(
     ],
 );
 
-const PARAM_REF: TypeRules = TypeRules::of(&[
+const PARAM_REF: TypeRules = TypeRules::new(&[
     ("", Check("a name or a selector", name_or_selector)),
     ("parameterNotFoundAction", Required("")),
     ("parameterNotFoundAction", OneOf(&["Deny", "Allow"])),
 ]);
 
-pub(super) const STATUS: TypeRules = TypeRules::of(&[(
+pub(super) const STATUS: TypeRules = TypeRules::new(&[(
     "status",
     Check("warnings have a text and a field", |at, run| {
         for warning in at.field("typeChecking").field("expressionWarnings").items() {

@@ -19,7 +19,7 @@ fn webhook(kind: &str) -> Value {
 }
 
 #[test]
-fn webhooks_say_who_they_are_and_where() {
+fn names_and_client_configs_of_webhooks_are_validated() {
     let hook = webhook("ValidatingWebhookConfiguration");
     let at = |field: &str| format!("/webhooks/0/{field}");
     check_new(
@@ -64,7 +64,7 @@ fn webhooks_say_who_they_are_and_where() {
 }
 
 #[test]
-fn rules_do_not_name_what_a_wildcard_stands_for() {
+fn rules_allow_no_entries_beside_a_wildcard() {
     let hook = webhook("ValidatingWebhookConfiguration");
     let at = |field: &str| format!("/webhooks/0/rules/0/{field}");
     check_new(
@@ -105,7 +105,7 @@ fn policy() -> Value {
 }
 
 #[test]
-fn policies_say_what_they_are_for_and_what_they_ask() {
+fn policies_require_match_constraints_and_validations() {
     check_new(
         &policy(),
         &[("/spec", json!({}))],
@@ -220,7 +220,7 @@ fn expressions_of_policies_and_webhooks_compile() {
 }
 
 #[test]
-fn policies_that_change_requests_say_how() {
+fn mutations_of_policies_are_validated() {
     let patch = "[JSONPatch{op: 'add', path: '/a', value: 'b'}]";
     let mutating = change(
         &policy(),
@@ -259,7 +259,7 @@ fn policies_that_change_requests_say_how() {
 }
 
 #[test]
-fn bindings_name_a_policy_and_what_happens() {
+fn bindings_require_a_policy_name_and_valid_actions() {
     let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}});
     check_new(

@@ -14,22 +14,22 @@ use crate::validating::type_rules::Rule::{Always, Check, Each, With, Within};
 use crate::validating::type_rules::{Rule, Run, TypeRules};
 
 pub(super) const VALIDATING: TypeRules =
-    TypeRules::of(&[("webhooks", With("unique names", validating, &VALIDATING_HOOK))]);
+    TypeRules::new(&[("webhooks", With("unique names", validating, &VALIDATING_HOOK))]);
 
-pub(super) const MUTATING: TypeRules = TypeRules::of(&[("webhooks", With("unique names", mutating, &MUTATING_HOOK))]);
+pub(super) const MUTATING: TypeRules = TypeRules::new(&[("webhooks", With("unique names", mutating, &MUTATING_HOOK))]);
 
 const NAME: Rule = Check("required: domain of three segments", full_name);
 const CALLED: Rule = Check("an https URL or a service", client_config);
 const VERSIONS: Rule = Check("without duplicates, at least one of v1 and v1beta1", review_versions);
 
-const VALIDATING_HOOK: TypeRules = TypeRules::of(&[
+const VALIDATING_HOOK: TypeRules = TypeRules::new(&[
     ("", Always(&HOOK)),
     ("clientConfig", CALLED),
     ("matchConditions", CONDITIONS),
     ("admissionReviewVersions", VERSIONS),
 ]);
 
-const MUTATING_HOOK: TypeRules = TypeRules::of(&[
+const MUTATING_HOOK: TypeRules = TypeRules::new(&[
     ("", Always(&HOOK)),
     ("reinvocationPolicy", REINVOCATION_POLICY),
     ("clientConfig", CALLED),

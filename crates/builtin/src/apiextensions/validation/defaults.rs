@@ -11,7 +11,7 @@ use crate::validating::at::At;
 use crate::validating::type_rules::Run;
 
 /// Validates all defaults of a schema. Returns true if they are valid.
-pub(super) fn judge(at: &At<'_, '_>, before: &StoredDefinition<'_>, run: &mut Run<'_>) -> bool {
+pub(super) fn validate(at: &At<'_, '_>, before: &StoredDefinition<'_>, run: &mut Run<'_>) -> bool {
     let start = run.faults.len();
     let mut judging = DefaultValidation { before, budget: Budget::FULL, outer: None, run };
     judging.schema(at, true, EnclosingObject { schema: at.value, is_resource: true, way: None });
@@ -90,11 +90,11 @@ impl DefaultValidation<'_, '_> {
         let path = default.path();
         let faults = match whole.way {
             None => {
-                let judged = part.judge(default.value, &path, &mut self.budget);
-                if judged.has_unknown_fields && !self.before.had(has_unknown_fields) {
+                let checked = part.validate(default.value, &path, &mut self.budget);
+                if checked.has_unknown_fields && !self.before.had(has_unknown_fields) {
                     default.invalid(self.run, default.shown(), "must not have unknown fields");
                 }
-                judged.faults
+                checked.faults
             }
             Some(way) => {
                 let mut around = way.around(default.value.clone());
@@ -106,12 +106,12 @@ impl DefaultValidation<'_, '_> {
                     }
                 }
                 let Some(outer) = self.outer(whole) else { return };
-                let faults = part.judge_in_metadata(default.value, &around, &outer, &path, &mut self.budget);
+                let faults = part.validate_in_metadata(default.value, &around, &outer, &path, &mut self.budget);
                 self.outer = Some((whole.schema, outer));
                 faults
             }
         };
-        faults.into_iter().for_each(|fault| self.run.tell(|| fault));
+        faults.into_iter().for_each(|fault| self.run.report(|| fault));
     }
 
     /// The compiled schema of the enclosing object. Several defaults share it.
@@ -127,5 +127,5 @@ impl DefaultValidation<'_, '_> {
 fn has_unknown_fields(schema: &Value) -> bool {
     let Some(default) = schema.get("default") else { return false };
     DefaultSchema::compile(schema, false)
-        .is_ok_and(|part| part.judge(default, "", &mut { Budget::FULL }).has_unknown_fields)
+        .is_ok_and(|part| part.validate(default, "", &mut { Budget::FULL }).has_unknown_fields)
 }

@@ -101,15 +101,15 @@ static FLAGGED: Form = Form(&[("Allows", "allows", Flag), ("Schema", "schema", M
 fn one_or_many(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,
-        Value::Array(_) => ONE.of(&json!({ "many": value })),
-        _ => ONE.of(&json!({ "one": value })),
+        Value::Array(_) => ONE.print(&json!({ "many": value })),
+        _ => ONE.print(&json!({ "one": value })),
     }
 }
 
 fn schema_or_flag(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,
-        Value::Bool(allows) => FLAGGED.of(&json!({ "allows": allows })),
-        _ => FLAGGED.of(&json!({ "allows": true, "schema": value })),
+        Value::Bool(allows) => FLAGGED.print(&json!({ "allows": allows })),
+        _ => FLAGGED.print(&json!({ "allows": true, "schema": value })),
     }
 }

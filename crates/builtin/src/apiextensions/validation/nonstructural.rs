@@ -31,7 +31,7 @@ pub fn non_structural(definition: &Object) -> Option<NonStructural> {
             let name = version.field("name").text();
             return Some(NonStructural::NoForm(format!("failed to check validation schema for version {name}: {why}")));
         }
-        structure::judge(&version.field("schema").field("openAPIV3Schema"), &mut run);
+        structure::validate(&version.field("schema").field("openAPIV3Schema"), &mut run);
     }
     (!run.faults.is_empty()).then_some(NonStructural::Violations(run.faults))
 }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_of_older_servers_say_what_keeps_them_from_being_structural() {
+    fn reasons_for_non_structural_schemas_are_reported() {
         let check = |schemas: &[Value], expected: Option<&str>| {
             let versions = schemas
                 .iter()

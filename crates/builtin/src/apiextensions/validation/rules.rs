@@ -79,7 +79,7 @@ fn has_line_break(text: &str) -> bool {
 
 impl Rules {
     /// Compiles the rules of a schema, and collects their errors and costs.
-    pub(super) fn judge(&mut self, at: &At<'_, '_>, place: &SchemaContext<'_, '_>) {
+    pub(super) fn validate(&mut self, at: &At<'_, '_>, place: &SchemaContext<'_, '_>) {
         let stated = at.field("x-kubernetes-validations");
         if stated.list().is_empty() {
             return;
@@ -99,7 +99,7 @@ impl Rules {
         let (rule, message) = (at.field("rule"), at.field("messageExpression"));
         match &compiled.rule {
             Ok(program) => self.cost(&rule, "rule", program.cost().max.saturating_mul(count)),
-            Err(error) => self.note(FieldError::invalid(rule.path(), RULE.of(at.value), error.to_string())),
+            Err(error) => self.note(FieldError::invalid(rule.path(), RULE.print(at.value), error.to_string())),
         }
         match &compiled.message {
             Some(Ok(program)) => self.cost(&message, "messageExpression", program.cost().max),
@@ -109,7 +109,7 @@ impl Rules {
                     CompileError::Instantiation(why) => format!("messageExpression instantiation failed: {why}"),
                     CompileError::Result(_) => "messageExpression must evaluate to a string".to_owned(),
                 };
-                self.note(FieldError::invalid(message.path(), RULE.of(at.value), why));
+                self.note(FieldError::invalid(message.path(), RULE.print(at.value), why));
             }
             None => {}
         }
@@ -149,17 +149,17 @@ impl Rules {
     }
 
     /// Reports the errors of the expressions.
-    pub(super) fn tell(&self, run: &mut Run<'_>) {
-        self.faults.iter().for_each(|fault| run.tell(|| fault.clone()));
+    pub(super) fn report(&self, run: &mut Run<'_>) {
+        self.faults.iter().for_each(|fault| run.report(|| fault.clone()));
     }
 
     /// Reports a total cost above the limit.
-    pub(super) fn tell_costs(&self, at: &At<'_, '_>, run: &mut Run<'_>) {
+    pub(super) fn report_costs(&self, at: &At<'_, '_>, run: &mut Run<'_>) {
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
         let Some(complaint) = limits::complaint(what, self.total, limits::SCHEMA) else { return };
         for (_, path) in &self.costly {
             let why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
-            run.tell(|| FieldError::forbidden(path, why));
+            run.report(|| FieldError::forbidden(path, why));
         }
         at.forbidden(run, complaint);
     }

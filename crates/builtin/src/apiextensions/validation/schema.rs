@@ -51,7 +51,7 @@ pub(super) struct StoredDefinition<'v> {
 }
 
 impl<'v> StoredDefinition<'v> {
-    pub(super) fn of(run: &Run<'v>) -> Self {
+    pub(super) fn new(run: &Run<'v>) -> Self {
         let versions = run.before.and_then(|before| before.get(&["spec", "versions"])).and_then(Value::as_array);
         Self { versions: versions.map_or(&[], Vec::as_slice) }
     }
@@ -73,7 +73,7 @@ impl<'v> StoredDefinition<'v> {
 }
 
 /// Validates the schema of a version, or the shared schema. `has_status` is true if there is a status subresource.
-pub(super) fn judge(
+pub(super) fn validate(
     at: &At<'_, '_>,
     has_status: bool,
     version: &str,
@@ -97,15 +97,15 @@ pub(super) fn judge(
         at.field("nullable").forbidden(run, "nullable cannot be true at the root");
     }
     let unsupported = structure::unsupported(at.value);
-    let is_sound = unsupported.is_none() && structure::judge(at, run) && defaults::judge(at, before, run);
+    let is_sound = unsupported.is_none() && structure::validate(at, run) && defaults::validate(at, before, run);
     let mut judging = SchemaValidation { before, rules: is_sound.then(Rules::default) };
     keywords(at, SchemaContext::ROOT, &mut judging, run);
     let rules = judging.rules.unwrap_or_default();
-    rules.tell(run);
+    rules.report(run);
     if let Some(why) = unsupported.filter(|_| run.faults.len() == start) {
         at.invalid(run, "", why);
     }
-    rules.tell_costs(at, run);
+    rules.report_costs(at, run);
     if run.faults.len() == start
         && let Err(error) = Schema::structural(&GroupVersionKind::default(), at.value)
         && let Some(parent) = at.parent()
@@ -129,7 +129,7 @@ fn beside_status(at: &At<'_, '_>, run: &mut Run<'_>) {
                 "only [{allowed}] fields are allowed at the root of the schema if the status subresource is enabled"
             );
             debug_assert!(!key.is_empty(), "every field has a name");
-            return at.invalid(run, SCHEMA.of(at.value), why);
+            return at.invalid(run, SCHEMA.print(at.value), why);
         }
     }
 }
@@ -281,7 +281,7 @@ fn keywords<'v>(at: &At<'v, '_>, place: SchemaContext<'v, '_>, judging: &mut Sch
     extensions(at, judging, run);
     let are_sound = super::rules::stated(at, run) && run.faults.len() == start;
     if let Some(rules) = judging.rules.as_mut().filter(|_| are_sound && place.has_expressions) {
-        rules.judge(at, &place);
+        rules.validate(at, &place);
     }
 }
 
@@ -393,7 +393,7 @@ fn extensions(at: &At<'_, '_>, judging: &SchemaValidation<'_>, run: &mut Run<'_>
     }
     let told_apart = has_items_missing(at.value);
     if told_apart && !judging.before.had(has_items_missing) {
-        items_told_apart(at, run);
+        list_type_map_items(at, run);
     }
 }
 
@@ -487,7 +487,7 @@ fn may_be_missing(items: &Value, key: &str, property: &Value) -> bool {
     !required.iter().any(|name| name.as_str() == Some(key)) && property.get("default").is_none()
 }
 
-fn items_told_apart(at: &At<'_, '_>, run: &mut Run<'_>) {
+fn list_type_map_items(at: &At<'_, '_>, run: &mut Run<'_>) {
     let (items, list_type) = (at.field("items"), at.field("x-kubernetes-list-type"));
     let nullable = items.field("nullable");
     if nullable.is_true() {

@@ -40,7 +40,7 @@ pub(super) fn unsupported(schema: &Value) -> Option<String> {
 }
 
 /// Validates a whole schema. Returns true if it is structural.
-pub(super) fn judge(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
+pub(super) fn validate(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
     let start = run.faults.len();
     invariants(at, Level::Root, run);
     complete(at, at.value, at, run);
@@ -130,14 +130,14 @@ fn metadata(at: &At<'_, '_>, level: Level, run: &mut Run<'_>) {
     if is_whole && of.text() != "object" {
         of.invalid(run, of.text(), "must be object");
     }
-    if level == Level::Root && says_more(metadata.tree()) {
+    if level == Level::Root && has_further_keywords(metadata.tree()) {
         let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
         metadata.forbidden(run, why);
     }
 }
 
 /// Returns true if a schema of metadata restricts more than names.
-fn says_more(schema: Option<&Map>) -> bool {
+fn has_further_keywords(schema: Option<&Map>) -> bool {
     schema.into_iter().flatten().any(|(key, value)| match key {
         "type" | "default" | "externalDocs" | "example" => false,
         "properties" => {

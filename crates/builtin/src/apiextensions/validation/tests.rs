@@ -196,7 +196,7 @@ fn conversion_of_custom_resources() {
 }
 
 #[test]
-fn a_bundle_that_can_be_used_does_not_become_one_that_can_t() {
+fn a_valid_ca_bundle_cannot_become_invalid() {
     // A sequence of two bytes stands for a certificate. Its content is not checked.
     const GOOD: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BSUJBQT09Ci0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
     const BAD: &str = "bm9wZQ==";

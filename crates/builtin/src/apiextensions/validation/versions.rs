@@ -64,7 +64,7 @@ pub(super) fn version_parts(
     let is_own = |part: &str| own.contains(&part);
     if is_own("schema") {
         let has_status = has_status(version.value);
-        schema::judge(
+        schema::validate(
             &version.field("schema").field("openAPIV3Schema"),
             has_status,
             version.field("name").text(),
@@ -96,10 +96,10 @@ pub(super) fn shared_parts(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let schemas = shared("schema");
     if let Some(held) = schemas {
         let has_status = versions.list().iter().any(has_status);
-        let before = StoredDefinition::of(run);
+        let before = StoredDefinition::new(run);
         let at = spec.field("validation");
         let at = at.holding(held);
-        schema::judge(&at.field("openAPIV3Schema"), has_status, first.field("name").text(), &before, run);
+        schema::validate(&at.field("openAPIV3Schema"), has_status, first.field("name").text(), &before, run);
     }
     if let Some(held) = shared("subresources") {
         scale(&spec.field("subresources").holding(held).field("scale"), run);
@@ -154,7 +154,7 @@ fn selectable(fields: &At<'_, '_>, schema: &Value, run: &mut Run<'_>) {
         }
     }
     if seen.len() > MOST {
-        run.tell(|| FieldError::too_many(fields.path(), seen.len(), MOST));
+        run.report(|| FieldError::too_many(fields.path(), seen.len(), MOST));
     }
 }
 

@@ -80,7 +80,7 @@ fn deployments() {
 }
 
 #[test]
-fn a_status_is_judged_without_the_spec() {
+fn a_status_is_validated_without_the_spec() {
     let broken = change(&deployment(), &[("/spec/replicas", json!(-1)), ("/status", json!({"replicas": 1}))]);
     check_below(Some("status"), &broken, &[("/status/readyReplicas", json!(1))], &[]);
     check_below(

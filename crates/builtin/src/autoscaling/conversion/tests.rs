@@ -93,7 +93,7 @@ fn a_second_target_of_the_cpu_is_not_lost() {
 }
 
 #[test]
-fn what_was_measured_is_noted_whole() {
+fn current_metrics_and_conditions_are_kept_in_annotations() {
     let current = json!([
         {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 40, "averageValue": "10m"}}},
         {"type": "External", "external": {"metric": {"name": "queue"}, "current": {"averageValue": "3"}}},
@@ -122,7 +122,7 @@ fn what_was_measured_is_noted_whole() {
 }
 
 #[test]
-fn a_measured_percentage_without_a_note_is_kept() {
+fn a_current_percentage_without_an_annotation_is_kept() {
     let v1 = json!({"spec": {"targetCPUUtilizationPercentage": 5}, "status": {"currentCPUUtilizationPercentage": 7}});
     assert_eq!(
         run(v1_to_v2, &v1)["status"]["currentMetrics"],
@@ -131,7 +131,7 @@ fn a_measured_percentage_without_a_note_is_kept() {
 }
 
 #[test]
-fn the_behavior_is_noted_in_the_names_of_go() {
+fn the_behavior_annotation_uses_go_field_names() {
     let v2 = json!({"metadata": {}, "spec": {"metrics": [cpu(80)], "behavior": {
         "scaleDown": {"stabilizationWindowSeconds": 60, "selectPolicy": "Max",
             "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}], "tolerance": "50m"}}}});
@@ -179,7 +179,7 @@ fn malformed_notes_are_dropped_whole() {
 }
 
 #[test]
-fn what_a_note_says_beyond_its_schema_does_not_get_in() {
+fn unknown_fields_of_annotations_are_dropped() {
     let text = r#"[{"type": "Pods", "pods": {"metricName": "a", "targetAverageValue": 3, "more": 1}, "more": {}}]"#;
     let v1 = json!({"metadata": {"annotations": {METRICS: text}}, "spec": {}});
     let expected = json!([{"type": "Pods", "pods": {"metric": {"name": "a"},

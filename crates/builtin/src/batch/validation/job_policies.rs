@@ -228,7 +228,7 @@ mod tests {
     use super::{common_index, count_indexes};
 
     #[test]
-    fn lists_that_share_an_index_are_found() {
+    fn the_first_common_index_of_two_lists_is_found() {
         for (left, right, index) in [
             ("", "", None),
             ("0-2", "", None),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_are_counted_and_judged() {
+    fn indexes_are_counted_and_validated() {
         assert_eq!(count_indexes("", 5), Ok(0));
         assert_eq!(count_indexes("0,2-4", 5), Ok(4));
         for (text, fault) in [

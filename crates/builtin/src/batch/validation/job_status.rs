@@ -11,12 +11,12 @@ use crate::validating::at::At;
 use crate::validating::type_rules::Rule::{Always, Check, NonNegative};
 use crate::validating::type_rules::{Run, TypeRules};
 
-pub(super) const STATUS: TypeRules = TypeRules::of(&[
+pub(super) const STATUS: TypeRules = TypeRules::new(&[
     (
         "status",
         Always(
             &const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("active", NonNegative),
                     ("succeeded", NonNegative),
                     ("failed", NonNegative),
@@ -53,7 +53,7 @@ struct Changes {
 }
 
 impl Changes {
-    fn of(status: &At<'_, '_>) -> Self {
+    fn new(status: &At<'_, '_>) -> Self {
         let conditions = status.field("conditions");
         let condition = |kind: &str| is_true(conditions.old, kind) != is_true(conditions.value, kind);
         let number = |field: &str| {
@@ -82,7 +82,7 @@ impl Changes {
 }
 
 fn agreement(status: &At<'_, '_>, run: &mut Run<'_>) {
-    let (conditions, changes) = (status.field("conditions"), Changes::of(status));
+    let (conditions, changes) = (status.field("conditions"), Changes::new(status));
     let is = |kind: &str| is_true(conditions.value, kind);
     let (complete, failed) = (is("Complete"), is("Failed"));
     for (is_asked, is_wrong, detail) in [
@@ -155,7 +155,7 @@ fn finished(status: &At<'_, '_>, changes: &Changes, run: &mut Run<'_>) {
 
 /// The rules that follow those about indexes in upstream's order.
 fn counts_of_pods(status: &At<'_, '_>, run: &mut Run<'_>) {
-    let (conditions, changes) = (status.field("conditions"), Changes::of(status));
+    let (conditions, changes) = (status.field("conditions"), Changes::new(status));
     let is_finished = ["Complete", "Failed"].into_iter().any(|kind| is_true(conditions.value, kind));
     let terminating = status.field("terminating");
     if (changes.finished() || changes.terminating) && is_finished && terminating.int() > 0 {

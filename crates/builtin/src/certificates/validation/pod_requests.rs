@@ -33,11 +33,11 @@ const LIFETIME_MAX: i64 = 7_862_400;
 const LIFETIME_MAX_OF_KUBERNETES: i64 = 86_400;
 
 /// The rules of a new request.
-pub(super) const REQUEST: TypeRules = TypeRules::of(&[(
+pub(super) const REQUEST: TypeRules = TypeRules::new(&[(
     "spec",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("signerName", Check("a signer name with a domain", new_signer)),
                 (
                     "unverifiedUserAnnotations",
@@ -57,11 +57,11 @@ pub(super) const REQUEST: TypeRules = TypeRules::of(&[(
 )]);
 
 /// The rules of an update.
-pub(super) const UPDATE: TypeRules = TypeRules::of(&[("spec", Immutable)]);
+pub(super) const UPDATE: TypeRules = TypeRules::new(&[("spec", Immutable)]);
 
 /// The rules of a status. The strategy has those about the certificate.
 pub(super) const STATUS: TypeRules =
-    TypeRules::of(&[("status", Always(&const { TypeRules::of(&[("conditions", CONDITIONS)]) }))]);
+    TypeRules::new(&[("status", Always(&const { TypeRules::new(&[("conditions", CONDITIONS)]) }))]);
 
 fn new_signer(at: &At<'_, '_>, run: &mut Run<'_>) {
     if run.before.is_none() {

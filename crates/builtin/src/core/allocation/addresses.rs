@@ -128,7 +128,7 @@ pub(crate) async fn made_again(registry: &Registry, last: &StoredObject) -> Resu
     if !super::spec(&service).is_some_and(|spec| held_addresses(spec).contains(&held)) {
         return Ok(None);
     }
-    let service_ref = ServiceRef::of(&services, &service);
+    let service_ref = ServiceRef::new(&services, &service);
     registry.make_own(&registry.target(GROUP, "ipaddresses")?, describe(&service_ref, held)).await.map(Some)
 }
 

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_filled_in_from_what_was_asked_for() {
+    fn ip_families_are_defaulted_from_policy_and_cluster_ips() {
         check(V4, None, json!({}), Ok((SINGLE, &["IPv4"])));
         check(BOTH, None, json!({}), Ok((SINGLE, &["IPv4"])));
         check(BOTH, None, json!({"ipFamilyPolicy": PREFER}), Ok((PREFER, &["IPv4", "IPv6"])));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cluster_does_not_have_is_refused() {
+    fn ip_families_missing_from_the_cluster_are_refused() {
         let expect = r#"spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services"#;
         check(V4, None, json!({"ipFamilyPolicy": REQUIRE}), Err(expect));
         let expect = r#"spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster"#;
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_family_goes_only_when_that_is_said() {
+    fn releasing_the_secondary_ip_requires_single_stack() {
         let before = json!({"type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"],
             "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": REQUIRE});
         let mut single = before.clone();

@@ -1,6 +1,6 @@
 //! Accessors for the `spec` of a service. Values of the wrong type read as absent, since the schema has refused them.
 //!
-//! They cover the few fields that allocation reads and writes. There are no rules here.
+//! The accessors cover the few fields that allocation reads and writes. They contain no rules.
 
 use std::net::IpAddr;
 

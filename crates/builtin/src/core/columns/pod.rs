@@ -35,7 +35,7 @@ const COLUMNS: &[Column<'_>] = &[
 
 fn pod(of: Subject<'_>) -> Vec<Value> {
     let (spec, status) = (of.at("spec"), of.at("status"));
-    let state = PodState::of(&of);
+    let state = PodState::new(&of);
     let all =
         spec.at("containers").len() + spec.at("initContainers").items().filter(|init| restarts_always(*init)).count();
     vec![
@@ -88,10 +88,10 @@ struct PodState<'a> {
 }
 
 impl<'a> PodState<'a> {
-    fn of(of: &Subject<'a>) -> Self {
-        let status = of.at("status");
+    fn new(pod: &Subject<'a>) -> Self {
+        let status = pod.at("status");
         let mut state = Self { reason: pod_reason(status).into(), ready: 0, restarts: Restarts::default() };
-        let sidecars = state.add_init_containers(of.at("spec"), status);
+        let sidecars = state.add_init_containers(pod.at("spec"), status);
         match sidecars {
             // The pod is still initializing, so the state of the init containers is shown.
             Init::Waiting(_) if !status.at("conditions").condition("Initialized").holds() => {}
@@ -100,7 +100,7 @@ impl<'a> PodState<'a> {
                 state.add_containers(status);
             }
         }
-        state.consider_deletion(of);
+        state.consider_deletion(pod);
         state
     }
 

@@ -1,6 +1,6 @@
 //! The columns of replication controllers and pod templates.
 //!
-//! They equal the columns in `apps`, and read the same fields.
+//! The columns equal the columns of replica sets in `apps`, and read the same fields.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, CONTAINERS, Column, IMAGES, NAME};

@@ -85,7 +85,7 @@ mod tests {
     use super::is_reference;
 
     #[test]
-    fn names_of_images_are_told_from_other_texts() {
+    fn valid_image_references_are_recognized() {
         let digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
         let good = ["nginx", "a/b/c", "a__b", "a--b.c_d", "localhost/x", "R.example:5000/x:v1.2", "[::1]:80/x", "0"];
         for image in good.into_iter().chain([format!("x@{digest}").as_str(), format!("x:t@{digest}").as_str()]) {

@@ -12,13 +12,13 @@ use crate::defaulting::type_defaults::Rule::{
 use crate::defaulting::type_defaults::{FollowUp, TypeDefaults, mirror_first, set, text};
 
 /// A pod.
-pub(crate) const POD: TypeDefaults = TypeDefaults::of(&[("spec", Always(&SPEC_OF_POD)), ("status", In(&STATUS))]);
+pub(crate) const POD: TypeDefaults = TypeDefaults::new(&[("spec", Always(&SPEC_OF_POD)), ("status", In(&STATUS))]);
 
 /// A pod template object.
-pub(crate) const POD_TEMPLATE: TypeDefaults = TypeDefaults::of(&[("template", Always(&TEMPLATE))]);
+pub(crate) const POD_TEMPLATE: TypeDefaults = TypeDefaults::new(&[("template", Always(&TEMPLATE))]);
 
 /// A template within a workload.
-pub(crate) const TEMPLATE: TypeDefaults = TypeDefaults::of(&[("spec", Always(&SPEC))]);
+pub(crate) const TEMPLATE: TypeDefaults = TypeDefaults::new(&[("spec", Always(&SPEC))]);
 
 const SPEC_OF_POD: TypeDefaults = TypeDefaults {
     fields: &[
@@ -43,10 +43,10 @@ const STATUS: TypeDefaults = TypeDefaults {
     then: &[FollowUp::Also(&GIVEN), FollowUp::Run(&["podIP", "podIPs"], addresses)],
 };
 
-const GIVEN: TypeDefaults = TypeDefaults::of(&[("allocatedResources", Amounts), ("resources", In(&RESOURCES))]);
+const GIVEN: TypeDefaults = TypeDefaults::new(&[("allocatedResources", Amounts), ("resources", In(&RESOURCES))]);
 
 /// Requests and limits.
-pub(crate) const RESOURCES: TypeDefaults = TypeDefaults::of(&[("limits", Amounts), ("requests", Amounts)]);
+pub(crate) const RESOURCES: TypeDefaults = TypeDefaults::new(&[("limits", Amounts), ("requests", Amounts)]);
 
 fn addresses(status: &mut Map) {
     mirror_first(status, "podIP", "podIPs", Some("ip"));
@@ -58,15 +58,15 @@ const RUNNING_CONTAINER: TypeDefaults =
 
 const RUNNING_RESOURCES: TypeDefaults = TypeDefaults {
     fields: &[("limits", Amounts), ("requests", EntriesOf("limits"))],
-    then: &[FollowUp::Also(&const { TypeDefaults::of(&[("requests", Amounts)]) })],
+    then: &[FollowUp::Also(&const { TypeDefaults::new(&[("requests", Amounts)]) })],
 };
 
 /// A container port in the host network defaults to the same host port.
 const ON_HOST: TypeDefaults =
-    TypeDefaults::of(&[("initContainers", Each(&ON_HOST_PORTS)), ("containers", Each(&ON_HOST_PORTS))]);
+    TypeDefaults::new(&[("initContainers", Each(&ON_HOST_PORTS)), ("containers", Each(&ON_HOST_PORTS))]);
 
 const ON_HOST_PORTS: TypeDefaults =
-    TypeDefaults::of(&[("ports", Each(&const { TypeDefaults::of(&[("hostPort", Copied("containerPort"))]) }))]);
+    TypeDefaults::new(&[("ports", Each(&const { TypeDefaults::new(&[("hostPort", Copied("containerPort"))]) }))]);
 
 const SPEC: TypeDefaults = TypeDefaults {
     fields: &[("initContainers", Each(&CONTAINER)), ("containers", Each(&CONTAINER))],
@@ -93,8 +93,8 @@ const CONTAINER: TypeDefaults =
     TypeDefaults { fields: &[("resources", In(&RESOURCES))], then: &[FollowUp::Also(&AROUND_RESOURCES)] };
 
 /// All fields of a container except its resources, which differ between pods and templates.
-const AROUND_RESOURCES: TypeDefaults = TypeDefaults::of(&[
-    ("ports", Each(&const { TypeDefaults::of(&[("protocol", Text("TCP"))]) })),
+const AROUND_RESOURCES: TypeDefaults = TypeDefaults::new(&[
+    ("ports", Each(&const { TypeDefaults::new(&[("protocol", Text("TCP"))]) })),
     ("env", Each(&ENVIRONMENT)),
     ("livenessProbe", In(&PROBE)),
     ("readinessProbe", In(&PROBE)),
@@ -106,22 +106,22 @@ const AROUND_RESOURCES: TypeDefaults = TypeDefaults::of(&[
 ]);
 
 const ENVIRONMENT: TypeDefaults =
-    TypeDefaults::of(&[("valueFrom", In(&const { TypeDefaults::of(&[("fieldRef", In(&FIELD_REFERENCE))]) }))]);
+    TypeDefaults::new(&[("valueFrom", In(&const { TypeDefaults::new(&[("fieldRef", In(&FIELD_REFERENCE))]) }))]);
 
-const PROBE: TypeDefaults = TypeDefaults::of(&[
+const PROBE: TypeDefaults = TypeDefaults::new(&[
     ("timeoutSeconds", Positive(1)),
     ("periodSeconds", Positive(10)),
     ("successThreshold", Positive(1)),
     ("failureThreshold", Positive(3)),
     ("httpGet", In(&HTTP_GET)),
-    ("grpc", In(&const { TypeDefaults::of(&[("service", Text(""))]) })),
+    ("grpc", In(&const { TypeDefaults::new(&[("service", Text(""))]) })),
 ]);
 
-const LIFECYCLE: TypeDefaults = TypeDefaults::of(&[("postStart", In(&HANDLER)), ("preStop", In(&HANDLER))]);
+const LIFECYCLE: TypeDefaults = TypeDefaults::new(&[("postStart", In(&HANDLER)), ("preStop", In(&HANDLER))]);
 
-const HANDLER: TypeDefaults = TypeDefaults::of(&[("httpGet", In(&HTTP_GET))]);
+const HANDLER: TypeDefaults = TypeDefaults::new(&[("httpGet", In(&HTTP_GET))]);
 
-const HTTP_GET: TypeDefaults = TypeDefaults::of(&[("path", Text("/")), ("scheme", Text("HTTP"))]);
+const HTTP_GET: TypeDefaults = TypeDefaults::new(&[("path", Text("/")), ("scheme", Text("HTTP"))]);
 
 /// The default pull policy of an image. An image whose content may change under its name is always pulled.
 pub(crate) fn pull_policy(image: &str) -> Value {
@@ -204,7 +204,7 @@ mod tests {
     const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
     #[test]
-    fn tags_are_told_from_ports_and_digests() {
+    fn image_tags_are_distinguished_from_ports_and_digests() {
         for (image, expected) in [
             ("", None),
             ("nginx", Some("latest")),

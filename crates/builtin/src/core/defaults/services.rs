@@ -31,14 +31,14 @@ fn modes_of_addresses(service: &mut Map) {
 }
 
 const SERVICE_PORT: TypeDefaults =
-    TypeDefaults::of(&[("protocol", Text("TCP")), ("targetPort", CopiedOverText("port"))]);
+    TypeDefaults::new(&[("protocol", Text("TCP")), ("targetPort", CopiedOverText("port"))]);
 
 /// The fields that the defaults of traffic policies read and set.
 const TRAFFIC: &[&str] =
     &["type", "externalIPs", "externalTrafficPolicy", "internalTrafficPolicy", "allocateLoadBalancerNodePorts"];
 
 const AFFINITY: TypeDefaults =
-    TypeDefaults::of(&[("clientIP", Always(&const { TypeDefaults::of(&[("timeoutSeconds", Number(10_800))]) }))]);
+    TypeDefaults::new(&[("clientIP", Always(&const { TypeDefaults::new(&[("timeoutSeconds", Number(10_800))]) }))]);
 
 /// Sets or removes the configuration of the session affinity.
 fn affinity(spec: &mut Map) {
@@ -71,7 +71,7 @@ fn traffic(spec: &mut Map) {
 }
 
 /// A port whose protocol defaults to TCP.
-pub(super) const PROTOCOL: TypeDefaults = TypeDefaults::of(&[("protocol", Text("TCP"))]);
+pub(super) const PROTOCOL: TypeDefaults = TypeDefaults::new(&[("protocol", Text("TCP"))]);
 
 pub(super) const ENDPOINTS: TypeDefaults =
-    TypeDefaults::of(&[("subsets", Each(&const { TypeDefaults::of(&[("ports", Each(&PROTOCOL))]) }))]);
+    TypeDefaults::new(&[("subsets", Each(&const { TypeDefaults::new(&[("ports", Each(&PROTOCOL))]) }))]);

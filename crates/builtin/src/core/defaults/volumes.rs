@@ -64,41 +64,41 @@ const SOURCES: [&str; 30] = [
 ];
 
 /// A path on the host. The empty type means that the host is not checked.
-pub(crate) const HOST_PATH: TypeDefaults = TypeDefaults::of(&[("type", TextIfAbsent(""))]);
+pub(crate) const HOST_PATH: TypeDefaults = TypeDefaults::new(&[("type", TextIfAbsent(""))]);
 
-pub(crate) const AZURE_DISK: TypeDefaults = TypeDefaults::of(&[
+pub(crate) const AZURE_DISK: TypeDefaults = TypeDefaults::new(&[
     ("cachingMode", TextIfAbsent("ReadWrite")),
     ("fsType", TextIfAbsent("ext4")),
     ("readOnly", Flag(false)),
     ("kind", TextIfAbsent("Shared")),
 ]);
 
-pub(crate) const ISCSI: TypeDefaults = TypeDefaults::of(&[("iscsiInterface", Text("default"))]);
+pub(crate) const ISCSI: TypeDefaults = TypeDefaults::new(&[("iscsiInterface", Text("default"))]);
 
 pub(crate) const RBD: TypeDefaults =
-    TypeDefaults::of(&[("pool", Text("rbd")), ("user", Text("admin")), ("keyring", Text("/etc/ceph/keyring"))]);
+    TypeDefaults::new(&[("pool", Text("rbd")), ("user", Text("admin")), ("keyring", Text("/etc/ceph/keyring"))]);
 
 pub(crate) const SCALE_IO: TypeDefaults =
-    TypeDefaults::of(&[("storageMode", Text("ThinProvisioned")), ("fsType", Text("xfs"))]);
+    TypeDefaults::new(&[("storageMode", Text("ThinProvisioned")), ("fsType", Text("xfs"))]);
 
 /// A reference to a field of the pod itself.
-pub(crate) const FIELD_REFERENCE: TypeDefaults = TypeDefaults::of(&[("apiVersion", Text("v1"))]);
+pub(crate) const FIELD_REFERENCE: TypeDefaults = TypeDefaults::new(&[("apiVersion", Text("v1"))]);
 
-const FILES: TypeDefaults = TypeDefaults::of(&[("defaultMode", Number(MODE))]);
+const FILES: TypeDefaults = TypeDefaults::new(&[("defaultMode", Number(MODE))]);
 
-const DOWNWARD: TypeDefaults = TypeDefaults::of(&[("defaultMode", Number(MODE)), ("items", Each(&ITEM))]);
+const DOWNWARD: TypeDefaults = TypeDefaults::new(&[("defaultMode", Number(MODE)), ("items", Each(&ITEM))]);
 
-const ITEM: TypeDefaults = TypeDefaults::of(&[("fieldRef", In(&FIELD_REFERENCE))]);
+const ITEM: TypeDefaults = TypeDefaults::new(&[("fieldRef", In(&FIELD_REFERENCE))]);
 
-const PROJECTED: TypeDefaults = TypeDefaults::of(&[("defaultMode", Number(MODE)), ("sources", Each(&SOURCE))]);
+const PROJECTED: TypeDefaults = TypeDefaults::new(&[("defaultMode", Number(MODE)), ("sources", Each(&SOURCE))]);
 
-const SOURCE: TypeDefaults = TypeDefaults::of(&[
-    ("serviceAccountToken", In(&const { TypeDefaults::of(&[("expirationSeconds", Number(3600))]) })),
-    ("downwardAPI", In(&const { TypeDefaults::of(&[("items", Each(&ITEM))]) })),
+const SOURCE: TypeDefaults = TypeDefaults::new(&[
+    ("serviceAccountToken", In(&const { TypeDefaults::new(&[("expirationSeconds", Number(3600))]) })),
+    ("downwardAPI", In(&const { TypeDefaults::new(&[("items", Each(&ITEM))]) })),
 ]);
 
 const EPHEMERAL: TypeDefaults =
-    TypeDefaults::of(&[("volumeClaimTemplate", In(&const { TypeDefaults::of(&[("spec", Always(&CLAIM_SPEC))]) }))]);
+    TypeDefaults::new(&[("volumeClaimTemplate", In(&const { TypeDefaults::new(&[("spec", Always(&CLAIM_SPEC))]) }))]);
 
 const IMAGE: TypeDefaults =
-    TypeDefaults::of(&[("pullPolicy", By("reference", |image| Some(pull_policy(text(image, "reference")))))]);
+    TypeDefaults::new(&[("pullPolicy", By("reference", |image| Some(pull_policy(text(image, "reference")))))]);

@@ -24,7 +24,7 @@ fn prepare_update(current: &Object, next: &mut Object) {
     let (Some(old), Some(new)) = (spec(current), spec_mut(next)) else { return };
     keep_allocated(old, new);
     agree_on_addresses(old, new);
-    drop_what_the_type_has_not(old, new);
+    drop_fields_of_other_types(old, new);
 }
 
 /// Copies allocated fields that the update omits.
@@ -84,7 +84,7 @@ fn agree_on_addresses(old: &Map, new: &mut Map) {
 }
 
 /// Removes the fields of the old type, unless the request changes them; validation then refuses the request.
-fn drop_what_the_type_has_not(old: &Map, new: &mut Map) {
+fn drop_fields_of_other_types(old: &Map, new: &mut Map) {
     let left = |needs: fn(&Map) -> bool, new: &Map| needs(old) && !needs(new);
     let mut drop = |applies: fn(&Map) -> bool, fields: &[&str]| {
         if left(applies, new) && fields.iter().all(|field| old.get(field) == new.get(field)) {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_allocated_is_kept_by_those_who_do_not_state_it() {
+    fn updates_without_addresses_and_node_ports_keep_them() {
         let old = json!({"type": "NodePort", "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "internalTrafficPolicy": "Local",
             "ports": [{"name": "a", "port": 1, "nodePort": 30001}, {"name": "b", "port": 2, "nodePort": 30002}]});
         check(
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_without_node_ports_gives_up_those_that_are_left_out() {
+    fn load_balancers_without_node_port_allocation_release_omitted_ports() {
         let with = |allocates: bool, port: Value| json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": allocates, "ports": [port]});
         let held = json!({"name": "a", "port": 1, "nodePort": 30001});
         let bare = json!({"name": "a", "port": 1});

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_sources_say_the_same_where_the_older_can() {
+    fn data_source_mirrors_data_source_ref_where_possible() {
         let check = |old: Option<Value>, spec: Value, expected: Value| {
             let object = |spec: Value| Object::from_value(json!({ "spec": spec })).unwrap();
             let mut claim = object(spec);

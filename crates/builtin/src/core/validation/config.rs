@@ -14,22 +14,22 @@ use crate::validating::type_rules::{Run, TypeRules};
 const SIZE_MAX: usize = 1024 * 1024;
 const FIXED: &str = "field is immutable when `immutable` is set";
 
-pub(super) const CONFIG_MAP: TypeRules = TypeRules::of(&[(
+pub(super) const CONFIG_MAP: TypeRules = TypeRules::new(&[(
     "",
     Check("keys are file names, without duplicates in `data` and `binaryData`; at most 1 MiB in total", config_map),
 )]);
 
-pub(super) const CONFIG_MAP_UPDATE: TypeRules = TypeRules::of(&[(
+pub(super) const CONFIG_MAP_UPDATE: TypeRules = TypeRules::new(&[(
     "",
     Check("an object with `immutable: true` can't change", |at, run| immutable(at, &["data", "binaryData"], run)),
 )]);
 
-pub(super) const SECRET: TypeRules = TypeRules::of(&[
+pub(super) const SECRET: TypeRules = TypeRules::new(&[
     ("data", Check("keys are file names; at most 1 MiB in total", secret_data)),
     ("", Check("the keys that the type requires", secret_type)),
 ]);
 
-pub(super) const SECRET_UPDATE: TypeRules = TypeRules::of(&[
+pub(super) const SECRET_UPDATE: TypeRules = TypeRules::new(&[
     ("type", Immutable),
     ("", Check("an object with `immutable: true` can't change", |at, run| immutable(at, &["data"], run))),
 ]);

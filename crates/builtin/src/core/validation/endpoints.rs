@@ -9,23 +9,23 @@ use crate::validating::formats::{DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, p
 use crate::validating::type_rules::Rule::{Check, Each, Format, OneOf, Required};
 use crate::validating::type_rules::{Run, TypeRules};
 
-pub(super) const ENDPOINTS: TypeRules = TypeRules::of(&[("subsets", Each(&SUBSET))]);
+pub(super) const ENDPOINTS: TypeRules = TypeRules::new(&[("subsets", Each(&SUBSET))]);
 
-const SUBSET: TypeRules = TypeRules::of(&[
+const SUBSET: TypeRules = TypeRules::new(&[
     ("", Check("ready or not ready addresses", some_addresses)),
     ("addresses", Each(&ADDRESS)),
     ("notReadyAddresses", Each(&ADDRESS)),
     ("ports", Each(&PORT)),
 ]);
 
-const ADDRESS: TypeRules = TypeRules::of(&[
+const ADDRESS: TypeRules = TypeRules::new(&[
     ("ip", Check("IP address", |at, run| strictly(&IP, at, run))),
     ("hostname", Format(&DNS_LABEL)),
     ("nodeName", Format(&DNS_SUBDOMAIN)),
     ("ip", Check("no loopback, link-local or unspecified address", not_special)),
 ]);
 
-const PORT: TypeRules = TypeRules::of(&[
+const PORT: TypeRules = TypeRules::new(&[
     (
         "name",
         Check("required with more than one port", |at, run| {

@@ -16,15 +16,15 @@ use crate::validating::formats::QUALIFIED_NAME;
 use crate::validating::type_rules::Rule::{Always, Check, With};
 use crate::validating::type_rules::{IMMUTABLE, Run, TypeRules};
 
-pub(super) const LIMIT_RANGE: TypeRules = TypeRules::of(&[(
+pub(super) const LIMIT_RANGE: TypeRules = TypeRules::new(&[(
     "spec",
-    Always(&const { TypeRules::of(&[("limits", With("types without duplicates", limits, &LIMIT))]) }),
+    Always(&const { TypeRules::new(&[("limits", With("types without duplicates", limits, &LIMIT))]) }),
 )]);
 
 const LIMIT: TypeRules =
-    TypeRules::of(&[("", Check("resources of the type; min, default and max in ascending order", limit))]);
+    TypeRules::new(&[("", Check("resources of the type; min, default and max in ascending order", limit))]);
 
-pub(super) const QUOTA: TypeRules = TypeRules::of(&[
+pub(super) const QUOTA: TypeRules = TypeRules::new(&[
     ("spec", Always(&QUOTA_SPEC)),
     (
         "",
@@ -36,17 +36,19 @@ pub(super) const QUOTA: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-const QUOTA_SPEC: TypeRules = TypeRules::of(&[
+const QUOTA_SPEC: TypeRules = TypeRules::new(&[
     ("hard", Check("quantities of resources that quotas support", amounts)),
     ("", Check("known scopes that match the resources and do not conflict", scopes)),
     ("", Check("known scopes, with valid operators and values", scope_selector)),
 ]);
 
-pub(super) const QUOTA_UPDATE: TypeRules = TypeRules::of(&[("spec", Check("scopes are immutable", scopes_stay))]);
+pub(super) const QUOTA_UPDATE: TypeRules = TypeRules::new(&[("spec", Check("scopes are immutable", scopes_stay))]);
 
-pub(super) const QUOTA_STATUS: TypeRules = TypeRules::of(&[(
+pub(super) const QUOTA_STATUS: TypeRules = TypeRules::new(&[(
     "status",
-    Always(&const { TypeRules::of(&[("hard", Check("quantities", amounts)), ("used", Check("quantities", amounts))]) }),
+    Always(
+        &const { TypeRules::new(&[("hard", Check("quantities", amounts)), ("used", Check("quantities", amounts))]) },
+    ),
 )]);
 
 fn limits<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {

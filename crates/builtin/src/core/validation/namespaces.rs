@@ -8,13 +8,13 @@ use crate::validating::type_rules::Rule::Check;
 use crate::validating::type_rules::{Run, TypeRules};
 
 pub(super) const NAMESPACE: TypeRules =
-    TypeRules::of(&[("spec", Check("a new object: finalizers are qualified names", finalizers))]);
+    TypeRules::new(&[("spec", Check("a new object: finalizers are qualified names", finalizers))]);
 
 /// Like upstream, nothing else is validated if these rules report errors.
 pub(super) const LABELS: TypeRules =
-    TypeRules::of(&[("metadata", Check("labels for Pod Security have valid levels and versions", security_labels))]);
+    TypeRules::new(&[("metadata", Check("labels for Pod Security have valid levels and versions", security_labels))]);
 
-pub(super) const STATUS: TypeRules = TypeRules::of(&[("", Check("Active; Terminating only during deletion", phase))]);
+pub(super) const STATUS: TypeRules = TypeRules::new(&[("", Check("Active; Terminating only during deletion", phase))]);
 
 /// The finalizer of namespaces, and those without a domain that all kinds may have.
 const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];

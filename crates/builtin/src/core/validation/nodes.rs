@@ -13,18 +13,18 @@ use crate::validating::formats::{CIDR, LABEL_VALUE, QUALIFIED_NAME, parse_cidr, 
 use crate::validating::type_rules::Rule::Check;
 use crate::validating::type_rules::{Run, TypeRules};
 
-pub(super) const NODE: TypeRules = TypeRules::of(&[
+pub(super) const NODE: TypeRules = TypeRules::new(&[
     ("", Check("taints with valid keys, values and effects; no duplicates of key and effect", taints)),
     ("status", Check("resource quantities", amounts)),
     ("spec", Check("at most one pod CIDR of each IP family", pod_ranges)),
 ]);
 
-pub(super) const UPDATE: TypeRules = TypeRules::of(&[
+pub(super) const UPDATE: TypeRules = TypeRules::new(&[
     ("status", Check("addresses without duplicates", addresses)),
     ("spec", Check("`podCIDRs` and `providerID` are set once", set_once)),
 ]);
 
-pub(super) const STATUS: TypeRules = TypeRules::of(&[
+pub(super) const STATUS: TypeRules = TypeRules::new(&[
     ("status", Check("resource quantities", amounts)),
     ("status", Check("addresses without duplicates", addresses)),
     ("status", Check("feature names in ascending order, without duplicates", features)),
@@ -52,7 +52,7 @@ fn taints(at: &At<'_, '_>, run: &mut Run<'_>) {
                 json!({ "Key": key.text(), "Value": value.text(), "Effect": effect.text(), "TimeAdded": since });
             let detail = "taints must be unique by key and effect pair".to_owned();
             let kind = FieldErrorKind::Duplicate { value: shown };
-            run.tell(|| FieldError { field: taint.path(), kind, detail });
+            run.report(|| FieldError { field: taint.path(), kind, detail });
         }
     }
 }

@@ -62,7 +62,7 @@ impl<'v> Pod<'v> {
 }
 
 /// The rules of a new or updated pod.
-pub(crate) const POD: TypeRules = TypeRules::of(&[
+pub(crate) const POD: TypeRules = TypeRules::new(&[
     ("", Check("the settings of the pod's security context", know_pod)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),
     ("spec", Always(&SPEC)),
@@ -112,7 +112,7 @@ const SPEC: TypeRules = TypeRules::shared(
         ("securityContext", In(&security::POD_SECURITY_CONTEXT)),
         ("affinity", In(&scheduling::AFFINITY)),
         ("dnsConfig", Check("nameservers, search paths and options", network::dns_config)),
-        ("readinessGates", Each(&const { TypeRules::of(&[("conditionType", ALWAYS_QUALIFIED)]) })),
+        ("readinessGates", Each(&const { TypeRules::new(&[("conditionType", ALWAYS_QUALIFIED)]) })),
         ("schedulingGates", Check("unique qualified names", scheduling::gates)),
         ("topologySpreadConstraints", With("unique by key and action", spread::constraints, &spread::CONSTRAINT)),
         (

@@ -10,11 +10,11 @@ use crate::validating::selectors::{is_sound, matches};
 use crate::validating::type_rules::Rule::{Always, Around, Check, NonNegative, Required};
 use crate::validating::type_rules::{Run, TypeRules};
 
-pub(super) const CONTROLLER: TypeRules = TypeRules::of(&[(
+pub(super) const CONTROLLER: TypeRules = TypeRules::new(&[(
     "spec",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("minReadySeconds", NonNegative),
                 ("selector", Required("")),
                 ("replicas", NonNegative),
@@ -33,11 +33,11 @@ pub(super) const CONTROLLER: TypeRules = TypeRules::of(&[(
 )]);
 
 /// The status of replication controllers and replica sets.
-pub(crate) const CONTROLLER_STATUS: TypeRules = TypeRules::of(&[(
+pub(crate) const CONTROLLER_STATUS: TypeRules = TypeRules::new(&[(
     "status",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("replicas", NonNegative),
                 ("fullyLabeledReplicas", NonNegative),
                 ("readyReplicas", NonNegative),

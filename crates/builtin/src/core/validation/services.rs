@@ -14,14 +14,14 @@ use crate::validating::selectors::LABELS;
 use crate::validating::type_rules::Rule::{Always, Check, OneOf, OneOfIfSet, Required, With};
 use crate::validating::type_rules::{Rule, Run, TypeRules};
 
-pub(super) const SERVICE: TypeRules = TypeRules::of(&[
+pub(super) const SERVICE: TypeRules = TypeRules::new(&[
     ("metadata", Check("the two topology annotations are not both set, unless they are equal", topology)),
     ("spec", Always(&SPEC)),
     ("", Check("`loadBalancerSourceRanges` only for load balancers", source_ranges)),
     ("spec", Always(&EXPOSURE)),
 ]);
 
-const SPEC: TypeRules = TypeRules::of(&[
+const SPEC: TypeRules = TypeRules::new(&[
     ("ports", Check("required but for headless services and external names", some_ports)),
     ("", Check("addresses, families and names that fit the type", type_fits)),
     ("ports", With("unique names", ports, &PORT)),
@@ -36,7 +36,7 @@ const SPEC: TypeRules = TypeRules::of(&[
     ("", Check("node ports only for types with node ports; ports and node ports without duplicates", unique_ports)),
 ]);
 
-const EXPOSURE: TypeRules = TypeRules::of(&[
+const EXPOSURE: TypeRules = TypeRules::new(&[
     ("", Check("some fields only for load balancers", load_balancer)),
     ("", Check("an external traffic policy only for services with external traffic", external_traffic)),
     ("", Check("internal traffic policy", internal_traffic)),
@@ -50,7 +50,7 @@ pub(crate) const APP_PROTOCOL: Rule = Check("qualified name", |at, run| {
     }
 });
 
-const PORT: TypeRules = TypeRules::of(&[
+const PORT: TypeRules = TypeRules::new(&[
     ("port", Check("port", port_number)),
     ("protocol", Required("")),
     ("protocol", OneOf(&["SCTP", "TCP", "UDP"])),
@@ -59,12 +59,12 @@ const PORT: TypeRules = TypeRules::of(&[
 ]);
 
 /// The rules that must pass before addresses are allocated. Like upstream, other errors are not reported with them.
-pub(super) const ADDRESSES: TypeRules = TypeRules::of(&[(
+pub(super) const ADDRESSES: TypeRules = TypeRules::new(&[(
     "spec",
     Check("the first of clusterIPs equals clusterIP, and all match ipFamilies", cluster_ips),
 )]);
 
-pub(super) const UPDATE: TypeRules = TypeRules::of(&[
+pub(super) const UPDATE: TypeRules = TypeRules::new(&[
     (
         "spec",
         Check(
@@ -75,7 +75,7 @@ pub(super) const UPDATE: TypeRules = TypeRules::of(&[
     ("spec", Check("the class and the health check port of a load balancer are immutable", class_stays)),
 ]);
 
-pub(super) const STATUS: TypeRules = TypeRules::of(&[("", Check("addresses and names of a load balancer", status))]);
+pub(super) const STATUS: TypeRules = TypeRules::new(&[("", Check("addresses and names of a load balancer", status))]);
 
 fn kind<'v>(spec: &At<'v, '_>) -> &'v str {
     spec.field("type").text()

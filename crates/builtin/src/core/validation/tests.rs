@@ -1,6 +1,6 @@
 //! Tests of the kinds of the core group.
 //!
-//! There is one file for each family of kinds, as for the rules.
+//! The tests have one file for each family of kinds, like the rules.
 
 mod config;
 mod limits;

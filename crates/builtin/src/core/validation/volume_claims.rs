@@ -115,11 +115,11 @@ fn same_sources(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 /// The rules of a new or updated claim.
-pub(super) const CLAIM: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
+pub(super) const CLAIM: TypeRules = TypeRules::new(&[("spec", Always(&SPEC))]);
 
 /// The permitted changes of a claim. A bound claim may request more storage and another class. The volume can be set
 /// once.
-pub(super) const UPDATE: TypeRules = TypeRules::of(&[
+pub(super) const UPDATE: TypeRules = TypeRules::new(&[
     ("metadata", Check("the class annotation is immutable", class_annotation_stays)),
     (
         "",
@@ -134,7 +134,7 @@ pub(super) const UPDATE: TypeRules = TypeRules::of(&[
 
 /// The rules of the status of a claim.
 pub(super) const STATUS: TypeRules =
-    TypeRules::of(&[("status", Check("quantities of storage, known states of a resize", status))]);
+    TypeRules::new(&[("status", Check("quantities of storage, known states of a resize", status))]);
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 

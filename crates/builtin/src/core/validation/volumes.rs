@@ -18,7 +18,7 @@ use crate::validating::formats::{DNS_LABEL, DNS_SUBDOMAIN};
 use crate::validating::type_rules::Rule::{Always, Check, Format, In, OneOf, OneOfIfSet, Required, With};
 use crate::validating::type_rules::{IMMUTABLE, Run, TypeRules};
 
-pub(super) const VOLUME: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
+pub(super) const VOLUME: TypeRules = TypeRules::new(&[("spec", Always(&SPEC))]);
 
 /// The rules of the spec of a volume. A volume attachment can contain such a spec too.
 pub(crate) const SPEC: TypeRules = TypeRules::shared(
@@ -31,7 +31,7 @@ pub(crate) const SPEC: TypeRules = TypeRules::shared(
         (
             "nodeAffinity",
             In(
-                &const { TypeRules::of(&[("required", Check("required", needed_nodes)), ("required", In(&NODE_SELECTOR))]) },
+                &const { TypeRules::new(&[("required", Check("required", needed_nodes)), ("required", In(&NODE_SELECTOR))]) },
             ),
         ),
         ("", With("exactly one source", one_source, &SOURCES)),
@@ -51,26 +51,26 @@ const SOURCES: TypeRules = TypeRules::shared(
         (
             "glusterfs",
             In(&const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("endpoints", Required("")),
                     ("path", Required("")),
                     ("endpointsNamespace", Format(&DNS_LABEL)),
                 ])
             }),
         ),
-        ("flocker", In(&const { TypeRules::of(&[("", Check("name or UUID of a dataset", flocker))]) })),
+        ("flocker", In(&const { TypeRules::new(&[("", Check("name or UUID of a dataset", flocker))]) })),
         ("nfs", In(&NFS)),
-        ("rbd", In(&const { TypeRules::of(&[("monitors", Required("")), ("image", Required(""))]) })),
+        ("rbd", In(&const { TypeRules::new(&[("monitors", Required("")), ("image", Required(""))]) })),
         ("quobyte", In(&QUOBYTE)),
-        ("cephfs", In(&const { TypeRules::of(&[("monitors", Required(""))]) })),
+        ("cephfs", In(&const { TypeRules::new(&[("monitors", Required(""))]) })),
         ("iscsi", In(&ISCSI)),
-        ("cinder", In(&const { TypeRules::of(&[("volumeID", Required("")), ("secretRef", In(&SECRET))]) })),
-        ("fc", In(&const { TypeRules::of(&[("", Check("either targetWWNs with a lun, or wwids", fibre_channel))]) })),
+        ("cinder", In(&const { TypeRules::new(&[("volumeID", Required("")), ("secretRef", In(&SECRET))]) })),
+        ("fc", In(&const { TypeRules::new(&[("", Check("either targetWWNs with a lun, or wwids", fibre_channel))]) })),
         ("flexVolume", In(&FLEX)),
         (
             "azureFile",
             In(&const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("secretName", Required("")),
                     ("shareName", Required("")),
                     ("secretNamespace", Check("not empty", not_empty)),
@@ -85,7 +85,7 @@ const SOURCES: TypeRules = TypeRules::shared(
         (
             "local",
             In(&const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("path", Required("")),
                     ("path", Check("path without steps back", path_without_backsteps)),
                 ])
@@ -94,7 +94,7 @@ const SOURCES: TypeRules = TypeRules::shared(
         (
             "storageos",
             In(&const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("volumeName", Required("")),
                     ("volumeName", Format(&DNS_LABEL)),
                     ("volumeNamespace", Format(&DNS_LABEL)),
@@ -106,7 +106,7 @@ const SOURCES: TypeRules = TypeRules::shared(
     ],
 );
 
-const CSI: TypeRules = TypeRules::of(&[
+const CSI: TypeRules = TypeRules::new(&[
     ("driver", DRIVER),
     ("volumeHandle", Required("")),
     ("controllerPublishSecretRef", In(&NAMED_SECRET)),
@@ -115,15 +115,15 @@ const CSI: TypeRules = TypeRules::of(&[
     ("nodeExpandSecretRef", In(&NAMED_SECRET)),
 ]);
 
-const SECRET: TypeRules = TypeRules::of(&[("name", Required("")), ("namespace", Required(""))]);
-const NAMED_SECRET: TypeRules = TypeRules::of(&[
+const SECRET: TypeRules = TypeRules::new(&[("name", Required("")), ("namespace", Required(""))]);
+const NAMED_SECRET: TypeRules = TypeRules::new(&[
     ("name", Required("")),
     ("name", Format(&DNS_SUBDOMAIN)),
     ("namespace", Required("")),
     ("namespace", Format(&DNS_LABEL)),
 ]);
 
-pub(super) const UPDATE: TypeRules = TypeRules::of(&[
+pub(super) const UPDATE: TypeRules = TypeRules::new(&[
     ("spec", Check("the source is immutable, except for the secret for expansion", source_stays)),
     ("spec", Check("the mode is immutable; node affinity is set once", placement_stays)),
 ]);

@@ -9,7 +9,7 @@ use crate::validating::tests::{change, check_new, check_update};
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 #[test]
-fn roles_name_verbs_and_what_they_are_for() {
+fn role_rules_require_verbs_and_resources() {
     let role = json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": {"name": "r"},
         "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]});
     check_new(

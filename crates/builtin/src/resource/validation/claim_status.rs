@@ -25,11 +25,11 @@ const RESULTS_MAX: usize = 32;
 /// The largest number of configurations, from the claim and from its classes.
 const CONFIGS_MAX: usize = 64;
 
-pub(super) const STATUS: TypeRules = TypeRules::of(&[(
+pub(super) const STATUS: TypeRules = TypeRules::new(&[(
     "status",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("reservedFor", With("at most 256, each once", |at, run| set(at, USERS_MAX, "uid", &USER, run), &USER)),
                 ("devices", With("without duplicates", devices, &DEVICE)),
                 (
@@ -58,17 +58,17 @@ pub(super) const STATUS: TypeRules = TypeRules::of(&[(
     ),
 )]);
 
-const USER: TypeRules = TypeRules::of(&[("resource", Required("")), ("name", Required("")), ("uid", Required(""))]);
+const USER: TypeRules = TypeRules::new(&[("resource", Required("")), ("name", Required("")), ("uid", Required(""))]);
 
 const NAME: Rule = Check("DNS label", |at, run| at.complain(run, DNS_LABEL.faults(at.text())));
 const POOL: Rule = Check("required: name of a pool", pool_name);
 
-const ALLOCATION: TypeRules = TypeRules::of(&[
+const ALLOCATION: TypeRules = TypeRules::new(&[
     (
         "devices",
         Always(
             &const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("results", With("at most 32", |at, run| up_to(at, RESULTS_MAX, &RESULT, run), &RESULT)),
                     (
                         "config",
@@ -81,7 +81,7 @@ const ALLOCATION: TypeRules = TypeRules::of(&[
     ("nodeSelector", In(&NODE_SELECTOR)),
 ]);
 
-const RESULT: TypeRules = TypeRules::of(&[
+const RESULT: TypeRules = TypeRules::new(&[
     ("request", Check("name of a request of the claim", request_name)),
     ("driver", DRIVER),
     ("pool", POOL),
@@ -117,7 +117,7 @@ const SHARE: Rule = Check("UUID", |at, run| {
     }
 });
 
-const RESULT_CONFIG: TypeRules = TypeRules::of(&[
+const RESULT_CONFIG: TypeRules = TypeRules::new(&[
     ("source", Required("")),
     ("source", OneOf(&["FromClaim", "FromClass"])),
     (
@@ -127,7 +127,7 @@ const RESULT_CONFIG: TypeRules = TypeRules::of(&[
     ("", Always(&CONFIG)),
 ]);
 
-const DEVICE: TypeRules = TypeRules::of(&[
+const DEVICE: TypeRules = TypeRules::new(&[
     ("driver", DRIVER),
     ("pool", POOL),
     ("device", NAME),
@@ -145,7 +145,7 @@ const DEVICE: TypeRules = TypeRules::of(&[
     (
         "networkData",
         In(&const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("interfaceName", MaxBytes(256)),
                 ("hardwareAddress", MaxBytes(128)),
                 ("ips", MaxItems(16)),

@@ -35,9 +35,9 @@ const ID_MAX: usize = 32;
 /// The largest number of binding conditions of a device, and of binding failure conditions.
 const BINDING_MAX: usize = 4;
 
-pub(super) const SLICE: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
+pub(super) const SLICE: TypeRules = TypeRules::new(&[("spec", Always(&SPEC))]);
 
-const SPEC: TypeRules = TypeRules::of(&[
+const SPEC: TypeRules = TypeRules::new(&[
     ("driver", DRIVER),
     ("pool", Always(&POOL)),
     ("", Check("an update: pool, driver and node are immutable", stays)),
@@ -54,7 +54,7 @@ const SPEC: TypeRules = TypeRules::of(&[
     ("sharedCounters", With("at most 8, unique names", |at, run| set(at, SETS_MAX, "name", &COUNTERS, run), &COUNTERS)),
 ]);
 
-const POOL: TypeRules = TypeRules::of(&[
+const POOL: TypeRules = TypeRules::new(&[
     ("name", Check("required: name of a pool", pool_name)),
     (
         "resourceSliceCount",
@@ -67,21 +67,21 @@ const POOL: TypeRules = TypeRules::of(&[
     ("generation", Within(0, i64::MAX, "must be greater than or equal to zero")),
 ]);
 
-const COUNTERS: TypeRules = TypeRules::of(&[
+const COUNTERS: TypeRules = TypeRules::new(&[
     ("name", Required("")),
     ("name", Rule::Format(&DNS_LABEL)),
     ("counters", Required("")),
     ("counters", Check("at most 32, named by DNS labels", counters)),
 ]);
 
-const CONSUMED: TypeRules = TypeRules::of(&[
+const CONSUMED: TypeRules = TypeRules::new(&[
     ("counterSet", Required("")),
     ("counterSet", Rule::Format(&DNS_LABEL)),
     ("counters", Required("")),
     ("counters", Check("at most 32, named by DNS labels", counters)),
 ]);
 
-const DEVICE: TypeRules = TypeRules::of(&[
+const DEVICE: TypeRules = TypeRules::new(&[
     ("name", Check("DNS label", |at, run| at.complain(run, DNS_LABEL.faults(at.text())))),
     (
         "",

@@ -63,7 +63,7 @@ fn claims_ask_for_devices_and_stay() {
 }
 
 #[test]
-fn a_claim_is_told_what_it_got() {
+fn claim_status_validates_allocation_and_reservations() {
     check_below(
         Some("status"),
         &claim(),

@@ -83,7 +83,7 @@ fn templates() {
 }
 
 #[test]
-fn a_workload_is_spoken_of_when_its_template_may_have_changed() {
+fn workloads_get_warnings_when_their_generation_changes() {
     let of = |generation: i64, name: &str| {
         let template = change(&template("Always"), &[("/spec/hostAliases", json!([{"ip": "::1"}, {"ip": "::1"}]))]);
         object(

@@ -13,7 +13,7 @@ fn spec(selector: Value) -> Value {
 }
 
 #[test]
-fn workloads_show_how_far_they_are() {
+fn workloads_show_their_progress() {
     let selector = json!({"matchLabels": {"app": "web"}});
     let status = json!({"replicas": 3, "readyReplicas": 2, "updatedReplicas": 1, "availableReplicas": 2,
         "desiredNumberScheduled": 5, "currentNumberScheduled": 4, "numberReady": 3, "updatedNumberScheduled": 2,

@@ -1,6 +1,6 @@
 //! Tests the tables of jobs and cron jobs.
 //!
-//! They show completions, durations and schedules at one point in time.
+//! The rows show completions, durations and schedules at one point in time.
 
 use keelson_meta::json::{Value, json};
 
@@ -11,7 +11,7 @@ fn status_of(metadata: Value, conditions: Value) -> Value {
 }
 
 #[test]
-fn jobs_show_how_far_they_are() {
+fn jobs_show_their_progress() {
     let pod = json!({"containers": [{"name": "a", "image": "r/a"}]});
     let spec = json!({"completions": 3, "template": {"spec": pod}, "selector": {"matchLabels": {"job": "x"}}});
     let fields = json!({"spec": spec, "status": {"succeeded": 1, "startTime": "2026-03-10T11:00:00Z"}});

@@ -19,7 +19,7 @@ fn namespaces_show_their_phase() {
 }
 
 #[test]
-fn services_show_where_they_are_reached() {
+fn services_show_their_addresses() {
     let fields = json!({"spec": {"type": "NodePort", "clusterIP": "10.0.0.4", "clusterIPs": ["10.0.0.4", "fd00::4"],
         "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30080}, {"port": 53, "protocol": "UDP"}],
         "selector": {"tier": "front", "app": "web"}}});
@@ -132,7 +132,7 @@ fn volumes_show_their_claim() {
 }
 
 #[test]
-fn claims_show_what_they_got() {
+fn volume_claims_show_volume_capacity_and_access_modes() {
     let spec = |volume: &str| {
         json!({"volumeName": volume, "storageClassName": "fast",
         "resources": {"requests": {"storage": "1Gi"}}})
@@ -165,7 +165,7 @@ fn claims_show_what_they_got() {
 }
 
 #[test]
-fn events_of_the_core_group_and_of_their_own_read_the_same() {
+fn events_of_both_groups_show_the_same_row() {
     let core = json!({
         "firstTimestamp": "2026-03-10T10:00:00Z", "lastTimestamp": "2026-03-10T11:58:00Z", "count": 12,
             "type": "Warning",

@@ -43,7 +43,7 @@ fn policies_show_the_pods_they_apply_to() {
 }
 
 #[test]
-fn addresses_show_what_they_belong_to() {
+fn ip_addresses_show_their_parent_reference() {
     let parent = |parent: Value| cell(GROUP, "IPAddress", "ParentRef", json!({"spec": {"parentRef": parent}}));
     assert_eq!(parent(json!({"resource": "services", "namespace": "d", "name": "web"})), "services/d/web");
     assert_eq!(parent(json!({"group": "Example.org", "resource": "things", "name": "one"})), "things.example.org/one");

@@ -1,7 +1,7 @@
 //! Tests the tables of the smaller groups: admission, API services, certificates, flow control, leases, policy, RBAC,
 //! scheduling.
 //!
-//! There is one example for each kind, and one for each form of a cell.
+//! The tests have an example for each kind and for each form of a cell.
 
 use keelson_builtin::printer;
 use keelson_meta::json::{Value, json};
@@ -35,7 +35,7 @@ fn admission_shows_counts_and_parameters() {
 }
 
 #[test]
-fn api_services_are_available_or_say_why_not() {
+fn api_services_show_availability_or_the_reason() {
     let (group, kind) = ("apiregistration.k8s.io", "APIService");
     let with = |condition: Value| {
         json!({"spec": {"service": {"namespace": "n", "name": "s"}},
@@ -48,7 +48,7 @@ fn api_services_are_available_or_say_why_not() {
 }
 
 #[test]
-fn signing_requests_show_what_was_decided() {
+fn signing_requests_show_their_conditions() {
     let (group, kind) = ("certificates.k8s.io", "CertificateSigningRequest");
     let fields = json!({"spec": {"signerName": "example.org/s", "username": "ann", "expirationSeconds": 3600}});
     check(group, kind, fields, json!(["x", "3d4h", "example.org/s", "ann", "60m", "Pending"]));

@@ -48,7 +48,7 @@ fn a_row_has_everything_a_wide_table_shows() {
 }
 
 #[test]
-fn the_phase_stands_until_something_more_telling_is_known() {
+fn more_specific_states_replace_the_phase() {
     shows(pod(json!({"phase": "Pending"})), "0/2", "Pending", "0");
     shows(pod(json!({"phase": "Failed", "reason": "Evicted"})), "0/2", "Evicted", "0");
     let gated = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]);
@@ -85,7 +85,7 @@ fn a_pod_with_a_completed_container_runs_while_another_does() {
 }
 
 #[test]
-fn restarts_tell_when_the_last_one_was() {
+fn restarts_show_the_time_of_the_last_one() {
     let at = |count: u32, finished: &str| {
         json!({"ready": true, "restartCount": count, "state": {"running": {}},
             "lastState": {"terminated": {"exitCode": 1, "finishedAt": finished}}})
@@ -145,7 +145,7 @@ fn sidecars_count_as_containers() {
 }
 
 #[test]
-fn a_pod_on_its_way_out_says_so_unless_it_has_ended() {
+fn deleted_pods_show_terminating_unless_finished() {
     let deleted = |status: Value| {
         json!({"metadata": {"deletionTimestamp": "2026-03-10T12:00:30Z"},
         "spec": {"containers": [{}]}, "status": status})

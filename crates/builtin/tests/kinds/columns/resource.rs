@@ -1,6 +1,6 @@
 //! Tests the tables of devices, claims and pools.
 //!
-//! There is one example for each state of a claim.
+//! The tests have an example for each state of a claim.
 
 use keelson_meta::json::{Value, json};
 
@@ -23,7 +23,7 @@ fn claims_show_their_state() {
 }
 
 #[test]
-fn slices_and_taints_show_what_they_are_about() {
+fn resource_slices_and_device_taints_show_their_spec() {
     let slice = json!({"spec": {"nodeName": "n1", "driver": "gpu.example.org", "pool": {"name": "n1"}}});
     check(GROUP, "ResourceSlice", slice, json!(["x", "n1", "gpu.example.org", "n1", "3d4h"]));
     let taint = json!({"key": "example.org/broken", "value": "yes", "effect": "NoExecute",
@@ -37,7 +37,7 @@ fn slices_and_taints_show_what_they_are_about() {
 }
 
 #[test]
-fn pools_are_summed_up_once_they_are_known() {
+fn devices_of_pools_are_summed_up() {
     let pool = |total: u32, error: Value| {
         json!({"totalDevices": total, "availableDevices": 1,
         "allocatedDevices": 2, "unavailableDevices": 0, "validationError": error})

@@ -1,6 +1,6 @@
 //! Tests the tables of storage classes, attachments, drivers, storage versions and migrations.
 //!
-//! There is one example for each kind, and one for each form of a cell.
+//! The tests have an example for each kind and for each form of a cell.
 
 use keelson_meta::json::{Value, json};
 
@@ -47,7 +47,7 @@ fn attachments_name_both_ends() {
 }
 
 #[test]
-fn drivers_show_what_they_need() {
+fn csi_drivers_show_their_requirements() {
     check(GROUP, "CSINode", json!({"spec": {"drivers": [{}, {}]}}), json!(["x", 2, "3d4h"]));
     check(GROUP, "CSIDriver", json!({}), json!(["x", true, false, false, "<unset>", false, "<none>", "3d4h"]));
     let spec = json!({"attachRequired": false, "podInfoOnMount": true, "storageCapacity": true,

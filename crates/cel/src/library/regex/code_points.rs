@@ -18,7 +18,7 @@ pub(super) const LAST: u32 = 0x0010_FFFF;
 /// The first and the last code point of a range.
 pub(super) type Range = (u32, u32);
 
-/// The approximate memory for one step through the bytes of a class, in hundredths of a state.
+/// The approximate memory for matching one byte of a character class, in hundredths of the memory of a state.
 const STEP: u64 = 50;
 
 /// A set of code points.

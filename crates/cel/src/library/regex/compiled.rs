@@ -68,7 +68,7 @@ impl Pattern {
     /// stays served if another server has accepted it.
     ///
     /// # Errors
-    /// Its first syntax error, with Go's text.
+    /// The first syntax error of the expression, with Go's text.
     pub fn new(text: &str) -> Result<Self, String> {
         let states = measure(text).or_else(|error| match error.fault {
             SyntaxFault::TooLarge => Ok(MAX_STATES),

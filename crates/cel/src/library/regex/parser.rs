@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_one_state() {
+    fn each_repetition_operator_adds_one_state() {
         for pattern in ["a?", "a+", "a{0,1}"] {
             assert_eq!(measure(&pattern.repeat(500)), Ok(1000), "{pattern}");
         }

@@ -49,7 +49,7 @@ impl<'t> Scanner<'t> {
         } else {
             match self.handle(false)? {
                 handle if handle.len() > 1 && handle.ends_with('!') => (handle, self.uri("", false)?),
-                // It is not a handle but the beginning of the tag itself.
+                // The text is not a handle but the beginning of the tag itself.
                 handle => match self.uri(&handle[1..], true)? {
                     suffix if suffix.is_empty() => ("", Cow::Borrowed("!")),
                     suffix => ("!", suffix),

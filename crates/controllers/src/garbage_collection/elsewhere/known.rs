@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_ties_objects_to_others_is_reported() {
+    fn only_changes_of_identity_and_owners_are_reported() {
         let mut known = RemoteObjects::default();
         let resource = RemoteKind {
             group: "g".to_owned(),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_many_objects() {
+    fn the_number_of_remote_objects_is_limited() {
         let known = RemoteObjects::default();
         assert!(known.check_room(MOST_OBJECTS).is_ok());
         assert!(known.check_room(MOST_OBJECTS + 1).is_err());

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_is_visited_when_its_owner_is_missing_or_goes() {
+    async fn objects_with_missing_or_deleted_owners_are_visited() {
         let mut model = IndexModel::new().await;
         assert_eq!(model.tell("d", Some(&owned_by(&["o"]))), ["d"], "the owner has not been seen");
         assert!(model.tell("d", Some(&owned_by(&["o"]))).is_empty(), "its owners are those that it had");
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_waiting_owner_is_visited_when_its_last_dependent_goes() {
+    async fn a_waiting_owner_is_visited_after_its_last_dependent() {
         let mut model = IndexModel::new().await;
         model.tell("d", Some(&owned_by(&["!o"])));
         model.tell("e", Some(&owned_by(&["!o"])));

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn migrations_are_known_by_their_resource_until_they_end_or_go() {
+    fn migrations_are_indexed_by_resource_until_they_end() {
         let [pods, maps] = ["pods", "configmaps"]
             .map(|resource| GroupResource { group: String::new(), resource: resource.to_owned() });
         let mut known = KnownMigrations::default();

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hindrance_names_an_object_and_the_number_of_objects() {
+    fn migration_failures_name_an_object_and_the_number_of_objects() {
         let mut failures = Failures::default();
         assert_eq!(failures.hindrance(0), None);
         assert_eq!(failures.hindrance(2).as_deref(), Some("2 stored values can't be read"));

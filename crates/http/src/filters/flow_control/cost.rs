@@ -36,7 +36,7 @@ const LONG_QUERY_BYTES: usize = 4 * 1024;
 /// repeatedly takes time in proportion to that product.
 const LONG_PRODUCT: u64 = 256 << 20;
 /// The limit for validating an object by its schema: its bytes times the number of times that each may be read.
-const LONG_JUDGED: u64 = 1 << 20;
+const LONG_VALIDATION: u64 = 1 << 20;
 /// The only patches whose result may be much larger than the patch: those that copy existing values. The operation may
 /// be written plainly or with escapes.
 const COPYING: (&str, [&[u8]; 2]) = ("application/json-patch+json", [b"copy", b"\\u"]);
@@ -46,7 +46,7 @@ const LONG_PAGES: [&str; 4] = ["/openapi/", "/metrics", super::dumps::PATH, sear
 /// The body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestBodySize {
-    /// Its size in bytes, or the minimum if the exact size is not known.
+    /// The size of the body in bytes, or the minimum if the exact size is not known.
     pub(crate) bytes: u64,
     /// True if it is larger than [`LONG_BODY_BYTES`], or may produce an object larger than itself.
     pub(crate) much: bool,
@@ -54,7 +54,7 @@ pub(crate) struct RequestBodySize {
 
 impl RequestBodySize {
     /// Measures a body. Reads only as many bytes as the decision needs.
-    pub(crate) async fn of(parts: &Parts, body: &mut RequestBody) -> Self {
+    pub(crate) async fn measure(parts: &Parts, body: &mut RequestBody) -> Self {
         if body.is_empty() {
             return Self::default();
         }
@@ -82,16 +82,16 @@ impl Default for Cost {
 }
 
 /// The cost of a request, from the cache's estimate of its objects.
-pub(crate) fn of(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: RequestBodySize) -> Cost {
+pub(crate) fn request_cost(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: RequestBodySize) -> Cost {
     let is_watch = info.verb == RequestVerb::Resource(Verb::Watch);
     let least = if info.path == search::PATH { search::SEATS } else { 1 };
     let seats = least + about.bytes / SEAT_BYTES + about.looked_at / SEAT_ROWS;
     let is_list = matches!(info.verb, RequestVerb::Resource(Verb::List | Verb::DeleteCollection | Verb::Watch));
     let longest = if is_made(parts) { LONG_MADE_BYTES } else { LONG_OBJECT_BYTES };
-    let judged = (sent.bytes + about.bytes).saturating_mul(about.effort);
+    let validation_work = (sent.bytes + about.bytes).saturating_mul(about.effort);
     let is_long = sent.much
         || about.effort == u64::MAX
-        || judged > LONG_JUDGED
+        || validation_work > LONG_VALIDATION
         || has_long_query(parts)
         || (is_list && !is_watch && about.looked_at > LONG_ROWS && (about.is_selected || is_made(parts)))
         || (info.verb == RequestVerb::Resource(Verb::DeleteCollection)
@@ -134,7 +134,7 @@ mod tests {
     fn check(target: &str, accept: &str, about: Estimate, much: bool, seats: usize, is_long: bool) {
         let parts = Request::get(target).header(ACCEPT, accept).body(()).unwrap().into_parts().0;
         let info = RequestInfo::parse(&Method::GET, &parts.uri);
-        let cost = of(&info, &parts, &about, RequestBodySize { much, ..RequestBodySize::default() });
+        let cost = request_cost(&info, &parts, &about, RequestBodySize { much, ..RequestBodySize::default() });
         assert_eq!(cost, Cost { seats, is_long }, "{target} {accept}");
     }
 
@@ -171,7 +171,7 @@ mod tests {
         let info = RequestInfo::parse(&parts.method, &parts.uri);
         let is_long = |looked_at, bytes| {
             let about = Estimate { bytes, looked_at, ..Estimate::default() };
-            of(&info, &parts, &about, RequestBodySize::default()).is_long
+            request_cost(&info, &parts, &about, RequestBodySize::default()).is_long
         };
         assert!(!is_long(20, 60_000));
         assert!(is_long(20, 1 << 20));
@@ -179,12 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn to_judge_what_a_schema_asks_much_of_is_long_work() {
+    fn expensive_validation_counts_as_long_work() {
         let check = |effort: u64, sent: u64, stored: u64, expected: bool| {
             let parts = Request::patch("/apis/e.com/v1/namespaces/a/hosts/h").body(()).unwrap().into_parts().0;
             let info = RequestInfo::parse(&parts.method, &parts.uri);
             let about = Estimate { bytes: stored, looked_at: 1, effort, ..Estimate::default() };
-            let is_long = of(&info, &parts, &about, RequestBodySize { bytes: sent, much: false }).is_long;
+            let is_long = request_cost(&info, &parts, &about, RequestBodySize { bytes: sent, much: false }).is_long;
             assert_eq!(is_long, expected, "{effort} times {sent} and {stored}");
         };
         check(1, 2_000, 100_000, false);
@@ -203,7 +203,7 @@ mod tests {
             let parts = request.body(()).unwrap().into_parts().0;
             let info = RequestInfo::parse(&parts.method, &parts.uri);
             let mut sent = RequestBody::from_bytes(body.clone());
-            let cost = of(&info, &parts, &about(bytes), RequestBodySize::of(&parts, &mut sent).await);
+            let cost = request_cost(&info, &parts, &about(bytes), RequestBodySize::measure(&parts, &mut sent).await);
             assert_eq!(cost.is_long, expect, "{form} {} {bytes}", &body[..body.len().min(80)]);
             assert_eq!(sent.read(LONG_BODY_BYTES).await.unwrap(), body);
         };

@@ -11,7 +11,7 @@ use keelson_fairness::{Distinguisher, LevelKind, QueueState};
 use keelson_meta::clock::rfc3339;
 
 use super::FlowControl;
-use super::level::{About, State};
+use super::level::{RequestSummary, State};
 use super::numbers::Rejection;
 use crate::body::ResponseBody;
 use crate::request_info::RequestInfo;
@@ -192,12 +192,12 @@ fn requests(control: &FlowControl, has_details: bool) -> Vec<Vec<String>> {
 
 /// A waiting or executing request. It is copied under the lock of its level, and its row is written without the lock.
 struct RequestCopy {
-    about: About,
+    about: RequestSummary,
     slot: usize,
     flow: String,
     /// The number of its queue. Absent for an executing request of a level without queues.
     queue: Option<u32>,
-    /// Its place in the queue. Absent for an executing request.
+    /// The position of the request in its queue. Absent for an executing request.
     place: Option<usize>,
     seats: usize,
     arrived: Duration,
@@ -229,7 +229,7 @@ fn copies(state: &State, is_queued: bool, most: usize) -> Vec<RequestCopy> {
     waiting.chain(executing).take(most).collect()
 }
 
-fn distinguisher(about: &About, by: Option<Distinguisher>) -> String {
+fn distinguisher(about: &RequestSummary, by: Option<Distinguisher>) -> String {
     match by {
         None => String::new(),
         Some(Distinguisher::ByUser) => about.user.name.clone(),
@@ -237,7 +237,7 @@ fn distinguisher(about: &About, by: Option<Distinguisher>) -> String {
     }
 }
 
-fn details(about: &About) -> [String; 8] {
+fn details(about: &RequestSummary) -> [String; 8] {
     let info = RequestInfo::parse(&about.method, &about.uri);
     let version = match (info.group.as_str(), info.version.as_str()) {
         ("", version) => version.to_owned(),

@@ -1,7 +1,7 @@
 //! A configuration in effect: the flow schemas in matching order, each with its level.
 //!
-//! It is immutable. A change builds the next configuration and keeps the levels, so that requests keep their seats and
-//! places. A level whose object was deleted stays until its last request ends.
+//! A configuration is immutable. A change builds the next configuration and keeps the levels, so that requests keep
+//! their seats and places. A level whose object was deleted stays until its last request ends.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher as _;
@@ -29,7 +29,7 @@ pub(in crate::filters) struct Flow {
     pub(super) uid: HeaderValue,
     pub(super) level_uid: HeaderValue,
     pub(super) level: Arc<Level>,
-    /// Its slot in the level's list of flow schemas.
+    /// The slot of the flow schema in the level's list.
     pub(super) slot: usize,
     pub(super) distinguisher: Option<Distinguisher>,
     /// The hash of its name.
@@ -200,7 +200,7 @@ fn add_mandatory(schemas: &mut Vec<FlowSchema>, specs: &mut Vec<PriorityLevel>) 
             continue;
         }
         match schemas.iter_mut().find(|schema| schema.name == mandatory.name) {
-            // Its spec is fixed, but an object of another release may differ.
+            // The spec of a mandatory object is fixed, but an object of another release may differ.
             Some(schema) => *schema = FlowSchema { uid: std::mem::take(&mut schema.uid), ..mandatory },
             None => schemas.push(mandatory),
         }

@@ -35,7 +35,7 @@ pub(in crate::filters) struct Level {
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) queues: Queues<Waiting>,
+    pub(super) queues: Queues<WaitingRequest>,
     pub(super) spec: PriorityLevel,
     pub(super) seats: LevelSeats,
     pub(super) demand: LevelDemand,
@@ -43,7 +43,7 @@ pub(super) struct State {
     /// True for a level whose object was deleted, until its last request ends.
     pub(super) is_quiescing: bool,
     /// The requests with seats, by slot. Free slots are reused.
-    executing: Vec<Option<Executing>>,
+    executing: Vec<Option<ExecutingRequest>>,
     free: Vec<usize>,
     /// The flow schemas of the level, by slot. A flow schema keeps its slot while it has requests.
     flows: Vec<FlowSlot>,
@@ -62,16 +62,16 @@ pub(super) struct FlowSlot {
 
 /// A request that waits.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingRequest {
     grant: oneshot::Sender<Seats>,
-    pub(super) asked: Asked,
+    pub(super) asked: SeatRequest,
     pub(super) arrived: Duration,
 }
 
 /// A request with seats.
 #[derive(Debug)]
-pub(super) struct Executing {
-    pub(super) about: About,
+pub(super) struct ExecutingRequest {
+    pub(super) about: RequestSummary,
     /// The slot of its flow schema.
     pub(super) slot: usize,
     flow: u64,
@@ -82,7 +82,7 @@ pub(super) struct Executing {
 
 /// A request as the debug tables show it. Cloning its fields allocates nothing.
 #[derive(Clone, Debug)]
-pub(in crate::filters) struct About {
+pub(in crate::filters) struct RequestSummary {
     pub(super) user: Arc<User>,
     pub(super) method: Method,
     pub(super) uri: Uri,
@@ -91,14 +91,14 @@ pub(in crate::filters) struct About {
 
 /// The seats that a request needs from a level.
 #[derive(Clone, Debug)]
-pub(in crate::filters) struct Asked {
+pub(in crate::filters) struct SeatRequest {
     /// The slot of its flow schema.
     pub(super) slot: usize,
     /// The hash of its flow.
     pub(super) flow: u64,
     pub(super) seats: usize,
     pub(super) holder: Holder,
-    pub(super) about: About,
+    pub(super) about: RequestSummary,
 }
 
 /// The seats of a request. Dropping this returns them.
@@ -117,13 +117,13 @@ impl Seats {
     }
 
     /// The level, and the arguments to take the same seats again.
-    pub(super) fn origin(&self) -> (Arc<Level>, Asked) {
+    pub(super) fn origin(&self) -> (Arc<Level>, SeatRequest) {
         let state = self.level.lock();
         let executing =
             state.executing[self.place].as_ref().expect("a request has its place until its seats are dropped");
-        let Executing { slot, flow, holder, .. } = *executing;
+        let ExecutingRequest { slot, flow, holder, .. } = *executing;
         let (seats, about) = (executing.seat.seats(), executing.about.clone());
-        (self.level.clone(), Asked { slot, flow, seats, holder, about })
+        (self.level.clone(), SeatRequest { slot, flow, seats, holder, about })
     }
 }
 
@@ -132,7 +132,7 @@ impl Drop for Seats {
         {
             let mut state = self.level.lock();
             let now = state.now();
-            let Some(Executing { about, slot, seat, .. }) = state.executing[self.place].take() else { return };
+            let Some(ExecutingRequest { about, slot, seat, .. }) = state.executing[self.place].take() else { return };
             state.free.push(self.place);
             state.queues.finish(now, &seat);
             let numbers = state.numbers(slot);
@@ -244,7 +244,11 @@ impl Level {
     ///
     /// # Errors
     /// The seconds after which the client may try again.
-    pub(in crate::filters) async fn take(self: &Arc<Self>, asked: Asked, patience: Duration) -> Result<Seats, u32> {
+    pub(in crate::filters) async fn take(
+        self: &Arc<Self>,
+        asked: SeatRequest,
+        patience: Duration,
+    ) -> Result<Seats, u32> {
         self.wait(asked, patience, Coming::New).await
     }
 
@@ -252,11 +256,11 @@ impl Level {
     ///
     /// # Errors
     /// As [`take`](Self::take).
-    pub(super) async fn take_again(self: &Arc<Self>, asked: Asked, patience: Duration) -> Result<Seats, u32> {
+    pub(super) async fn take_again(self: &Arc<Self>, asked: SeatRequest, patience: Duration) -> Result<Seats, u32> {
         self.wait(asked, patience, Coming::Back).await
     }
 
-    async fn wait(self: &Arc<Self>, asked: Asked, patience: Duration, coming: Coming) -> Result<Seats, u32> {
+    async fn wait(self: &Arc<Self>, asked: SeatRequest, patience: Duration, coming: Coming) -> Result<Seats, u32> {
         let slot = asked.slot;
         let (place, mut granted) = {
             let mut state = self.lock();
@@ -288,7 +292,7 @@ impl Level {
         }
     }
 
-    fn arrive(self: &Arc<Self>, state: &mut State, mut asked: Asked, coming: Coming) -> ArrivedRequest {
+    fn arrive(self: &Arc<Self>, state: &mut State, mut asked: SeatRequest, coming: Coming) -> ArrivedRequest {
         let now = state.now();
         let most = match (state.spec.kind, coming) {
             (LevelKind::Exempt, _) | (_, Coming::Back) => usize::MAX,
@@ -300,7 +304,7 @@ impl Level {
             Arrival::Seated(seat) => ArrivedRequest::Seated(self.seated(state, asked, seat, now)),
             Arrival::Waits(turn) => {
                 let (grant, granted) = oneshot::channel();
-                let place = state.queues.wait(now, turn, Waiting { grant, asked, arrived: now });
+                let place = state.queues.wait(now, turn, WaitingRequest { grant, asked, arrived: now });
                 let length = state.queues.length_at(place);
                 let numbers = state.numbers(slot);
                 numbers.waiting += 1;
@@ -319,15 +323,15 @@ impl Level {
         }
     }
 
-    fn seated(self: &Arc<Self>, state: &mut State, asked: Asked, seat: Seat, arrived: Duration) -> Seats {
-        let Asked { slot, flow, holder, about, .. } = asked;
+    fn seated(self: &Arc<Self>, state: &mut State, asked: SeatRequest, seat: Seat, arrived: Duration) -> Seats {
+        let SeatRequest { slot, flow, holder, about, .. } = asked;
         let numbers = state.numbers(slot);
         numbers.executing += 1;
         numbers.executing_seats += seat.seats() as u64;
         numbers.dispatched += 1;
         numbers.costs.note(seat.seats() as f64);
         numbers.waits.note(seat.begun().saturating_sub(arrived).as_secs_f64());
-        let executing = Executing { about, slot, flow, holder, arrived, seat };
+        let executing = ExecutingRequest { about, slot, flow, holder, arrived, seat };
         let place = match state.free.pop() {
             Some(place) => {
                 state.executing[place] = Some(executing);
@@ -348,7 +352,7 @@ impl Level {
             let mut state = self.lock();
             let now = state.now();
             while let Some(dispatch) = state.queues.next(now) {
-                let Waiting { grant, asked, arrived } = dispatch.item;
+                let WaitingRequest { grant, asked, arrived } = dispatch.item;
                 let numbers = state.numbers(asked.slot);
                 numbers.waiting -= 1;
                 numbers.waiting_seats -= dispatch.seat.seats() as u64;
@@ -393,7 +397,7 @@ impl State {
     }
 
     /// The requests with seats.
-    pub(super) fn executing(&self) -> impl Iterator<Item = &Executing> {
+    pub(super) fn executing(&self) -> impl Iterator<Item = &ExecutingRequest> {
         self.executing.iter().flatten()
     }
 }
@@ -433,7 +437,7 @@ impl Drop for WaitGuard<'_> {
         {
             let mut state = self.level.lock();
             let now = state.now();
-            let Some(Waiting { asked, .. }) = state.queues.cancel(now, self.place) else { return };
+            let Some(WaitingRequest { asked, .. }) = state.queues.cancel(now, self.place) else { return };
             let numbers = state.numbers(self.slot);
             numbers.waiting -= 1;
             numbers.waiting_seats -= asked.seats as u64;

@@ -24,9 +24,9 @@ async fn acquire(
     let parts = HttpRequest::builder().method(method).uri(target).body(()).unwrap().into_parts().0;
     let info = RequestInfo::parse(&parts.method, &parts.uri);
     let flow = control.classify(user, &info);
-    let cost = of(&info, &parts, about, RequestBodySize::default());
+    let cost = request_cost(&info, &parts, about, RequestBodySize::default());
     let time = Duration::from_secs(60);
-    let request = Request { user, holder: Holder::of(user), info: &info, parts: &parts, time };
+    let request = Request { user, holder: Holder::of_user(user), info: &info, parts: &parts, time };
     let seats = control.acquire(flow.as_ref(), request, cost.seats).await;
     (flow, seats)
 }
@@ -61,7 +61,7 @@ fn requests_have_the_levels_of_the_suggested_flow_schemas() {
 }
 
 #[tokio::test]
-async fn a_watch_takes_seats_for_what_it_begins_with() {
+async fn a_watch_holds_seats_for_its_initial_events() {
     let control = FlowControl::new(FlowLimits::default());
     let ann = user("ann", &[AUTHENTICATED]);
     let many = Estimate { bytes: 12 << 20, looked_at: 5_000, ..Estimate::default() };
@@ -111,7 +111,7 @@ fn suggested_level(name: &str) -> PriorityLevel {
 }
 
 #[tokio::test]
-async fn a_level_that_is_gone_stays_until_its_last_request_is_answered() {
+async fn a_deleted_level_stays_until_its_last_request_ends() {
     let control = FlowControl::new(FlowLimits::default());
     let ann = user("ann", &[AUTHENTICATED]);
     let held = take(&control, &ann, ("GET", "/version")).await.unwrap();
@@ -153,7 +153,7 @@ async fn idle_levels_lend_their_seats_to_busy_ones() {
         held.push(waiting.await.unwrap());
     }
     drop(held);
-    // Its demand falls slowly, but it always keeps the seats that it does not lend.
+    // The demand of a level falls slowly, but the level always keeps the seats that it does not lend.
     control.adjust();
     assert!(level.lock().queues.limits().seats.unwrap() >= 2);
 }

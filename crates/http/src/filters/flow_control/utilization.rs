@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fraction_counts_for_as_long_as_it_lasts() {
+    fn utilization_is_weighted_by_time() {
         let mut used = Utilization::new(Duration::from_nanos(100));
         let limits = Limits { seats: Some(10), queues: 2, hand_size: 1, queue_length: 50 };
         let totals = Totals { executing: 2, seats_in_use: 5, waiting: 1, waiting_seats: 1 };

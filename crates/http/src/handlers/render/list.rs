@@ -316,7 +316,7 @@ impl ListForm {
             self.renderer.write_texts(&entries[written..], full.saturating_sub(out.len()), texts)?;
             let mut writer = form.write_items(out);
             for (text, entry) in texts.iter().zip(&entries[written..]) {
-                // It was measured before, so it can be encoded.
+                // The item was measured before, so it can be encoded.
                 let unfit = |error| ApiError::Internal(format!("{:?} does not fit its message: {error}", entry.key));
                 writer.item(text).map_err(unfit)?;
             }

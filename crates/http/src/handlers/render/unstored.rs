@@ -1,6 +1,7 @@
 //! Encodes objects that are built for one response: a scale, a review, a token.
 //!
-//! They have the forms of stored objects. The row of a scale has the columns of its kind.
+//! Objects that are not stored have the encodings of stored objects. The table row of a scale has the columns of its
+//! kind.
 
 use http::{Response, StatusCode};
 use keelson_codec::{Outline, json};

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_behind_others_are_not_expected_to_know_what_the_others_store() {
+    fn aggregated_servers_need_not_agree_on_other_groups() {
         let mut of_both = answers(&[("a", "autoscaling/v2")], Some("autoscaling/v2"), &["a"]);
         of_both.leases.push(lease("behind", "keelson-apiserver"));
         of_both.versions.push(version(

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_reads_like_this() {
+    fn a_report_has_tables_for_resources_and_migrations() {
         let expected = "\
 RESOURCE                              ENCODED AS                         AGREED  STORED  OLDER
 horizontalpodautoscalers.autoscaling  a=autoscaling/v1,b=autoscaling/v2  no      7       autoscaling/v1: 3, autoscaling/v2: 4

@@ -292,7 +292,7 @@ async fn each_cluster_decides_about_its_own_objects_and_tokens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_is_away_is_named_and_delays_nobody() {
+async fn an_unreachable_cluster_is_named_and_delays_no_request() {
     let (one, mut two) = (source().start().await, source().start().await);
     create_maps(&one, "data", 3).await;
     create_maps(&two, "data", 5).await;

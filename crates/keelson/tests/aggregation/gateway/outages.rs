@@ -22,7 +22,7 @@ async fn stop(source: &mut TestServer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_is_away_is_served_as_it_was_and_followed_when_it_is_back() {
+async fn an_unreachable_source_is_served_stale_and_followed_again() {
     let mut source = source().sqlite().start().await;
     create_maps(&source, "data", 3).await;
     let gateway = Gateway::before(&source).await;
@@ -95,7 +95,7 @@ async fn a_mirror_is_loaded_again_when_its_revision_was_compacted() {
     let back =
         gateway.until(MAPS, |answer| answer.header("keelson-as-of").is_empty() && answer.text().contains("new")).await;
     assert_eq!(names(&back.json()), ["m0000", "m0002", "new"]);
-    // Its watches can't tell what happened in between.
+    // The watches of the gateway cannot show the changes in between.
     let last = watch.next_json().await.expect("an event");
     assert_eq!((&last["type"], &last["object"]["code"]), (&json!("ERROR"), &json!(410)), "{last}");
     gateway.stop().await;

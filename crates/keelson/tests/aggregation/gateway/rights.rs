@@ -30,7 +30,7 @@ pub(crate) async fn let_read(source: &TestServer, user: &str, namespace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_reads_only_what_the_source_allows() {
+async fn users_read_only_objects_that_the_source_allows() {
     let source = source().start().await;
     create_maps(&source, "mine", 4).await;
     create_maps(&source, "theirs", 4).await;
@@ -67,7 +67,7 @@ async fn a_caller_reads_only_what_the_source_allows() {
             let answer = gateway.get_as("ann", format!("{path}{query}")).await;
             assert_eq!(answer.status, 403, "{path}{query}: {}", answer.text());
             assert!(!answer.text().contains("m000"), "{}", answer.text());
-            for header in ["keelson-total-count", "keelson-looked-at", "keelson-lag"] {
+            for header in ["keelson-total-count", "keelson-objects-scanned", "keelson-looked-at", "keelson-lag"] {
                 assert_eq!(answer.header(header), "", "{path}{query}");
             }
         }

@@ -61,7 +61,7 @@ async fn until_event(raw: &Raw, reason: &str, note: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_in_rust_keeps_what_it_owns_and_continues_where_it_was() {
+async fn a_rust_operator_reconciles_its_objects_and_resumes() {
     let mut server = TestServer::builder().sqlite().start().await;
     let variables = vec![(KUBECONFIG, server.kubeconfig().as_os_str().to_owned())];
     let mut operator = HookProcess::with_variables("operators::rust::the_process_of_the_operator", variables).await;
@@ -80,7 +80,7 @@ async fn an_operator_in_rust_keeps_what_it_owns_and_continues_where_it_was() {
         raw.post(format!("{RESERVOIRS}?dryRun=All"), &reservoir("b", &json!({ "level": 31, "lining": "steel" })));
     assert_eq!(deep.await.expect(201).header("warning"), "299 - \"that is deep\"");
 
-    // It reconciles owned objects, and reports the observed generation.
+    // The operator reconciles owned objects, and reports the observed generation.
     let (one, gauge) = (format!("{RESERVOIRS}/a"), format!("{GAUGES}/a"));
     let followed = until(&raw, &one, |found| found["status"] == json!({ "level": 5, "observedGeneration": 1 })).await;
     assert_eq!(followed["metadata"]["finalizers"], json!([reservoirs::FINALIZER]));

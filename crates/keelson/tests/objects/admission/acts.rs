@@ -45,7 +45,7 @@ fn calls(hooked: &WebhookServer) -> Vec<(String, Value)> {
 }
 
 #[tokio::test]
-async fn a_binding_is_shown_as_it_is_by_either_way_and_may_be_refused() {
+async fn webhooks_see_bindings_of_both_endpoints_and_may_refuse_them() {
     let hooked = WebhookServer::open(|request| {
         let refuses = request.body["request"]["object"]["target"]["name"] == "bad";
         review(request, json!({ "allowed": !refuses, "status": { "message": "no such node for us" } }))
@@ -82,7 +82,7 @@ async fn a_binding_is_shown_as_it_is_by_either_way_and_may_be_refused() {
 }
 
 #[tokio::test]
-async fn a_binding_is_selected_by_its_own_labels_and_bound_as_it_was_changed() {
+async fn bindings_are_selected_by_their_labels_and_mutated() {
     let hooked = WebhookServer::open(|request| match request.path.split('?').next().unwrap() {
         "/moves" => patched(request, &json!([{ "op": "replace", "path": "/target/name", "value": "other" }])),
         _ => allowed(request),
@@ -107,7 +107,7 @@ async fn a_binding_is_selected_by_its_own_labels_and_bound_as_it_was_changed() {
 }
 
 #[tokio::test]
-async fn a_status_is_shown_with_the_whole_object_and_may_be_refused_and_changed() {
+async fn webhooks_see_the_whole_object_of_status_updates() {
     let hooked = WebhookServer::open(|request| match request.path.split('?').next().unwrap() {
         "/adds" => patched(
             request,

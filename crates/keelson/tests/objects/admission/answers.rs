@@ -67,7 +67,7 @@ pub(super) fn answer(request: &HookRequest) -> HookReply {
 }
 
 #[tokio::test]
-async fn a_refusal_is_reported_with_what_the_webhook_says_of_it() {
+async fn refusals_carry_the_message_and_warnings_of_the_webhook() {
     let hooked = WebhookServer::open(answer).await;
     for kind in ["validating", "mutating"] {
         let check = async |path: &str, code: u16, message: &str, warning: &str| {
@@ -156,7 +156,7 @@ async fn the_failure_policy_decides_on_invalid_responses() {
 }
 
 #[tokio::test]
-async fn the_older_form_of_reviews_is_spoken_and_its_answers_are_checked_less() {
+async fn v1beta1_reviews_are_supported_with_fewer_response_checks() {
     let hooked = WebhookServer::open(|request| {
         assert_eq!(request.body["apiVersion"], "admission.k8s.io/v1beta1");
         match request.path.split('?').next().unwrap() {

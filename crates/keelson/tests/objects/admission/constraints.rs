@@ -74,7 +74,7 @@ async fn names_and_exclusions_say_which_objects_a_policy_is_about() {
 }
 
 #[tokio::test]
-async fn a_binding_narrows_what_its_policy_is_about() {
+async fn a_binding_narrows_the_match_constraints_of_its_policy() {
     let lab = Lab::open().await;
     let blue = json!({ "matchLabels": { "team": "blue" } });
     lab.policy("m-binding", json!({}), json!({ "namespaceSelector": blue })).await;

@@ -101,7 +101,7 @@ async fn validating_webhooks_are_called_concurrently() {
         let client = json!({ "url": hook.url(&format!("/{name}")), "caBundle": hook.ca_bundle() });
         hooked.webhook(name, json!({ "clientConfig": client, "timeoutSeconds": 30 }))
     };
-    // They are in two configurations, which makes no difference.
+    // The webhooks are in two configurations, which makes no difference.
     hooked.configure("validating", "a", ["one", "two"].map(webhook).to_vec()).await;
     hooked.configure("validating", "b", vec![webhook("three")]).await;
     hooked.raw.post(MAPS, &map("x")).await.expect(201);

@@ -264,7 +264,7 @@ async fn parameters_of_any_kind_are_found_where_the_binding_says() {
 }
 
 #[tokio::test]
-async fn policies_validate_what_configures_webhooks_but_no_policies() {
+async fn policies_validate_webhook_configurations_but_no_policies() {
     let judged = PolicyServer::open().await;
     let everything = json!({ "resourceRules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"] }] });
     judged
@@ -475,7 +475,7 @@ async fn invalid_expressions_are_reported_at_write_or_evaluation() {
 }
 
 #[tokio::test]
-async fn a_new_namespace_is_in_itself_and_a_connection_has_its_whole_name() {
+async fn namespaces_match_themselves_and_connects_have_full_names() {
     let judged = PolicyServer::open().await;
     let spec = |operation: &str, resource: &str, expression: &str| {
         let rule =

@@ -74,7 +74,7 @@ async fn a_killed_webhook_delays_only_its_own_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_behind_a_pod_that_it_admits_is_there_once_it_is_passed_over() {
+async fn a_webhook_pod_starts_if_its_webhook_fails_open() {
     let hook = HookProcess::start("admission::process::the_process_that_admits").await;
     let server = TestServer::start().await;
     let raw = server.raw();

@@ -36,7 +36,7 @@ async fn status(raw: &Raw, name: &str, generation: u64) -> Value {
 }
 
 #[tokio::test]
-async fn the_status_of_a_policy_says_what_is_wrong_with_its_expressions() {
+async fn policy_status_reports_type_checking_warnings() {
     let controllers = Switches::parse(["validatingadmissionpolicy-status-controller"]).unwrap();
     let server = TestServer::builder().configure(|config| config.controllers = controllers).start().await;
     let raw = server.raw();

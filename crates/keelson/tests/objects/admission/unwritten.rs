@@ -105,7 +105,7 @@ fn patches(request: &HookRequest) -> HookReply {
 }
 
 #[tokio::test]
-async fn a_patch_of_the_metadata_is_written_as_far_as_objects_may_say_it() {
+async fn webhook_patches_change_only_writable_metadata() {
     let hooked = WebhookServer::open(patches).await;
     let check = async |case: &str, code: u16, expected: &dyn Fn(&Value)| {
         hooked.configure("mutating", "m", vec![hooked.webhook(case, json!({}))]).await;

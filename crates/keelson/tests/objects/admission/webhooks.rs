@@ -455,7 +455,7 @@ async fn invalid_managed_fields_from_a_webhook_are_undone() {
 }
 
 #[tokio::test]
-async fn a_deletion_is_validated_with_what_it_will_do() {
+async fn validating_webhooks_get_the_effective_delete_options() {
     let hooked = WebhookServer::open(allowed).await;
     let raw = &hooked.raw;
     let pods = "/api/v1/namespaces/hooked/pods";
@@ -499,7 +499,7 @@ async fn a_deletion_is_validated_with_what_it_will_do() {
 
 /// The message names the origin of each of two equal owner references.
 #[tokio::test]
-async fn an_owner_that_is_named_twice_is_kept_once_and_its_writer_is_warned() {
+async fn duplicate_owner_references_are_merged_with_a_warning() {
     let owner = || json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1" });
     let hooked = WebhookServer::open(|request| {
         let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1" });

@@ -18,11 +18,11 @@ const KEPT_ON_CREATE: [&str; 1] = ["nodes"];
 /// The generation of a kind.
 #[derive(Clone, Copy, PartialEq)]
 enum Generation {
-    /// The kind has none.
+    /// The kind has no generation.
     None,
-    /// It starts at 1, and the change increases it.
+    /// The generation starts at 1, and the change increases it.
     Raised,
-    /// It starts at 1, and the change does not increase it.
+    /// The generation starts at 1, and the change does not increase it.
     Kept,
 }
 

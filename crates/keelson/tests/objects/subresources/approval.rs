@@ -54,7 +54,7 @@ fn refusal(fault: &str) -> String {
 }
 
 #[tokio::test]
-async fn approval_is_given_at_its_own_place_and_for_good() {
+async fn approval_needs_its_subresource_and_is_final() {
     let csr = Csr::start().await;
     let elsewhere = csr.put("", |request| request["status"]["conditions"] = json!([approved()])).await.expect(200);
     assert_eq!(elsewhere.json()["status"], json!({}));

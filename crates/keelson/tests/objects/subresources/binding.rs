@@ -1,6 +1,6 @@
 //! `pods/binding`, and `bindings`.
 //!
-//! Both bind a pod to a node, once.
+//! Both forms of a binding bind a pod to a node, once.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn binding(pod: &str, node: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_is_bound_once_with_what_the_binding_and_the_node_say() {
+async fn a_binding_assigns_the_pod_once_with_metadata_and_topology() {
     let lab = Lab::start().await;
     lab.node("n1").await;
     let made = lab.pod("p", json!({})).await;

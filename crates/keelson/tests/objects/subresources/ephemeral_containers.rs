@@ -36,7 +36,7 @@ async fn a_debugger_is_added_and_nothing_else_changes() {
 }
 
 #[tokio::test]
-async fn those_that_are_there_stay_as_they_are() {
+async fn existing_ephemeral_containers_are_immutable() {
     let lab = Lab::start().await;
     lab.pod("p", json!({})).await;
     let path = format!("{NAMESPACE}/{PATH}");

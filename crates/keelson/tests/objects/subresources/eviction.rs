@@ -49,7 +49,7 @@ fn counted(allowed: i64) -> Value {
 const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 #[tokio::test]
-async fn a_budget_lets_go_as_many_as_it_has_room_for() {
+async fn a_budget_allows_its_number_of_disruptions() {
     let lab = Lab::start().await;
     lab.running("a", true).await;
     lab.running("b", true).await;
@@ -170,7 +170,7 @@ async fn an_unready_pod_goes_when_the_others_suffice_or_always() {
 }
 
 #[tokio::test]
-async fn options_say_which_pod_is_meant_and_how_it_goes() {
+async fn evictions_check_preconditions_names_and_dry_run() {
     let lab = Lab::start().await;
     lab.running("a", true).await;
     let other = lab.evict("a", json!({"preconditions": {"uid": "another"}})).await;
@@ -188,7 +188,7 @@ async fn options_say_which_pod_is_meant_and_how_it_goes() {
 
 /// Clients repeat evictions, and several drain a node at the same time.
 #[tokio::test]
-async fn evictions_of_one_pod_take_one_place() {
+async fn repeated_evictions_of_a_pod_use_one_disruption() {
     let lab = Lab::start().await;
     for name in ["a", "b", "c"] {
         lab.running(name, true).await;
@@ -215,7 +215,7 @@ async fn evictions_of_one_pod_take_one_place() {
 
 /// Otherwise a user could use up the budgets of others with evictions of pods that do not exist.
 #[tokio::test]
-async fn an_eviction_that_deletes_nothing_takes_no_place() {
+async fn evictions_without_a_deletion_use_no_disruption() {
     let lab = Lab::start().await;
     lab.running("a", true).await;
     lab.budget("guard", json!({"minAvailable": 1}), counted(1)).await;
@@ -261,7 +261,7 @@ async fn budgets_of_any_number_and_selector_leave_the_guarding_one_in_force() {
 }
 
 #[tokio::test]
-async fn a_budget_never_lets_two_take_the_same_place() {
+async fn concurrent_evictions_never_share_a_disruption() {
     let lab = Lab::start().await;
     let names: Vec<String> = (0..8).map(|number| format!("p{number}")).collect();
     for name in &names {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Lab;
 
 #[tokio::test]
-async fn a_question_is_answered_with_itself_and_a_status() {
+async fn reviews_return_their_spec_with_a_status() {
     let lab = Lab::start().await;
     let group = "/apis/authorization.k8s.io/v1";
     let asked = json!({"resourceAttributes": {"verb": "get", "resource": "pods"}});

@@ -48,7 +48,7 @@ fn claims(token: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_token_says_whom_it_is_for_and_proves_it() {
+async fn a_requested_token_has_its_audience_and_authenticates() {
     let lab = Lab::start().await;
     let account = lab.get("serviceaccounts/default").await;
     let uid = &account["metadata"]["uid"];
@@ -124,7 +124,7 @@ async fn a_token_ends_with_its_account() {
 }
 
 #[tokio::test]
-async fn a_bound_token_ends_with_what_it_is_bound_to() {
+async fn a_bound_token_is_invalid_after_its_object_is_deleted() {
     let lab = Lab::start().await;
     let node = lab.node("n").await;
     let pod = lab.pod("p", json!({"nodeName": "n", "serviceAccountName": "default"})).await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Lab, check};
 
 #[tokio::test]
-async fn an_update_makes_what_its_resource_lets_it_make() {
+async fn a_put_creates_objects_where_the_resource_allows_it() {
     let lab = Lab::start().await;
     let lease = "/apis/coordination.k8s.io/v1/namespaces/lab/leases/l";
     let body = |holder: &str| json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": holder}});
@@ -42,7 +42,7 @@ async fn an_update_makes_what_its_resource_lets_it_make() {
 }
 
 #[tokio::test]
-async fn others_are_not_found() {
+async fn a_put_of_other_missing_objects_is_not_found() {
     let lab = Lab::start().await;
     let missing = lab.raw.put(format!("{}/configmaps/c", super::NAMESPACE), &json!({"metadata": {"name": "c"}})).await;
     check(&missing, 404, "NotFound", "configmaps \"c\" not found");

@@ -1,7 +1,7 @@
 //! Tests of admission's annotations in the audit log.
 //!
-//! They name pods that violate the audited standard, webhooks that changed an object, with their patches, and webhooks
-//! that failed open.
+//! The annotations name pods that violate the audited standard, webhooks that changed an object, with their patches,
+//! and webhooks that failed open.
 
 use keelson_testkit::{HookReply, HookRequest, HookServer};
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ use super::{ADMIN, Lab};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn credentials_are_taken_in_every_form_and_what_cannot_be_used_is_said() {
+async fn the_login_accepts_all_credentials_and_explains_unusable_ones() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     lab.open("").await;
     lab.browser.fill("#token", "no-such-token").await;
@@ -48,7 +48,7 @@ async fn credentials_are_taken_in_every_form_and_what_cannot_be_used_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_with_few_rights_sees_them_and_gets_errors_for_the_rest() {
+async fn the_console_shows_permitted_objects_and_errors_for_others() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let raw = lab.raw();
     raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "shop"}})).await.expect(201);
@@ -87,7 +87,7 @@ async fn a_user_with_few_rights_sees_them_and_gets_errors_for_the_rest() {
 }
 
 #[tokio::test]
-async fn anybody_may_have_the_files_and_a_switch_takes_them_away() {
+async fn console_files_are_public_and_can_be_disabled() {
     let server = TestServer::start().await;
     let anybody = server.anonymous();
     let page = anybody.get("/console/").await.expect(200);

@@ -102,7 +102,7 @@ async fn leaving_unsaved_text_needs_confirmation_and_keeps_a_draft() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_of_a_token_leaves_the_text_to_its_user_and_to_no_other() {
+async fn drafts_survive_an_expired_token_for_their_user_only() {
     let Some(lab) = start().await else { return };
     let raw = lab.raw();
     let binding = json!({

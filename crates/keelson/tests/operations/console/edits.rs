@@ -89,7 +89,7 @@ async fn an_edit_stays_with_its_container_or_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_apply_takes_no_more_than_what_was_changed() {
+async fn a_console_apply_owns_only_the_changed_fields() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let raw = lab.raw();
     let applied = async |replicas: u32, code: u16| {

@@ -49,7 +49,7 @@ async fn stored(lab: &Lab, pointer: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edit_is_rehearsed_and_conflicts_are_shown_by_their_owners() {
+async fn edits_have_a_dry_run_and_conflicts_name_the_managers() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let raw = lab.raw();
     raw.post(format!("{DEPLOYMENTS}?fieldManager=maker"), &deployment()).await.expect(201);

@@ -14,7 +14,7 @@ const MERGE: &str = "application/merge-patch+json";
 const CORE: &str = "/api/v1/namespaces/default";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_says_why_it_does_not_run_and_leads_to_all_that_it_uses() {
+async fn the_pod_page_explains_failures_and_links_its_objects() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let raw = lab.raw();
     raw.post(format!("{CORE}/configmaps"), &json!({"metadata": {"name": "settings"}, "data": {"level": "info"}}))

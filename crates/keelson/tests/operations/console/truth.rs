@@ -33,7 +33,7 @@ async fn sort_by(lab: &Lab, column: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn columns_are_sorted_by_what_they_show() {
+async fn columns_are_sorted_by_their_displayed_values() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let raw = lab.raw();
     make_pod(&raw, "a", &[(false, 0, ""), (false, 50, "")]).await;
@@ -113,7 +113,7 @@ async fn events_of_nodes_and_those_without_a_uid_are_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_away_is_reported_and_its_return_brings_the_page_back() {
+async fn the_console_reports_an_unreachable_server_and_recovers() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     lab.raw().post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "map"}})).await.expect(201);
     lab.log_in(ADMIN).await;

@@ -45,7 +45,7 @@ async fn the_namespace_stays_completes_and_takes_several() {
     lab.browser.press("team").await;
     lab.browser.press("Enter").await;
     lab.rows(&["of-team-a"]).await;
-    // It stays over an object and another resource.
+    // The namespace stays selected over an object and another resource.
     lab.open("r/core/v1/configmaps/team-a/of-team-a").await;
     lab.browser.until("document.querySelector('.yaml .code') !== null").await;
     lab.browser
@@ -67,7 +67,7 @@ async fn the_namespace_stays_completes_and_takes_several() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_account_of_one_namespace_lands_there_and_a_new_tab_needs_no_login() {
+async fn a_namespaced_account_opens_its_namespace_in_every_tab() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let raw = lab.raw();
     raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "shop"}})).await.expect(201);
@@ -196,7 +196,7 @@ async fn selected_rows_are_labelled_scaled_and_deleted_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn actions_of_kinds_do_what_kubectl_does() {
+async fn console_actions_have_the_effects_of_kubectl() {
     let Some(lab) = Lab::start(TestServer::builder()).await else { return };
     let raw = lab.raw();
     raw.post(DEPLOYMENTS, &deployment("web")).await.expect(201);

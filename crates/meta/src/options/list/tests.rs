@@ -44,7 +44,7 @@ fn limits_and_timeouts_without_meaning_are_dropped() {
 }
 
 #[test]
-fn a_watch_from_nowhere_begins_with_what_there_is() {
+fn a_watch_without_a_revision_begins_with_initial_events() {
     for query in ["watch=1", "watch=true&resourceVersion=0", "watch"] {
         let options = parse(query).expect("valid options");
         assert!(options.watch && options.send_initial_events, "{query}");

@@ -87,7 +87,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_part_ascends_and_none_is_longer(numbers in Just((0..9usize).collect::<Vec<_>>()).prop_shuffle()) {
+        fn the_longest_ascending_subsequence_is_found(numbers in Just((0..9usize).collect::<Vec<_>>()).prop_shuffle()) {
             let part = longest_ascending(&numbers);
             prop_assert!(part.windows(2).all(|pair| pair[0] < pair[1] && numbers[pair[0]] < numbers[pair[1]]));
             let ascends = |mask: &u32| {

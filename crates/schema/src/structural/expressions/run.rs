@@ -16,9 +16,9 @@ use super::{Checks, Expression, Expressions, OLD_SELF, Reason};
 use crate::structural::MAX_DEPTH;
 use crate::structural::at::{At, NOWHERE, PathSegment};
 use crate::structural::check::is_type_field;
-use crate::structural::found::Budget;
+use crate::structural::equality::{SameKeys, is_unchanged};
+use crate::structural::fault_list::Budget;
 use crate::structural::rules::Node;
-use crate::structural::same::{SameKeys, is_unchanged};
 
 /// The maximum length of a `messageExpression`'s result in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
@@ -43,7 +43,7 @@ pub(in crate::structural) fn run(
     found: &mut Findings,
 ) {
     let mut run = Run { budget, found, bytes: 0 };
-    let nearest = CorrelatedValue::of(Some(root), object, old);
+    let nearest = CorrelatedValue::new(Some(root), object, old);
     // If a fault ended the run, it is among the findings.
     let _ = run.value(checks, Some(root), object, (old, nearest), &At::ROOT);
 }
@@ -86,7 +86,7 @@ struct CorrelatedValue<'v> {
 type Nearest<'v> = Option<CorrelatedValue<'v>>;
 
 impl<'v> CorrelatedValue<'v> {
-    fn of(node: Option<&'v Node>, value: &'v Value, old: Option<&'v Value>) -> Nearest<'v> {
+    fn new(node: Option<&'v Node>, value: &'v Value, old: Option<&'v Value>) -> Nearest<'v> {
         Some(Self { node: node?, value, old: old? })
     }
 
@@ -137,7 +137,7 @@ impl Run<'_> {
         for (index, item) in items.iter().enumerate() {
             let keys = checks.keys.as_deref().filter(|_| !partners.is_empty());
             let old = keys.and_then(|keys| partners.get(&SameKeys { keys, item }).copied());
-            let nearest = CorrelatedValue::of(node, item, old).or(nearest);
+            let nearest = CorrelatedValue::new(node, item, old).or(nearest);
             self.value(of_items, node, item, (old, nearest), &at.then(PathSegment::Index(index)))?;
         }
         Ok(())
@@ -156,7 +156,7 @@ impl Run<'_> {
             let node = node.and_then(|node| node.member(name));
             let nearest = match at.depth {
                 0 if is_type_field(name) => None,
-                _ => CorrelatedValue::of(node, value, old).or(nearest),
+                _ => CorrelatedValue::new(node, value, old).or(nearest),
             };
             self.value(checks, node, value, (old, nearest), &at.then(step))
         };
@@ -222,7 +222,7 @@ impl Run<'_> {
                 }
                 Err(error) => {
                     let (error, shown) = (error.to_string(), &rule.shown);
-                    self.fault(here.unjudged(if error.starts_with("no such overload") {
+                    self.fault(here.evaluation_error(if error.starts_with("no such overload") {
                         format!(
                             "'{error}': call arguments did not match a supported operator, function or macro signature \
                              for rule: {shown}"
@@ -251,7 +251,7 @@ impl Run<'_> {
 
     /// Ends the run with a fault.
     fn end(&mut self, here: &CurrentValue<'_>, why: String) -> Result<(), Ended> {
-        self.fault(here.unjudged(why));
+        self.fault(here.evaluation_error(why));
         self.budget.cost = 0;
         Err(Ended)
     }
@@ -357,7 +357,7 @@ impl CurrentValue<'_> {
         }
     }
 
-    fn unjudged(&self, why: String) -> FieldError {
+    fn evaluation_error(&self, why: String) -> FieldError {
         FieldError::invalid(self.field(""), self.of, why)
     }
 

@@ -139,7 +139,7 @@ fn keywords_that_are_not_supported_are_named() {
 }
 
 #[test]
-fn items_that_are_told_apart_can_be() {
+fn list_map_keys_are_required_scalar_properties() {
     let of = |item: Value, keys: Value| json!({"type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys});
     let item =
         json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}, "b": {"type": "object"}}});
@@ -260,14 +260,14 @@ fn expressions_compile_and_cost_no_more_than_they_may() {
 }
 
 #[test]
-fn what_was_there_may_stay() {
+fn unchanged_schemas_are_not_validated_again() {
     let before = |schema: &Value| object(&definition(schema, &Value::Null));
     let update = |old: &Value, new: &Value| texts(rules_of(&before(old)).update(None, &before(old), &before(new)));
     let costly = |most: u64| {
         json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}, "maxItems": most,
             "x-kubernetes-validations": [{"rule": "self.all(x, self.all(y, x <= y))"}]}}})
     };
-    assert_eq!(update(&costly(2000), &costly(2000)), [""; 0], "what does not change is not judged anew");
+    assert_eq!(update(&costly(2000), &costly(2000)), [""; 0], "what does not change is not validated again");
     assert_eq!(update(&costly(2000), &costly(1900)).len(), 1);
     let set = |of: &str| {
         json!({"type": "object", "properties": {"s": {"type": "array", "x-kubernetes-list-type": "set",
@@ -278,7 +278,7 @@ fn what_was_there_may_stay() {
 }
 
 #[test]
-fn formats_that_are_not_known_are_told_once() {
+fn unrecognized_formats_get_a_warning_when_they_are_added() {
     let with = |format: &str| {
         object(&definition(
             &json!({"type": "object", "properties": {

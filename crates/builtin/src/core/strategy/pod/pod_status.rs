@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_repeated_stays() {
+    fn omitted_observed_generations_and_qos_class_are_kept() {
         let object = |status: Value| Object::from_value(json!({ "status": status })).unwrap();
         let stored = object(json!({"qosClass": "Burstable", "observedGeneration": 3, "conditions": [
             {"type": "Ready", "observedGeneration": 1}, {"type": "Ready", "observedGeneration": 2},

@@ -14,7 +14,7 @@ use crate::validating::type_rules::Rule::Check;
 use crate::validating::type_rules::{Run, TypeRules, range_text};
 
 /// The rules of an update, which run after those of the pod itself.
-pub(crate) const UPDATE: TypeRules = TypeRules::of(&[
+pub(crate) const UPDATE: TypeRules = TypeRules::new(&[
     ("", Check("annotations for AppArmor and mirror pods are immutable", annotations::changed)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),
     (
@@ -27,14 +27,14 @@ pub(crate) const UPDATE: TypeRules = TypeRules::of(&[
 ]);
 
 /// The rules for containers added to a running pod.
-pub(crate) const EPHEMERAL_CONTAINERS: TypeRules = TypeRules::of(&[
+pub(crate) const EPHEMERAL_CONTAINERS: TypeRules = TypeRules::new(&[
     ("", crate::validating::type_rules::Rule::Always(&POD)),
     ("", Check("annotations for AppArmor and mirror pods are immutable", annotations::changed)),
     ("spec", Check("existing ephemeral containers are immutable", ephemeral)),
 ]);
 
 /// The rules for a resize of a running pod. The strategy of `/resize` limits the fields that it may change.
-pub(crate) const RESIZE: TypeRules = TypeRules::of(&[("", crate::validating::type_rules::Rule::Always(&POD))]);
+pub(crate) const RESIZE: TypeRules = TypeRules::new(&[("", crate::validating::type_rules::Rule::Always(&POD))]);
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
                          `spec.tolerations` (only additions to existing tolerations),\

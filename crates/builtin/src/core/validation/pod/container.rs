@@ -41,21 +41,21 @@ pub(crate) const CONTAINER: TypeRules = TypeRules::shared(
 pub(super) const PULL_POLICY: Rule = OneOf(&["Always", "IfNotPresent", "Never"]);
 
 /// The further rules of regular and init containers.
-const LASTING: TypeRules = TypeRules::of(&[
+const LASTING: TypeRules = TypeRules::new(&[
     ("lifecycle", Check("handlers", handlers::lifecycle)),
     ("livenessProbe", In(&LIVENESS)),
     ("readinessProbe", In(&READINESS)),
     ("startupProbe", In(&LIVENESS)),
 ]);
 
-const PORT: TypeRules = TypeRules::of(&[
+const PORT: TypeRules = TypeRules::new(&[
     ("containerPort", Check("port", needed_port)),
     ("hostPort", Check("port", optional_port)),
     ("protocol", Required("")),
     ("protocol", OneOf(&["SCTP", "TCP", "UDP"])),
 ]);
 
-const ENV: TypeRules = TypeRules::of(&[
+const ENV: TypeRules = TypeRules::new(&[
     ("name", Required("")),
     ("name", Format(&ENV_NAME)),
     ("valueFrom", Check("exactly one source, and no value", value_from)),
@@ -186,7 +186,7 @@ fn restart_policy<'v>(container: &At<'v, '_>, run: &mut Run<'v>) {
 }
 
 /// The action after a container exits in a certain way.
-const RESTART_RULE: TypeRules = TypeRules::of(&[
+const RESTART_RULE: TypeRules = TypeRules::new(&[
     ("action", StrictlyOneOf(&["Restart", "RestartAllContainers"])),
     ("exitCodes", Check("In or NotIn up to 255 codes", exit_codes)),
 ]);

@@ -6,7 +6,7 @@ use crate::validating::at::At;
 use crate::validating::type_rules::Rule::{Check, OneOf, Required};
 use crate::validating::type_rules::{Run, TypeRules};
 
-pub(crate) const AZURE_DISK: TypeRules = TypeRules::of(&[
+pub(crate) const AZURE_DISK: TypeRules = TypeRules::new(&[
     ("diskName", Required("")),
     ("diskURI", Required("")),
     ("cachingMode", OneOf(&["None", "ReadOnly", "ReadWrite"])),
@@ -14,7 +14,7 @@ pub(crate) const AZURE_DISK: TypeRules = TypeRules::of(&[
     ("", Check("a URI of the form that its kind has", azure_uri)),
 ]);
 
-pub(crate) const QUOBYTE: TypeRules = TypeRules::of(&[
+pub(crate) const QUOBYTE: TypeRules = TypeRules::new(&[
     ("registry", Required("must be a host:port pair or multiple pairs separated by commas")),
     ("registry", Check("pairs of host and port", quobyte_registry)),
     ("tenant", Check("at most 64 bytes", quobyte_tenant)),

@@ -24,7 +24,7 @@ const PROBE: TypeRules = TypeRules::shared(
 );
 
 /// The rules of liveness and startup probes, whose success threshold must be 1.
-pub(super) const LIVENESS: TypeRules = TypeRules::of(&[
+pub(super) const LIVENESS: TypeRules = TypeRules::new(&[
     ("", Always(&PROBE)),
     (
         "successThreshold",
@@ -37,7 +37,7 @@ pub(super) const LIVENESS: TypeRules = TypeRules::of(&[
 ]);
 
 /// The rules of readiness probes, which never stop a container.
-pub(super) const READINESS: TypeRules = TypeRules::of(&[
+pub(super) const READINESS: TypeRules = TypeRules::new(&[
     ("", Always(&PROBE)),
     (
         "terminationGracePeriodSeconds",

@@ -12,7 +12,7 @@ const NAMESERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
 const SEARCHES_BYTES_MAX: usize = 2048;
 
-pub(super) const HOST_ALIAS: TypeRules = TypeRules::of(&[
+pub(super) const HOST_ALIAS: TypeRules = TypeRules::new(&[
     ("ip", Check("IP address", |at, run| at.complain(run, IP.faults(at.text())))),
     ("hostnames", EachFormat(&DNS_SUBDOMAIN)),
 ]);

@@ -247,7 +247,7 @@ fn unknown_claim(at: &At<'_, '_>, name: &str, run: &mut Run<'_>) {
     known.sort_unstable();
     let which = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", known.join(", ")) };
     let detail = format!("must be one of the names in pod.spec.resourceClaims{which}");
-    run.tell(|| FieldError { field: at.path(), kind: FieldErrorKind::NotFound { value: name.into() }, detail });
+    run.report(|| FieldError { field: at.path(), kind: FieldErrorKind::NotFound { value: name.into() }, detail });
 }
 
 /// The resource claims of a pod.

@@ -16,11 +16,11 @@ pub(super) const AFFINITY: TypeRules = TypeRules::shared(
     &[("nodeAffinity", In(&NODE_AFFINITY)), ("podAffinity", In(&POD_AFFINITY)), ("podAntiAffinity", In(&POD_AFFINITY))],
 );
 
-const NODE_AFFINITY: TypeRules = TypeRules::of(&[
+const NODE_AFFINITY: TypeRules = TypeRules::new(&[
     ("requiredDuringSchedulingIgnoredDuringExecution", In(&NODE_SELECTOR)),
     (
         "preferredDuringSchedulingIgnoredDuringExecution",
-        Each(&const { TypeRules::of(&[("weight", WEIGHT), ("preference", Check("node selector term", preference))]) }),
+        Each(&const { TypeRules::new(&[("weight", WEIGHT), ("preference", Check("node selector term", preference))]) }),
     ),
 ]);
 
@@ -34,7 +34,7 @@ const POD_AFFINITY: TypeRules = TypeRules::shared(
         ("requiredDuringSchedulingIgnoredDuringExecution", Each(&POD_TERM)),
         (
             "preferredDuringSchedulingIgnoredDuringExecution",
-            Each(&const { TypeRules::of(&[("weight", WEIGHT), ("podAffinityTerm", Rule::Always(&POD_TERM))]) }),
+            Each(&const { TypeRules::new(&[("weight", WEIGHT), ("podAffinityTerm", Rule::Always(&POD_TERM))]) }),
         ),
     ],
 );

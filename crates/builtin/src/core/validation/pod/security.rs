@@ -42,9 +42,9 @@ pub(super) const POD_SECURITY_CONTEXT: TypeRules = TypeRules::shared(
     ],
 );
 
-const SECCOMP: TypeRules = TypeRules::of(&[("", Check("a known type; a profile only for Localhost", seccomp))]);
-const APPARMOR: TypeRules = TypeRules::of(&[("", Check("a known type; a profile only for Localhost", apparmor))]);
-const WINDOWS: TypeRules = TypeRules::of(&[
+const SECCOMP: TypeRules = TypeRules::new(&[("", Check("a known type; a profile only for Localhost", seccomp))]);
+const APPARMOR: TypeRules = TypeRules::new(&[("", Check("a known type; a profile only for Localhost", apparmor))]);
+const WINDOWS: TypeRules = TypeRules::new(&[
     (
         "gmsaCredentialSpecName",
         Check("DNS subdomain", |at, run| {

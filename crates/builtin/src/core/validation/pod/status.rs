@@ -15,12 +15,12 @@ use crate::validating::type_rules::Rule::{Check, Immutable};
 use crate::validating::type_rules::{Run, TypeRules};
 
 /// The rules for an update of the status.
-pub(crate) const STATUS: TypeRules = TypeRules::of(&[
+pub(crate) const STATUS: TypeRules = TypeRules::new(&[
     ("", Check("annotations for AppArmor and mirror pods are immutable", annotations::changed)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),
     ("", Check("conditions have qualified names", conditions)),
     ("", Check("a valid node name in `nominatedNodeName`", nominated_node)),
-    ("status", crate::validating::type_rules::Rule::In(&const { TypeRules::of(&[("qosClass", Immutable)]) })),
+    ("status", crate::validating::type_rules::Rule::In(&const { TypeRules::new(&[("qosClass", Immutable)]) })),
     ("", Check("terminated containers do not restart if the restart policy forbids it", container_states)),
     ("", Check("claims of the pod, without duplicates", claims)),
     ("", Check("the status of the claim for extended resources has containers and requests", extended_claim)),

@@ -30,47 +30,49 @@ pub(crate) const VOLUME: TypeRules = TypeRules::shared(
 const SOURCES: TypeRules = TypeRules::shared(
     "Volume source",
     &[
-        ("emptyDir", In(&const { TypeRules::of(&[("sizeLimit", Check("not negative", size_limit))]) })),
+        ("emptyDir", In(&const { TypeRules::new(&[("sizeLimit", Check("not negative", size_limit))]) })),
         ("hostPath", In(&HOST_PATH)),
         (
             "gitRepo",
-            In(&const { TypeRules::of(&[REPOSITORY, ("directory", Check("path without steps back", relative_path))]) }),
+            In(
+                &const { TypeRules::new(&[REPOSITORY, ("directory", Check("path without steps back", relative_path))]) },
+            ),
         ),
         ("gcePersistentDisk", In(&GCE)),
         ("awsElasticBlockStore", In(&AWS)),
         (
             "secret",
             In(&const {
-                TypeRules::of(&[("secretName", Required("")), ("defaultMode", MODE), ("items", Each(&KEY_TO_PATH))])
+                TypeRules::new(&[("secretName", Required("")), ("defaultMode", MODE), ("items", Each(&KEY_TO_PATH))])
             }),
         ),
         ("nfs", In(&NFS)),
         ("iscsi", In(&ISCSI)),
-        ("glusterfs", In(&const { TypeRules::of(&[("endpoints", Required("")), ("path", Required(""))]) })),
-        ("flocker", In(&const { TypeRules::of(&[("", Check("name or UUID of a dataset", flocker))]) })),
-        ("persistentVolumeClaim", In(&const { TypeRules::of(&[("claimName", Required(""))]) })),
-        ("rbd", In(&const { TypeRules::of(&[("monitors", Required("")), ("image", Required(""))]) })),
-        ("cinder", In(&const { TypeRules::of(&[("volumeID", Required("")), SECRET_NAME]) })),
-        ("cephfs", In(&const { TypeRules::of(&[("monitors", Required(""))]) })),
+        ("glusterfs", In(&const { TypeRules::new(&[("endpoints", Required("")), ("path", Required(""))]) })),
+        ("flocker", In(&const { TypeRules::new(&[("", Check("name or UUID of a dataset", flocker))]) })),
+        ("persistentVolumeClaim", In(&const { TypeRules::new(&[("claimName", Required(""))]) })),
+        ("rbd", In(&const { TypeRules::new(&[("monitors", Required("")), ("image", Required(""))]) })),
+        ("cinder", In(&const { TypeRules::new(&[("volumeID", Required("")), SECRET_NAME]) })),
+        ("cephfs", In(&const { TypeRules::new(&[("monitors", Required(""))]) })),
         ("quobyte", In(&QUOBYTE)),
         (
             "downwardAPI",
             In(&const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("defaultMode", MODE),
                     ("items", Check("fields and resources in files", downward_files)),
                 ])
             }),
         ),
-        ("fc", In(&const { TypeRules::of(&[("", Check("either targetWWNs with a lun, or wwids", fibre_channel))]) })),
+        ("fc", In(&const { TypeRules::new(&[("", Check("either targetWWNs with a lun, or wwids", fibre_channel))]) })),
         ("flexVolume", In(&FLEX)),
         (
             "configMap",
             In(
-                &const { TypeRules::of(&[("name", Required("")), ("defaultMode", MODE), ("items", Each(&KEY_TO_PATH))]) },
+                &const { TypeRules::new(&[("name", Required("")), ("defaultMode", MODE), ("items", Each(&KEY_TO_PATH))]) },
             ),
         ),
-        ("azureFile", In(&const { TypeRules::of(&[("secretName", Required("")), ("shareName", Required(""))]) })),
+        ("azureFile", In(&const { TypeRules::new(&[("secretName", Required("")), ("shareName", Required(""))]) })),
         ("vsphereVolume", In(&VSPHERE)),
         ("photonPersistentDisk", In(&PHOTON)),
         ("portworxVolume", In(&PORTWORX)),
@@ -78,7 +80,7 @@ const SOURCES: TypeRules = TypeRules::shared(
         (
             "storageos",
             In(&const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("volumeName", Required("")),
                     ("volumeName", Format(&DNS_LABEL)),
                     ("volumeNamespace", Format(&DNS_LABEL)),
@@ -89,7 +91,7 @@ const SOURCES: TypeRules = TypeRules::shared(
         (
             "projected",
             In(&const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("defaultMode", MODE),
                     ("", Check("exactly one source for each, with unique paths", projected)),
                 ])
@@ -99,7 +101,7 @@ const SOURCES: TypeRules = TypeRules::shared(
         (
             "csi",
             In(&const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("driver", DRIVER),
                     ("nodePublishSecretRef", Check("a secret with a name", csi_secret)),
                 ])
@@ -108,7 +110,7 @@ const SOURCES: TypeRules = TypeRules::shared(
         (
             "ephemeral",
             In(&const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("volumeClaimTemplate", Required("")),
                     ("volumeClaimTemplate", In(&volume_claims::TEMPLATE)),
                 ])
@@ -117,7 +119,7 @@ const SOURCES: TypeRules = TypeRules::shared(
         (
             "image",
             In(&const {
-                TypeRules::of(&[
+                TypeRules::new(&[
                     ("reference", Check("required in pods", image_reference)),
                     ("pullPolicy", Required("")),
                     ("pullPolicy", PULL_POLICY),
@@ -128,29 +130,34 @@ const SOURCES: TypeRules = TypeRules::shared(
 );
 
 const REPOSITORY: (&str, Rule) = ("repository", Required(""));
-const SECRET_NAME: (&str, Rule) = ("secretRef", In(&const { TypeRules::of(&[("name", Required(""))]) }));
+const SECRET_NAME: (&str, Rule) = ("secretRef", In(&const { TypeRules::new(&[("name", Required(""))]) }));
 
-pub(crate) const HOST_PATH: TypeRules = TypeRules::of(&[
+pub(crate) const HOST_PATH: TypeRules = TypeRules::new(&[
     ("path", Required("")),
     ("path", Check("path without steps back", path_without_backsteps)),
     ("", Check("a known type", host_path_type)),
 ]);
 pub(crate) const GCE: TypeRules =
-    TypeRules::of(&[("pdName", Required("")), ("partition", Within(0, 255, "must be between 1 and 255, inclusive"))]);
-pub(crate) const AWS: TypeRules =
-    TypeRules::of(&[("volumeID", Required("")), ("partition", Within(0, 255, "must be between 1 and 255, inclusive"))]);
-pub(crate) const NFS: TypeRules =
-    TypeRules::of(&[("server", Required("")), ("path", Required("")), ("path", Check("absolute path", absolute_path))]);
-pub(crate) const FLEX: TypeRules = TypeRules::of(&[
+    TypeRules::new(&[("pdName", Required("")), ("partition", Within(0, 255, "must be between 1 and 255, inclusive"))]);
+pub(crate) const AWS: TypeRules = TypeRules::new(&[
+    ("volumeID", Required("")),
+    ("partition", Within(0, 255, "must be between 1 and 255, inclusive")),
+]);
+pub(crate) const NFS: TypeRules = TypeRules::new(&[
+    ("server", Required("")),
+    ("path", Required("")),
+    ("path", Check("absolute path", absolute_path)),
+]);
+pub(crate) const FLEX: TypeRules = TypeRules::new(&[
     ("driver", Required("")),
     ("options", Check("no options that belong to Kubernetes", flex_options)),
 ]);
-pub(crate) const VSPHERE: TypeRules = TypeRules::of(&[("volumePath", Required(""))]);
-pub(crate) const PHOTON: TypeRules = TypeRules::of(&[("pdID", Required(""))]);
-pub(crate) const PORTWORX: TypeRules = TypeRules::of(&[("volumeID", Required(""))]);
+pub(crate) const VSPHERE: TypeRules = TypeRules::new(&[("volumePath", Required(""))]);
+pub(crate) const PHOTON: TypeRules = TypeRules::new(&[("pdID", Required(""))]);
+pub(crate) const PORTWORX: TypeRules = TypeRules::new(&[("volumeID", Required(""))]);
 pub(crate) const SCALE_IO: TypeRules =
-    TypeRules::of(&[("gateway", Required("")), ("system", Required("")), ("volumeName", Required(""))]);
-pub(crate) const ISCSI: TypeRules = TypeRules::of(&[
+    TypeRules::new(&[("gateway", Required("")), ("system", Required("")), ("volumeName", Required(""))]);
+pub(crate) const ISCSI: TypeRules = TypeRules::new(&[
     ("targetPortal", Required("")),
     ("iqn", Required("")),
     ("iqn", Check("iqn, eui or naa", iscsi_name)),
@@ -159,7 +166,7 @@ pub(crate) const ISCSI: TypeRules = TypeRules::of(&[
     ("initiatorName", Check("iqn, eui or naa", |at, run| iscsi_name(&at.called("initiatorname"), run))),
 ]);
 
-const KEY_TO_PATH: TypeRules = TypeRules::of(&[
+const KEY_TO_PATH: TypeRules = TypeRules::new(&[
     ("key", Required("")),
     ("path", Required("")),
     ("path", Check("path without steps back", |at, run| local_path(at, at.text(), run))),

@@ -7,7 +7,7 @@ use keelson_meta::json::json;
 use crate::validating::tests::{check_new, check_update};
 
 #[test]
-fn nodes_keep_what_is_set_once() {
+fn taints_are_validated_and_the_provider_id_is_immutable() {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"providerID": "a"}});
     check_new(
         &node,

@@ -127,7 +127,7 @@ fn resources_fit_their_limits() {
 }
 
 #[test]
-fn a_pod_asks_for_no_less_as_a_whole_than_its_containers_together() {
+fn pod_level_requests_are_at_least_the_container_sum() {
     let asks = |amount: &str| json!({"requests": {"memory": amount}});
     let mut valid = with_container(&[("resources", asks("1Gi"))]);
     valid["spec"]["resources"] = asks("2Gi");
@@ -226,7 +226,7 @@ fn probes_and_hooks() {
 }
 
 #[test]
-fn where_and_as_whom_it_runs() {
+fn scheduling_and_security_fields_are_validated() {
     let check = |changes: &[(&str, Value)], expected: &[&str]| check_new(&pod(), changes, expected);
     check(
         &[("/spec/tolerations", json!([{"operator": "Equal"}]))],
@@ -333,7 +333,7 @@ fn ephemeral_containers_are_added_below_a_subresource_alone() {
 }
 
 #[test]
-fn a_status_has_rules_of_its_own() {
+fn a_status_is_validated_by_separate_rules() {
     let running = change(
         &pod(),
         &[("/status", json!({"qosClass": "BestEffort", "phase": "Running"})), ("/spec/containers/0/image", json!(""))],
@@ -376,7 +376,7 @@ fn variables_from_files() {
 }
 
 #[test]
-fn many_volumes_with_mounts_are_judged_in_no_time() {
+fn many_volumes_with_mounts_are_validated_in_linear_time() {
     const MANY: usize = 45_000;
     let volumes: Vec<Value> = (0..MANY).map(|index| json!({"name": format!("v{index}"), "emptyDir": {}})).collect();
     let mounts: Vec<Value> =

@@ -30,17 +30,17 @@ impl Level {
     }
 }
 
-impl Asked {
+impl SeatRequest {
     pub(in crate::filters::flow_control) fn of_test(holder: Holder) -> Self {
         let uri = Uri::from_static("/api/v1/pods");
-        let about = About { user: Arc::new(User::anonymous()), method: Method::GET, uri, is_watch: false };
+        let about = RequestSummary { user: Arc::new(User::anonymous()), method: Method::GET, uri, is_watch: false };
         Self { slot: 0, flow: holder.flow, seats: 1, holder, about }
     }
 }
 
 fn take(level: &Arc<Level>, flow: u64, seats: usize) -> BoxFuture<'static, Result<Seats, u32>> {
     let level = level.clone();
-    let asked = Asked { seats, ..Asked::of_test(Holder { flow, level: Kind::Users }) };
+    let asked = SeatRequest { seats, ..SeatRequest::of_test(Holder { flow, level: Kind::Users }) };
     async move { level.take(asked, PATIENCE).await }.boxed()
 }
 
@@ -71,7 +71,7 @@ async fn no_request_waits_longer_than_it_may_or_behind_too_many() {
 }
 
 #[tokio::test]
-async fn a_request_that_goes_away_lets_others_pass() {
+async fn a_cancelled_request_frees_its_place_in_the_queue() {
     let level = Level::of_seats(4, 10);
     let held: Vec<_> = (0..2).map(|_| take(&level, 1, 1).now_or_never().unwrap().unwrap()).collect();
     let mut many = take(&level, 2, 1);
@@ -87,7 +87,7 @@ async fn a_request_that_goes_away_lets_others_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_level_counts_its_use_over_time_and_requests_that_need_more_than_is_free() {
+async fn level_metrics_count_utilization_and_requests_without_accommodation() {
     let level = Level::of_seats(8, 10);
     let held: Vec<_> = (0..7).map(|_| take(&level, 1, 1).now_or_never().unwrap().unwrap()).collect();
     let mut two = take(&level, 2, 2);
@@ -108,7 +108,7 @@ async fn a_level_counts_its_use_over_time_and_requests_that_need_more_than_is_fr
 
 /// A cancelled request returns its seats, whenever it is cancelled.
 #[tokio::test]
-async fn seats_that_were_sent_to_a_request_which_has_gone_go_back() {
+async fn seats_granted_to_a_cancelled_request_are_returned() {
     let level = Level::of_seats(1, 10);
     let held = take(&level, 1, 1).await.unwrap();
     let (mut second, mut third) = (take(&level, 2, 1), take(&level, 3, 1));
@@ -128,7 +128,7 @@ async fn a_request_takes_a_part_of_the_seats_at_most() {
 }
 
 #[tokio::test]
-async fn more_seats_let_waiting_requests_go_on() {
+async fn added_seats_dispatch_waiting_requests() {
     let level = Level::of_seats(1, 10);
     let _held = take(&level, 1, 1).await.unwrap();
     let mut other = take(&level, 2, 1);
@@ -138,7 +138,7 @@ async fn more_seats_let_waiting_requests_go_on() {
 }
 
 #[tokio::test]
-async fn slots_are_used_again_once_their_flow_schemas_have_gone() {
+async fn slots_of_deleted_flow_schemas_are_reused() {
     let level = Level::of_seats(10, 10);
     let held = take(&level, 1, 1).await.unwrap();
     let (spec, seats) = {

@@ -1,7 +1,7 @@
 //! A typical operator in Rust: it defines reservoirs, keeps a config map for each, reports by status and events, and
 //! defaults and validates by webhooks.
 //!
-//! It knows nothing of the server, and reports only through objects, since the test reads those.
+//! The operator does not depend on the server, and reports only through objects, since the test reads those.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -135,7 +135,7 @@ fn offer(
         // During a shutdown there is no wait.
         let stops = tokio::time::timeout(HAND_OVER, shared.pipeline.closing().cancelled()).await.is_ok();
         if !stops && offered.lock().is_some() {
-            shared.metrics.count_kept_at_the_door();
+            shared.metrics.count_inline_served();
             tracing::debug!("the runtime takes no connections; this one is served by the thread that accepts them");
             take(offered, shared, Threads::Door(runtime)).await;
         }

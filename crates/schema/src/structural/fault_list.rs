@@ -35,14 +35,14 @@ impl Budget {
 
 /// Faults of a value.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FaultList {
     faults: Vec<FieldError>,
     bytes: usize,
     /// The remaining work.
     work: u64,
 }
 
-impl Found {
+impl FaultList {
     /// Creates an empty collection with this budget.
     pub(super) fn new(work: u64) -> Self {
         Self { faults: Vec::new(), bytes: 0, work }

@@ -73,7 +73,7 @@ impl Pipeline {
         (info, parts, query): (&RequestInfo, &Parts, &RequestQuery),
         body: &mut RequestBody,
     ) -> Result<Result<(Cost, Option<Seats>), u32>, ApiError> {
-        let holder = Holder::of(user);
+        let holder = Holder::of_user(user);
         let request = Request { user, holder, info, parts, time };
         let target = match answerer {
             Answerer::Here(target) => target.as_ref(),
@@ -86,9 +86,9 @@ impl Pipeline {
         let has_body = target.is_some() && !info.verb.is_read() && !info.is_session;
         let mut slow = if has_body { slow_bodies::arrived(body, &self.slow_bodies, holder).await? } else { None };
         loop {
-            let sent = RequestBodySize::of(parts, body).await;
+            let sent = RequestBodySize::measure(parts, body).await;
             let about = target.map(|target| self.router.estimate(info, parts, query, target));
-            let cost = flow_control::of(info, parts, &about.unwrap_or_default(), sent);
+            let cost = flow_control::request_cost(info, parts, &about.unwrap_or_default(), sent);
             let seats = match self.flow_control.acquire(flow, request, cost.seats).await {
                 Ok(seats) => seats,
                 Err(seconds) => return Ok(Err(seconds)),
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_counts_for_the_memory_of_its_head() {
+    fn large_watch_headers_count_as_additional_watches() {
         let check = |query: String, field: usize, expect: usize| {
             let request = Request::get(format!("/api/v1/pods?watch=1{query}")).header("x", "x".repeat(field));
             assert_eq!(further(&request.body(()).unwrap().into_parts().0, BYTES_FOR_SELECTORS), expect, "{query}");

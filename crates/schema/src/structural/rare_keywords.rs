@@ -1,7 +1,7 @@
 //! A box for keywords that few nodes have, so that most nodes stay small.
 //!
-//! There are as many nodes as all definitions have fields, and most state only a type. This module must not know the
-//! meaning of the keywords.
+//! Every field of every definition has a node, and most nodes state only a type. This module must not know the meaning
+//! of the keywords.
 
 use std::ops::Deref;
 
@@ -10,16 +10,16 @@ use std::ops::Deref;
 pub(super) struct RareKeywords<T>(Option<Box<T>>);
 
 /// A group of keywords that a schema may omit.
-pub(super) trait Statement: 'static {
+pub(super) trait KeywordGroup: 'static {
     /// The group in which no keyword is set.
-    fn nothing() -> &'static Self;
+    fn unset() -> &'static Self;
 
-    fn is_nothing(&self) -> bool;
+    fn is_unset(&self) -> bool;
 }
 
-impl<T: Statement> RareKeywords<T> {
-    pub(super) fn of(stated: T) -> Self {
-        Self((!stated.is_nothing()).then(|| Box::new(stated)))
+impl<T: KeywordGroup> RareKeywords<T> {
+    pub(super) fn new(stated: T) -> Self {
+        Self((!stated.is_unset()).then(|| Box::new(stated)))
     }
 }
 
@@ -29,13 +29,13 @@ impl<T> Default for RareKeywords<T> {
     }
 }
 
-impl<T: Statement> Deref for RareKeywords<T> {
+impl<T: KeywordGroup> Deref for RareKeywords<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
         match &self.0 {
             Some(stated) => stated,
-            None => T::nothing(),
+            None => T::unset(),
         }
     }
 }

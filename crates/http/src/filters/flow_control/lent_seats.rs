@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
-use super::level::{Asked, Level, Seats};
+use super::level::{Level, SeatRequest, Seats};
 use crate::body::{BodyError, ResponseBody};
 use crate::shares::Holder;
 
@@ -29,7 +29,7 @@ pub(crate) struct LentSeats(Arc<Lending>);
 #[derive(Debug)]
 struct Lending {
     level: Arc<Level>,
-    asked: Asked,
+    asked: SeatRequest,
     /// True if the seats are not lent, because the response holds other resources while it waits.
     is_kept: bool,
     state: Mutex<State>,
@@ -48,15 +48,15 @@ enum State {
 impl LentSeats {
     /// Seats that are lent while the response waits for its client.
     pub(in crate::filters) fn new(seats: Seats) -> Self {
-        Self::of(seats, false)
+        Self::with_lending(seats, false)
     }
 
     /// Seats that are never lent: those of another server, which waits as long as the response does.
     pub(in crate::filters) fn kept(seats: Seats) -> Self {
-        Self::of(seats, true)
+        Self::with_lending(seats, true)
     }
 
-    fn of(seats: Seats, is_kept: bool) -> Self {
+    fn with_lending(seats: Seats, is_kept: bool) -> Self {
         let (level, asked) = seats.origin();
         Self(Arc::new(Lending { level, asked, is_kept, state: Mutex::new(State::Held { _seats: seats }) }))
     }
@@ -111,7 +111,7 @@ impl LentSeats {
 impl LentSeats {
     /// One seat of a user, in a level with many.
     pub(crate) async fn one(holder: Holder) -> Self {
-        let seats = Level::of_seats(100, 0).take(Asked::of_test(holder), Duration::ZERO).await;
+        let seats = Level::of_seats(100, 0).take(SeatRequest::of_test(holder), Duration::ZERO).await;
         Self::new(seats.expect("it is free"))
     }
 }
@@ -174,11 +174,11 @@ mod tests {
     const BOB: Holder = Holder { flow: 2, level: Kind::Exempt };
 
     async fn take(level: &Arc<Level>, holder: Holder) -> Result<Seats, u32> {
-        level.take(Asked::of_test(holder), Duration::ZERO).await
+        level.take(SeatRequest::of_test(holder), Duration::ZERO).await
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_goes_on_when_it_has_its_seats_again() {
+    async fn a_response_resumes_after_it_regains_its_seats() {
         let level = Level::of_seats(1, 0);
         let seats = LentSeats::new(take(&level, ANN).await.unwrap());
         let mut body = SeatedBody::new(full("x"), seats.clone());

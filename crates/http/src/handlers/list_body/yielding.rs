@@ -12,20 +12,20 @@ use hyper::body::{Body, Frame, SizeHint};
 use crate::body::BodyError;
 
 /// A body that yields after each frame.
-pub(in crate::handlers) struct Paced<B> {
+pub(in crate::handlers) struct YieldingBody<B> {
     inner: B,
     /// True after a frame, until other tasks have run.
     rests: bool,
 }
 
-impl<B> Paced<B> {
+impl<B> YieldingBody<B> {
     /// Wraps a body.
     pub(in crate::handlers) fn new(inner: B) -> Self {
         Self { inner, rests: false }
     }
 }
 
-impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> Body for Paced<B> {
+impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> Body for YieldingBody<B> {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -57,9 +57,9 @@ mod tests {
     use http_body_util::{BodyExt as _, StreamBody};
 
     #[tokio::test]
-    async fn others_have_their_turn_between_frames() {
+    async fn a_paced_body_yields_between_frames() {
         let frames = ["a", "b"].map(|text| Ok(Frame::data(Bytes::from(text))));
-        let mut body = Paced::new(StreamBody::new(stream::iter(frames)));
+        let mut body = YieldingBody::new(StreamBody::new(stream::iter(frames)));
         for text in ["a", "b"] {
             let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert_eq!(frame, text);

@@ -58,7 +58,7 @@ impl AnswerForm {
     /// # Errors
     /// 500 when it does not fit its message in protobuf.
     pub(super) fn with(&self, object: Object) -> Result<Response<ResponseBody>, ApiError> {
-        // It is never returned as a table row.
+        // The object of a create-only subresource is never returned as a table row.
         self.renderer.answer_unstored(StatusCode::CREATED, object, &Printer::generic())
     }
 }

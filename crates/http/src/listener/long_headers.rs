@@ -3,9 +3,9 @@
 //! Without this, h2 would end a connection, with all its watches, for a head that is far too long. For a long URL it
 //! would reset the stream, and clients retry after that. hyper answers such HTTP/1.1 heads without a body.
 //!
-//! This stream wraps the connection below h2 and hyper. On HTTP/2 it collects header blocks that may be too long. It
-//! replaces one that is by a small block with a mark, and [`refusal`] finds the mark. On HTTP/1.1 it replaces hyper's
-//! answer. Frames that cannot contain a long head pass unchanged.
+//! The stream of this module wraps the connection below h2 and hyper. On HTTP/2 it collects header blocks that may be
+//! too long. It replaces a block that is too long by a small block with a mark, and [`refusal`] finds the mark. On
+//! HTTP/1.1 it replaces hyper's answer. Frames that cannot contain a long head pass unchanged.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -44,7 +44,7 @@ const READ_BYTES: usize = 8 * 1024;
 
 /// The field that marks a request whose head was too long.
 const MARK: HeaderName = HeaderName::from_static("keelson-long-head");
-/// Its values for the two faults. They are random, so that no client can forge them.
+/// The values of the mark for the two faults. They are random, so that no client can forge them.
 static MARKS: LazyLock<[String; 2]> = LazyLock::new(|| {
     use std::hash::{BuildHasher as _, RandomState};
     ["url", "fields"]
@@ -78,7 +78,7 @@ fn refused(fault: HeadFault) -> ApiError {
 
 /// A connection that answers requests with long heads.
 #[derive(Debug)]
-pub(super) struct LongHeads<S> {
+pub(super) struct LongHeaders<S> {
     inner: S,
     reading: Reading,
     /// Bytes that were read but not parsed.
@@ -147,7 +147,7 @@ impl FrameHead {
     }
 }
 
-impl<S> LongHeads<S> {
+impl<S> LongHeaders<S> {
     pub(super) fn new(inner: S) -> Self {
         let (input, output) = (BytesMut::new(), BytesMut::new());
         Self { inner, reading: Reading::Preface(0), input, output, answer: None, linger: None }
@@ -304,7 +304,7 @@ fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a header block breaks the protocol or is too long")
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for LongHeads<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for LongHeaders<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
@@ -361,7 +361,7 @@ fn instead_of(answer: &[u8]) -> Option<Bytes> {
     Some([head.into_bytes(), body].concat().into())
 }
 
-impl<S: AsyncWrite + Unpin> LongHeads<S> {
+impl<S: AsyncWrite + Unpin> LongHeaders<S> {
     /// Writes the answer that replaces hyper's. `None` if hyper's own answer is written.
     fn poll_answer(&mut self, context: &mut Context<'_>, first: &[u8]) -> Option<Poll<io::Result<usize>>> {
         if self.answer.is_none() && matches!(self.reading, Reading::Unframed) {
@@ -383,7 +383,7 @@ impl<S: AsyncWrite + Unpin> LongHeads<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LongHeads<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LongHeaders<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         match this.poll_answer(context, bytes) {
@@ -439,7 +439,7 @@ mod tests {
         let bytes = bytes.to_vec();
         let sending = tokio::spawn(async move { server.write_all(&bytes).await });
         let mut found = Vec::new();
-        let read = LongHeads::new(client).read_to_end(&mut found).await;
+        let read = LongHeaders::new(client).read_to_end(&mut found).await;
         let _ = sending.await;
         read.map(|_| found)
     }

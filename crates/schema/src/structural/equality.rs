@@ -10,17 +10,17 @@ use keelson_meta::json::Value;
 
 use super::rules::{Identity, Node};
 
-pub(super) fn same(left: &Value, right: &Value) -> bool {
+pub(super) fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(one), Value::Number(other)) => {
             one == other || one.as_i64().is_none_or(|_| other.as_i64().is_none()) && one.as_f64() == other.as_f64()
         }
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(left, right)| same(left, right))
+            one.len() == other.len() && one.iter().zip(other).all(|(left, right)| equal(left, right))
         }
         (Value::Object(one), Value::Object(other)) => {
             one.len() == other.len()
-                && one.iter().all(|(name, left)| other.get(name).is_some_and(|right| same(left, right)))
+                && one.iter().all(|(name, left)| other.get(name).is_some_and(|right| equal(left, right)))
         }
         _ => left == right,
     }
@@ -38,17 +38,17 @@ pub(super) fn is_unchanged(node: &Node, old: &Value, new: &Value) -> bool {
                 };
                 before.len() == after.len() && after.iter().all(stays)
             }
-            _ => same(old, new),
+            _ => equal(old, new),
         },
         (Value::Object(before), Value::Object(after)) => {
             let stays = |(name, new): (&str, &Value)| match (before.get(name), node.member(name)) {
                 (Some(old), Some(of_member)) => is_unchanged(of_member, old, new),
-                (Some(old), None) => same(old, new),
+                (Some(old), None) => equal(old, new),
                 (None, _) => false,
             };
             before.len() == after.len() && after.iter().all(stays)
         }
-        _ => same(old, new),
+        _ => equal(old, new),
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) struct CelEqual<'v>(pub(super) &'v Value);
 
 impl PartialEq for CelEqual<'_> {
     fn eq(&self, other: &Self) -> bool {
-        same(self.0, other.0)
+        equal(self.0, other.0)
     }
 }
 
@@ -123,10 +123,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_the_same_has_the_same_hash() {
+    fn equal_values_have_equal_hashes() {
         let hasher = RandomState::new();
         let check = |left: Value, right: Value, expected: bool| {
-            assert_eq!(same(&left, &right), expected, "{left} and {right}");
+            assert_eq!(equal(&left, &right), expected, "{left} and {right}");
             let hashes = [&left, &right].map(|value| hasher.hash_one(CelEqual(value)));
             assert!(!expected || hashes[0] == hashes[1], "{left} and {right}");
         };

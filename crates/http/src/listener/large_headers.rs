@@ -71,7 +71,7 @@ impl AuthenticationState {
     }
 
     /// Returns true if the client is not authenticated.
-    pub(super) fn is_strange(&self) -> bool {
+    pub(super) fn is_unauthenticated(&self) -> bool {
         !self.0.is_known.load(Ordering::Relaxed)
     }
 
@@ -97,7 +97,7 @@ impl LargeHeaders {
         if places.taken.len() >= LARGE_HEADS
             && let Some((_, oldest)) = places.taken.pop_first()
             // A client that has authenticated since keeps its connection, and no longer counts.
-            && oldest.is_strange()
+            && oldest.is_unauthenticated()
         {
             self.metrics.count_large_head();
             oldest.0.displaced.cancel();
@@ -110,24 +110,24 @@ impl LargeHeaders {
 }
 
 /// A stream that counts the bytes read before authentication.
-pub(super) type HeadGuard<S> = LayeredStream<S, HeadLimit>;
+pub(super) type HeaderGuard<S> = LayeredStream<S, HeaderLimit>;
 
 /// The number of bytes read from a client, and its limit.
-pub(super) struct HeadLimit {
+pub(super) struct HeaderLimit {
     heads: LargeHeaders,
     standing: AuthenticationState,
     /// Kept until the client authenticates or disconnects, since a buffer that has grown stays large.
     place: Option<Place>,
 }
 
-impl HeadLimit {
+impl HeaderLimit {
     pub(super) fn new(heads: LargeHeaders, standing: AuthenticationState) -> Self {
         Self { heads, standing, place: None }
     }
 
     /// Adds to the bytes read.
     fn count(&mut self, bytes: usize) {
-        if !self.standing.is_strange() {
+        if !self.standing.is_unauthenticated() {
             self.place = None;
             return;
         }
@@ -138,7 +138,7 @@ impl HeadLimit {
     }
 }
 
-impl Layer for HeadLimit {
+impl Layer for HeaderLimit {
     fn read<S: AsyncRead + Unpin>(
         &mut self,
         inner: &mut S,
@@ -146,7 +146,7 @@ impl Layer for HeadLimit {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         // Asked of unauthenticated clients alone, since the question takes a lock.
-        if self.standing.is_strange() && self.standing.0.displaced.is_cancelled() {
+        if self.standing.is_unauthenticated() && self.standing.0.displaced.is_cancelled() {
             return Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::QuotaExceeded,
                 "too many unauthenticated clients send large requests",
@@ -168,9 +168,9 @@ mod tests {
         heads: &LargeHeaders,
         standing: &AuthenticationState,
         bytes: usize,
-    ) -> (io::Result<usize>, HeadGuard<io::Cursor<Vec<u8>>>) {
+    ) -> (io::Result<usize>, HeaderGuard<io::Cursor<Vec<u8>>>) {
         let mut guard =
-            HeadGuard::new(io::Cursor::new(vec![0; bytes]), HeadLimit::new(heads.clone(), standing.clone()));
+            HeaderGuard::new(io::Cursor::new(vec![0; bytes]), HeaderLimit::new(heads.clone(), standing.clone()));
         let read = guard.read_to_end(&mut Vec::new()).await;
         (read, guard)
     }

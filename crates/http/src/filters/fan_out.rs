@@ -16,7 +16,7 @@ use crate::body::{ResponseBody, empty};
 use crate::{negotiation, respond};
 
 /// Answers requests by parts that pipelines answer.
-pub trait Across: Send + Sync {
+pub trait FanOut: Send + Sync {
     /// Returns true for the requests that it answers.
     fn takes(&self, uri: &Uri) -> bool;
 
@@ -56,23 +56,23 @@ pub(super) fn is_part(parts: &Parts) -> bool {
 impl Pipeline {
     /// Lets `across` answer the requests that it takes.
     #[must_use]
-    pub fn with_across(mut self, across: Arc<dyn Across>) -> Self {
-        self.across.push(across);
+    pub fn with_fan_out(mut self, across: Arc<dyn FanOut>) -> Self {
+        self.fan_outs.push(across);
         self
     }
 
     /// The answerer of a request that is not for this pipeline alone.
-    pub(super) fn across(&self, parts: &Parts) -> Option<&Arc<dyn Across>> {
-        self.across.iter().find(|across| across.takes(&parts.uri)).filter(|_| !is_part(parts))
+    pub(super) fn fan_out(&self, parts: &Parts) -> Option<&Arc<dyn FanOut>> {
+        self.fan_outs.iter().find(|across| across.takes(&parts.uri)).filter(|_| !is_part(parts))
     }
 
-    pub(super) async fn answer_across(
+    pub(super) async fn answer_by_parts(
         self: &Arc<Self>,
-        across: &dyn Across,
+        across: &dyn FanOut,
         client: &dyn ClientConnection,
         parts: Parts,
     ) -> Response<ResponseBody> {
-        let request_id = request_id::of(&parts.headers, self.random.as_ref());
+        let request_id = request_id::id_of_request(&parts.headers, self.random.as_ref());
         let (error_form, is_head) = (negotiation::error_form(&parts), parts.method == Method::HEAD);
         let answer = pin!(async { Ok(across.answer(self, client, parts).await) });
         let outcome = panics::caught(answer, |_| ()).await;
