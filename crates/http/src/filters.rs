@@ -8,7 +8,6 @@
 //! guards (counting, seats, stalled bodies) are added in reverse order. Each filter is a plain function. Only
 //! [`Pipeline::answer`] knows their order.
 
-mod across;
 mod audit;
 mod authentication;
 mod authorization;
@@ -16,6 +15,7 @@ mod bearer;
 pub(crate) mod browsers;
 mod building;
 mod clients;
+mod fan_out;
 mod flow_control;
 mod impersonation;
 mod long_work;
@@ -51,6 +51,7 @@ use tracing::{Instrument as _, Level, Span, debug, debug_span, enabled};
 use self::audit::RequestEvents;
 pub use self::authentication::TokenAuthenticator;
 pub use self::clients::{ClientConnection, WithoutCertificate};
+pub use self::fan_out::{FanOut, PartOfRequest};
 use self::flow_control::{Cost, Flow};
 pub use self::flow_control::{FlowControl, FlowLimits};
 pub(crate) use self::flow_control::{InitialSeats, LentSeats, has_long_query, is_copied};
@@ -70,7 +71,7 @@ use crate::respond;
 use crate::router::Router;
 use crate::service::ApiRequest;
 use crate::shares::{Holder, Shares};
-use crate::shutdown::{Entered, Shutdown};
+use crate::shutdown::{AdmittedRequest, Shutdown};
 
 /// A complete response of at most this many bytes holds no seat while it is sent.
 const SMALL_BYTES: u64 = 64 * 1024;

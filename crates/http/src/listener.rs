@@ -18,7 +18,7 @@ mod header_block;
 mod idle;
 mod large_headers;
 mod linger;
-mod long_heads;
+mod long_headers;
 mod port;
 mod request_head;
 mod sending;
@@ -45,7 +45,7 @@ use tokio_util::task::TaskTracker;
 use self::answers::Answers;
 pub use self::answers::ReplacedBytes;
 use self::connections::Connections;
-use self::heads::LargeHeaders;
+use self::large_headers::LargeHeaders;
 pub use self::port::{Accept, Port, Transport};
 use crate::filters::Pipeline;
 use crate::metrics::Edge;
@@ -179,7 +179,7 @@ async fn serve_until_stopped(port: Port, tls: TlsSettings, pipeline: Arc<Pipelin
     // Dropping this future closes all connections.
     let _cut = cut.drop_guard();
     let served = TaskTracker::new();
-    let opened = door::open(port, shared, served.clone());
+    let opened = acceptor::open(port, shared, served.clone());
     let mut door = match opened {
         Ok(door) => door,
         Err(error) => return tracing::error!(%error, "connections can't be accepted"),

@@ -36,7 +36,7 @@ use crate::request_info::RequestInfo;
 use crate::service::ApiRequest;
 use crate::{respond, search, version};
 pub use documentation::{Documentation, InheritedDocuments, OtherDocuments, OtherServers};
-pub(crate) use paths::{Described, is_page};
+pub(crate) use paths::{DescribedResources, is_page};
 use paths::{Page, has_method};
 use zpages::ZPage;
 

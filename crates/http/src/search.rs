@@ -310,7 +310,7 @@ mod tests {
         let info = RequestInfo::parse(&parts.method, &parts.uri);
         assert!(!info.is_resource_request, "the roles of pages permit it");
         let (query_of, caller) =
-            (RequestQuery::of(&info, &parts.uri), Caller::new(Arc::new(User::default()), Arc::new(Shop)));
+            (RequestQuery::parse(&info, &parts.uri), Caller::new(Arc::new(User::default()), Arc::new(Shop)));
         let answered = answer(&surface, &service, (&parts, &query_of, &caller)).await;
         let mut read = service.0.lock().clone();
         read.sort();

@@ -268,7 +268,7 @@ fn object(kind: String, value: Value, release: Release) -> Result<Object, String
     let mut object = Object::from_value(value).ok_or("a manifest is no object")?;
     let schema = Schema::of_release(release, GROUP, VERSION, &kind).ok_or_else(|| format!("no schema of {kind}"))?;
     let kind = GroupVersionKind { group: GROUP.to_owned(), version: VERSION.to_owned(), kind };
-    if let Some(defaults) = Defaults::of(&kind) {
+    if let Some(defaults) = Defaults::for_kind(&kind) {
         defaults.fill(&mut object);
     }
     let mut report = WalkReport::default();
@@ -285,7 +285,7 @@ fn object(kind: String, value: Value, release: Release) -> Result<Object, String
     if !name.is_empty() && !faults.is_empty() {
         return Err(format!("metadata.name: Invalid value: {name:?}: {}", faults.join(", ")));
     }
-    let faults = Rules::of(GROUP, &kind.kind).map(|rules| rules.create(&object)).unwrap_or_default();
+    let faults = Rules::for_kind(GROUP, &kind.kind).map(|rules| rules.create(&object)).unwrap_or_default();
     if !faults.is_empty() {
         let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
         return Err(format!("{} {name:?} is invalid: {}", kind.kind, faults.join(", ")));

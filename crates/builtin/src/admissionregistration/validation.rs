@@ -38,13 +38,13 @@ pub(crate) const GATED: &[(&str, Kind)] = &[
     (MANIFESTS, kind("ValidatingWebhookConfiguration").object(&VALIDATING_WEBHOOKS)),
 ];
 const API_NAME: Rule = Check("a new object: a name without the suffix of manifests", reserved_name);
-const MUTATING_POLICY: TypeRules = TypeRules::of(&[("", Always(&policies::MUTATING)), ("metadata", API_NAME)]);
-const MUTATING_BINDING: TypeRules = TypeRules::of(&[("", Always(&policies::MUTATING_BINDING)), ("metadata", API_NAME)]);
-const MUTATING_WEBHOOKS: TypeRules = TypeRules::of(&[("", Always(&webhooks::MUTATING)), ("metadata", API_NAME)]);
-const VALIDATING_POLICY: TypeRules = TypeRules::of(&[("", Always(&policies::VALIDATING)), ("metadata", API_NAME)]);
+const MUTATING_POLICY: TypeRules = TypeRules::new(&[("", Always(&policies::MUTATING)), ("metadata", API_NAME)]);
+const MUTATING_BINDING: TypeRules = TypeRules::new(&[("", Always(&policies::MUTATING_BINDING)), ("metadata", API_NAME)]);
+const MUTATING_WEBHOOKS: TypeRules = TypeRules::new(&[("", Always(&webhooks::MUTATING)), ("metadata", API_NAME)]);
+const VALIDATING_POLICY: TypeRules = TypeRules::new(&[("", Always(&policies::VALIDATING)), ("metadata", API_NAME)]);
 const VALIDATING_BINDING: TypeRules =
-    TypeRules::of(&[("", Always(&policies::VALIDATING_BINDING)), ("metadata", API_NAME)]);
-const VALIDATING_WEBHOOKS: TypeRules = TypeRules::of(&[("", Always(&webhooks::VALIDATING)), ("metadata", API_NAME)]);
+    TypeRules::new(&[("", Always(&policies::VALIDATING_BINDING)), ("metadata", API_NAME)]);
+const VALIDATING_WEBHOOKS: TypeRules = TypeRules::new(&[("", Always(&webhooks::VALIDATING)), ("metadata", API_NAME)]);
 const MANIFESTS: &str = "ManifestBasedAdmissionControlConfig";
 
 pub(crate) const FAILURE_POLICY: Rule = OneOf(&["Fail", "Ignore"]);

@@ -17,20 +17,20 @@ use crate::validating::unions::exactly_one;
 
 pub(crate) const KINDS: &[Kind] = &[
     kind("EvictionRequest")
-        .object(&const { TypeRules::of(&[("spec", Always(&REQUEST))]) })
+        .object(&const { TypeRules::new(&[("spec", Always(&REQUEST))]) })
         .then(
             &const {
-                TypeRules::of(&[(
+                TypeRules::new(&[(
                     "spec",
-                    Always(&const { TypeRules::of(&[("target", Immutable), ("requester", Immutable)]) }),
+                    Always(&const { TypeRules::new(&[("target", Immutable), ("requester", Immutable)]) }),
                 )])
             },
         )
-        .below(&[("status", &const { TypeRules::of(&[("status", Always(&REQUEST_STATUS))]) })]),
+        .below(&[("status", &const { TypeRules::new(&[("status", Always(&REQUEST_STATUS))]) })]),
     kind("Eviction")
-        .object(&const { TypeRules::of(&[("spec", Always(&EVICTION))]) })
-        .then(&const { TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("target", Immutable)]) }))]) })
-        .below(&[("status", &const { TypeRules::of(&[("status", Always(&STATUS))]) })]),
+        .object(&const { TypeRules::new(&[("spec", Always(&EVICTION))]) })
+        .then(&const { TypeRules::new(&[("spec", Always(&const { TypeRules::new(&[("target", Immutable)]) }))]) })
+        .below(&[("status", &const { TypeRules::new(&[("status", Always(&STATUS))]) })]),
 ];
 
 /// A domain name and a name, as `example.org/name`.
@@ -44,32 +44,32 @@ const MAX_ENTRIES: usize = 100;
 /// The largest number of responders.
 const MAX_RESPONDERS: usize = 11;
 
-const REQUEST: TypeRules = TypeRules::of(&[
+const REQUEST: TypeRules = TypeRules::new(&[
     ("target", Always(&TARGET)),
     ("requester", Required("")),
     ("requester", Rule::Format(&PREFIXED_KEY)),
     ("intent", INTENT),
     ("intent", KNOWN_INTENT),
 ]);
-const EVICTION: TypeRules = TypeRules::of(&[("target", Always(&TARGET))]);
+const EVICTION: TypeRules = TypeRules::new(&[("target", Always(&TARGET))]);
 
 const TARGET: TypeRules = TypeRules::shared(
     "target of an eviction",
     &[("", Check("a pod", |at, run| exactly_one(at, run, &["pod"]))), ("pod", In(&POD))],
 );
-const POD: TypeRules = TypeRules::of(&[
+const POD: TypeRules = TypeRules::new(&[
     ("name", Required("")),
     ("name", Rule::Format(&DNS_SUBDOMAIN)),
     ("uid", Required("")),
     ("uid", Rule::Format(&UUID)),
 ]);
 
-const REQUEST_STATUS: TypeRules = TypeRules::of(&[
+const REQUEST_STATUS: TypeRules = TypeRules::new(&[
     ("conditions", MaxItems(MAX_ENTRIES)),
     ("conditions", CONDITIONS),
     ("observedGeneration", GENERATION),
 ]);
-const STATUS: TypeRules = TypeRules::of(&[
+const STATUS: TypeRules = TypeRules::new(&[
     ("conditions", MaxItems(MAX_ENTRIES)),
     ("conditions", CONDITIONS),
     ("observedGeneration", GENERATION),
@@ -80,13 +80,13 @@ const STATUS: TypeRules = TypeRules::of(&[
     ("responders", MaxItems(MAX_RESPONDERS)),
     ("responders", Each(&RESPONDER)),
 ]);
-const REQUESTER: TypeRules = TypeRules::of(&[
+const REQUESTER: TypeRules = TypeRules::new(&[
     ("name", Required("")),
     ("name", Rule::Format(&PREFIXED_KEY)),
     ("intent", INTENT),
     ("intent", KNOWN_INTENT),
 ]);
-const TARGET_RESPONDER: TypeRules = TypeRules::of(&[
+const TARGET_RESPONDER: TypeRules = TypeRules::new(&[
     ("name", Required("")),
     ("name", Rule::Format(&PREFIXED_KEY)),
     (
@@ -101,7 +101,7 @@ const TARGET_RESPONDER: TypeRules = TypeRules::of(&[
     ("state", Required("")),
     ("state", Rule::OneOf(&["Active", "Canceled", "Completed", "Inactive", "Interrupted"])),
 ]);
-const RESPONDER: TypeRules = TypeRules::of(&[("name", Required("")), ("name", Rule::Format(&PREFIXED_KEY))]);
+const RESPONDER: TypeRules = TypeRules::new(&[("name", Required("")), ("name", Rule::Format(&PREFIXED_KEY))]);
 
 const INTENT: Rule = Required("");
 const KNOWN_INTENT: Rule = Rule::OneOf(INTENTS);

@@ -13,4 +13,4 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-const PRIORITY_CLASS: TypeDefaults = TypeDefaults::of(&[("preemptionPolicy", TextIfAbsent("PreemptLowerPriority"))]);
+const PRIORITY_CLASS: TypeDefaults = TypeDefaults::new(&[("preemptionPolicy", TextIfAbsent("PreemptLowerPriority"))]);

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::flow_control::{self, FlowControl, FlowLimits};
 use super::impersonation::Impersonation;
 use super::long_work::LongWork;
-use super::{AllowedOrigins, OpenPages, Pipeline, Sites, TokenAuthenticator, kept, slow_bodies, time_limit};
+use super::{AllowedOrigins, OpenPages, Pipeline, Sites, TokenAuthenticator, response_memory, slow_bodies, time_limit};
 use crate::metrics::Metrics;
 use crate::proxy::{PassThrough, Proxy, RemoteServers};
 use crate::router::Router;
@@ -55,14 +55,14 @@ impl Pipeline {
         let watches_elsewhere = Shares::new("aggregated watches", WATCHES_ELSEWHERE);
         let node_sessions = Shares::new("requests to nodes", NODE_CONNECTIONS);
         let slow_bodies = Shares::new("slow request bodies", slow_bodies::MOST);
-        let kept = kept::shares();
+        let kept = response_memory::shares();
         let shares = [&watches, &watches_elsewhere, &node_sessions, &slow_bodies, &kept].map(Arc::clone);
         metrics.add_source(move || shares.iter().flat_map(|shares| shares.samples()).collect());
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             router,
             sites: None,
-            across: Vec::new(),
+            fan_outs: Vec::new(),
             pass_through: None,
             proxy: None,
             certificates: Arc::new(PublishedAuthorities::default()),

@@ -31,7 +31,8 @@ use super::Shared;
 use super::ahead::{ReadAhead, ReadAheadStream};
 use super::connections::Ticket;
 use super::idle::{Activity, Busy};
-use super::long_heads::LongHeads;
+use super::large_headers::{AuthenticationState, HeaderGuard, HeaderLimit};
+use super::long_headers::LongHeaders;
 use super::port::Socket;
 use super::request_head;
 use super::sending::{Sending, SentBody, Streams};
@@ -80,7 +81,7 @@ pub(super) const MAX_FRAME_BYTES: u32 = 256 * 1024;
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;
 
 /// A connection, decrypted.
-type Stream = TlsStream<StallGuard<HeadGuard<ReadAhead<Socket>>>>;
+type Stream = TlsStream<StallGuard<HeaderGuard<ReadAhead<Socket>>>>;
 
 /// The threads that serve a connection.
 #[derive(Clone)]

@@ -20,13 +20,13 @@ const MAX_CLAIMS: usize = 4;
 /// The largest depth of templates below a workload.
 const MAX_DEPTH: usize = 4;
 
-pub(super) const WORKLOAD: TypeRules = TypeRules::of(&[("spec", Always(&WORKLOAD_SPEC))]);
-pub(super) const POD_GROUP: TypeRules = TypeRules::of(&[("spec", Always(&POD_GROUP_SPEC))]);
-pub(super) const POD_GROUP_STATUS: TypeRules = TypeRules::of(&[(
+pub(super) const WORKLOAD: TypeRules = TypeRules::new(&[("spec", Always(&WORKLOAD_SPEC))]);
+pub(super) const POD_GROUP: TypeRules = TypeRules::new(&[("spec", Always(&POD_GROUP_SPEC))]);
+pub(super) const POD_GROUP_STATUS: TypeRules = TypeRules::new(&[(
     "status",
     Always(
         &const {
-            TypeRules::of(&[
+            TypeRules::new(&[
                 ("conditions", CONDITIONS),
                 ("resourceClaimStatuses", MaxItems(MAX_CLAIMS)),
                 ("resourceClaimStatuses", Each(&CLAIM_STATUS)),
@@ -34,11 +34,11 @@ pub(super) const POD_GROUP_STATUS: TypeRules = TypeRules::of(&[(
         },
     ),
 )]);
-pub(super) const COMPOSITE: TypeRules = TypeRules::of(&[("spec", Always(&COMPOSITE_SPEC))]);
+pub(super) const COMPOSITE: TypeRules = TypeRules::new(&[("spec", Always(&COMPOSITE_SPEC))]);
 pub(super) const COMPOSITE_STATUS: TypeRules =
-    TypeRules::of(&[("status", Always(&const { TypeRules::of(&[("conditions", CONDITIONS)]) }))]);
+    TypeRules::new(&[("status", Always(&const { TypeRules::new(&[("conditions", CONDITIONS)]) }))]);
 
-const WORKLOAD_SPEC: TypeRules = TypeRules::of(&[
+const WORKLOAD_SPEC: TypeRules = TypeRules::new(&[
     ("controllerRef", FIXED),
     ("controllerRef", In(&CONTROLLER)),
     (
@@ -51,7 +51,7 @@ const WORKLOAD_SPEC: TypeRules = TypeRules::of(&[
     ("compositePodGroupTemplates", COMPOSITE_TEMPLATES),
 ]);
 
-const CONTROLLER: TypeRules = TypeRules::of(&[
+const CONTROLLER: TypeRules = TypeRules::new(&[
     ("apiGroup", Rule::Format(&DNS_SUBDOMAIN)),
     ("kind", Required("")),
     ("kind", Rule::Format(&PATH_SEGMENT)),
@@ -100,7 +100,7 @@ const COMPOSITE_TEMPLATES: Rule = With(
     &COMPOSITE_TEMPLATE,
 );
 
-const COMPOSITE_TEMPLATE: TypeRules = TypeRules::of(&[
+const COMPOSITE_TEMPLATE: TypeRules = TypeRules::new(&[
     ("name", Required("")),
     ("name", Rule::Format(&DNS_LABEL)),
     ("schedulingPolicy", Always(&COMPOSITE_POLICY)),
@@ -118,7 +118,7 @@ const COMPOSITE_TEMPLATE: TypeRules = TypeRules::of(&[
     ("compositePodGroupTemplates", Check("templates of the same form", composite_templates)),
 ]);
 
-const POD_GROUP_SPEC: TypeRules = TypeRules::of(&[
+const POD_GROUP_SPEC: TypeRules = TypeRules::new(&[
     ("parentCompositePodGroupName", FIXED),
     ("parentCompositePodGroupName", Rule::Format(&DNS_SUBDOMAIN)),
     (
@@ -147,7 +147,7 @@ const POD_GROUP_SPEC: TypeRules = TypeRules::of(&[
     ("preemptionPolicy", PREEMPTION),
 ]);
 
-const COMPOSITE_SPEC: TypeRules = TypeRules::of(&[
+const COMPOSITE_SPEC: TypeRules = TypeRules::new(&[
     ("parentCompositePodGroupName", FIXED),
     ("parentCompositePodGroupName", Rule::Format(&DNS_SUBDOMAIN)),
     ("workloadRef", Required("")),
@@ -166,7 +166,7 @@ const COMPOSITE_SPEC: TypeRules = TypeRules::of(&[
     ("preemptionPolicy", PREEMPTION),
 ]);
 
-const WORKLOAD_REFERENCE: TypeRules = TypeRules::of(&[
+const WORKLOAD_REFERENCE: TypeRules = TypeRules::new(&[
     ("workloadName", Required("")),
     ("workloadName", Rule::Format(&DNS_SUBDOMAIN)),
     ("templateName", Required("")),
@@ -179,7 +179,7 @@ const POLICY: TypeRules = TypeRules::shared(
         ("", Check("either `basic` or `gang`", |at, run| exactly_one(at, run, &["basic", "gang"]))),
         ("basic", FIXED),
         ("gang", STAYS),
-        ("gang", In(&const { TypeRules::of(&[("minCount", COUNT)]) })),
+        ("gang", In(&const { TypeRules::new(&[("minCount", COUNT)]) })),
     ],
 );
 const COMPOSITE_POLICY: TypeRules = TypeRules::shared(
@@ -188,7 +188,7 @@ const COMPOSITE_POLICY: TypeRules = TypeRules::shared(
         ("", Check("either `basic` or `gang`", |at, run| exactly_one(at, run, &["basic", "gang"]))),
         ("basic", FIXED),
         ("gang", STAYS),
-        ("gang", In(&const { TypeRules::of(&[("minGroupCount", COUNT)]) })),
+        ("gang", In(&const { TypeRules::new(&[("minGroupCount", COUNT)]) })),
     ],
 );
 const STAYS: Rule = Check("an update neither sets nor clears it", stays_set_or_unset);
@@ -202,11 +202,11 @@ const CONSTRAINTS: TypeRules = TypeRules::shared(
     "scheduling constraints of a group",
     &[
         ("topology", MaxItems(1)),
-        ("topology", Each(&const { TypeRules::of(&[("key", Required("")), ("key", Rule::Format(&QUALIFIED_NAME))]) })),
+        ("topology", Each(&const { TypeRules::new(&[("key", Required("")), ("key", Rule::Format(&QUALIFIED_NAME))]) })),
     ],
 );
 const DISRUPTION: TypeRules =
-    TypeRules::of(&[("", Check("either `single` or `all`", |at, run| exactly_one(at, run, &["single", "all"])))]);
+    TypeRules::new(&[("", Check("either `single` or `all`", |at, run| exactly_one(at, run, &["single", "all"])))]);
 const PRIORITY: Rule = Within(i64::MIN, MAX_PRIORITY, "must be less than or equal to 1000000000");
 const PREEMPTION: Rule = OneOfIfSet(&["PreemptLowerPriority", "Never"]);
 
@@ -227,7 +227,7 @@ const CLAIM: TypeRules = TypeRules::shared(
     ],
 );
 const CLAIM_STATUS: TypeRules =
-    TypeRules::of(&[("name", Required("")), ("resourceClaimName", Rule::Format(&DNS_SUBDOMAIN))]);
+    TypeRules::new(&[("name", Required("")), ("resourceClaimName", Rule::Format(&DNS_SUBDOMAIN))]);
 
 /// Validates a list of templates of groups of groups. Deeper lists than [`MAX_DEPTH`] are refused at the first level
 /// that is too deep.
