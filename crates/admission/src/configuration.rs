@@ -16,6 +16,7 @@ use keelson_codec::yaml;
 use keelson_meta::FeatureGates;
 use keelson_meta::json::{Map, Value};
 use keelson_registry::LimitedResource;
+use keelson_schema::Schemas;
 
 use crate::builtin::{EventLimit, ImagePolicy, NodeSelectors, PodSecurityConfiguration, TolerationSettings};
 use crate::manifests::{ManifestError, ManifestPlugin, ManifestSet, load_all};
@@ -100,8 +101,8 @@ impl AdmissionConfiguration {
     ///
     /// # Errors
     /// The feature gate is off, or a manifest is invalid.
-    pub fn manifests(&self, gates: &FeatureGates) -> Result<ManifestSet, ManifestError> {
-        load_all(&self.manifest_directories, gates)
+    pub fn manifests(&self, gates: &FeatureGates, schemas: &'static Schemas) -> Result<ManifestSet, ManifestError> {
+        load_all(&self.manifest_directories, gates, schemas)
     }
 
     /// Applies the settings of one plugin.
