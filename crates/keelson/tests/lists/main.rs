@@ -18,6 +18,7 @@ mod query_costs;
 mod query_faults;
 mod query_watches;
 mod sealed_tokens;
+mod shards;
 mod websockets;
 
 use serde_json::Value;
