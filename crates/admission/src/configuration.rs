@@ -7,15 +7,16 @@
 mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use keelson_access_config::HostCredentials;
 use keelson_codec::yaml;
 use keelson_meta::FeatureGates;
 use keelson_meta::json::{Map, Value};
 use keelson_registry::LimitedResource;
+use keelson_schema::Schemas;
 
 use crate::builtin::{EventLimit, ImagePolicy, NodeSelectors, PodSecurityConfiguration, TolerationSettings};
 use crate::manifests::{ManifestError, ManifestPlugin, ManifestSet, load_all};
@@ -54,14 +55,59 @@ pub struct AdmissionConfiguration {
     pub manifest_directories: BTreeMap<ManifestPlugin, PathBuf>,
 }
 
+/// The reason why the file is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigurationError {
+    /// A file cannot be read.
+    #[error("{}: {fault}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// The reason.
+        fault: io::Error,
+    },
+    /// The file has another kind or version.
+    #[error("{} is not an {} of {}", file.display(), KIND, VERSIONS[0])]
+    OtherKind {
+        /// The file.
+        file: PathBuf,
+    },
+    /// A file is no YAML, or has a fault outside of the settings of plugins.
+    #[error("{}: {fault}", file.display())]
+    Invalid {
+        /// The file.
+        file: PathBuf,
+        /// The fault.
+        fault: String,
+    },
+    /// The file names an unknown plugin.
+    #[error("{}: the plugin {plugin:?} is unknown", file.display())]
+    UnknownPlugin {
+        /// The file.
+        file: PathBuf,
+        /// The plugin.
+        plugin: String,
+    },
+    /// The settings of a plugin are invalid.
+    #[error("{}: {plugin}: {fault}", file.display())]
+    InvalidSettings {
+        /// The file.
+        file: PathBuf,
+        /// The plugin.
+        plugin: String,
+        /// The fault.
+        fault: String,
+    },
+}
+
 impl AdmissionConfiguration {
     /// Reads the file, and the files that it names for the plugins that are on.
     ///
     /// # Errors
-    /// A file cannot be read or is invalid. The text is for the operator.
-    pub fn from_file(path: &Path, plugins: &Selection) -> Result<Self, String> {
+    /// A file cannot be read or is invalid.
+    pub fn from_file(path: &Path, plugins: &Selection) -> Result<Self, ConfigurationError> {
         let document = read(path)?;
-        let wrong = |why: String| format!("{}: {why}", path.display());
+        let wrong = |fault: String| ConfigurationError::Invalid { file: path.to_owned(), fault };
         let stated = document.as_object().ok_or_else(|| wrong(format!("it is not an {KIND}")))?;
         let mut configuration = Self::default();
         if text(stated, "kind").is_empty() && stated.get(NODE_SELECTORS).is_some() {
@@ -73,7 +119,7 @@ impl AdmissionConfiguration {
             return Ok(configuration);
         }
         if text(stated, "kind") != KIND || !VERSIONS.contains(&text(stated, "apiVersion")) {
-            return Err(format!("{} is not an {KIND} of {}", path.display(), VERSIONS[0]));
+            return Err(ConfigurationError::OtherKind { file: path.to_owned() });
         }
         known_fields(stated, "", &["apiVersion", "kind", "plugins"]).map_err(wrong)?;
         let mut seen = BTreeSet::new();
@@ -100,17 +146,18 @@ impl AdmissionConfiguration {
     ///
     /// # Errors
     /// The feature gate is off, or a manifest is invalid.
-    pub fn manifests(&self, gates: &FeatureGates) -> Result<ManifestSet, ManifestError> {
-        load_all(&self.manifest_directories, gates)
+    pub fn manifests(&self, gates: &FeatureGates, schemas: &'static Schemas) -> Result<ManifestSet, ManifestError> {
+        load_all(&self.manifest_directories, gates, schemas)
     }
 
     /// Applies the settings of one plugin.
-    fn take(&mut self, path: &Path, name: &str, plugin: &Map, plugins: &Selection) -> Result<(), String> {
-        let wrong = |why: String| format!("{}: {name}: {why}", path.display());
+    fn take(&mut self, path: &Path, name: &str, plugin: &Map, plugins: &Selection) -> Result<(), ConfigurationError> {
+        let (file, of) = (|| path.to_owned(), || name.to_owned());
+        let wrong = |fault: String| ConfigurationError::InvalidSettings { file: file(), plugin: of(), fault };
         let beside = text(plugin, "path");
         let stated = plugin.get("configuration").filter(|stated| !stated.is_null());
         if !is_known(name) {
-            return Err(format!("{}: the plugin {name:?} is unknown", path.display()));
+            return Err(ConfigurationError::UnknownPlugin { file: file(), plugin: of() });
         }
         if stated.is_none() && beside.is_empty() {
             return Ok(());
@@ -162,10 +209,12 @@ fn warn_of_unused(plugin: &str) {
     tracing::warn!(plugin, "settings of an admission plugin are not used");
 }
 
-fn read(path: &Path) -> Result<Value, String> {
-    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let parsed = yaml::parse(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(parsed.value)
+fn read(path: &Path) -> Result<Value, ConfigurationError> {
+    let file = || path.to_owned();
+    let bytes = fs::read(path).map_err(|fault| ConfigurationError::Unreadable { file: file(), fault })?;
+    let parsed = yaml::parse(&bytes);
+    let invalid = |fault: String| ConfigurationError::Invalid { file: file(), fault };
+    Ok(parsed.map_err(|error| invalid(error.to_string()))?.value)
 }
 
 #[cfg(test)]
@@ -183,7 +232,7 @@ mod tests {
         let beside = "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: a=b, team: 'c=d,a=b'}\n";
         std::fs::write(directory.path().join("selectors.yaml"), beside).unwrap();
         let plugins = Selection::new(settings::HAVE_SETTINGS.map(str::to_owned).to_vec(), Vec::new()).unwrap();
-        AdmissionConfiguration::from_file(&file, &plugins)
+        AdmissionConfiguration::from_file(&file, &plugins).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub use builtin::{
     EventLimit, EventLimitKind, ImagePolicy, NodeSelectors, PodSecurityConfiguration, PodSecurityDecision,
     PodSecurityStats, TolerationSettings,
 };
-pub use configuration::AdmissionConfiguration;
+pub use configuration::{AdmissionConfiguration, ConfigurationError};
 pub use manifests::{ManifestError, ManifestPlugin, ManifestSet, Manifests};
-pub use plugins::{Parts, Selection, chain};
+pub use plugins::{Parts, Selection, SelectionError, chain};
 pub use policies::{ConditionCounts, ConditionKey, PolicyError, PolicyKey, PolicyStats, PolicyStatus};
 pub use webhooks::{Rejection, WebhookKey, WebhookKind, WebhookStats, WebhookTimes};

@@ -14,7 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use keelson_access_config::Reloads;
 use keelson_meta::json::Value;
-use keelson_meta::{FeatureGates, Object, Release};
+use keelson_meta::{FeatureGates, Object};
+use keelson_schema::Schemas;
 use keelson_supervision::RepeatLog;
 use parking_lot::RwLock;
 
@@ -68,7 +69,8 @@ impl ManifestPlugin {
 pub struct Manifests {
     plugin: ManifestPlugin,
     directory: PathBuf,
-    release: Release,
+    /// The schemas of the kinds.
+    schemas: &'static Schemas,
     current: RwLock<Arc<Loaded>>,
     reloads: Reloads,
     failures: RepeatLog,
@@ -99,25 +101,26 @@ impl fmt::Debug for Manifests {
 pub(crate) fn load_all(
     directories: &BTreeMap<ManifestPlugin, PathBuf>,
     gates: &FeatureGates,
+    schemas: &'static Schemas,
 ) -> Result<ManifestSet, ManifestError> {
     let load = |(plugin, directory): (&ManifestPlugin, &PathBuf)| {
         if !gates.is_on(GATE) {
             return Err(ManifestError::GateIsOff { directory: directory.clone() });
         }
-        Ok((*plugin, Arc::new(Manifests::load(*plugin, directory, gates.release())?)))
+        Ok((*plugin, Arc::new(Manifests::load(*plugin, directory, schemas)?)))
     };
     directories.iter().map(load).collect()
 }
 
 impl Manifests {
-    fn load(plugin: ManifestPlugin, directory: &Path, release: Release) -> Result<Self, ManifestError> {
-        let objects = ManifestObjects::read(plugin, directory, release)?;
+    fn load(plugin: ManifestPlugin, directory: &Path, schemas: &'static Schemas) -> Result<Self, ManifestError> {
+        let objects = ManifestObjects::read(plugin, directory, schemas)?;
         let reloads = Reloads::default();
         reloads.note(true, SystemTime::now());
         Ok(Self {
             plugin,
             directory: directory.to_owned(),
-            release,
+            schemas,
             current: RwLock::new(Arc::new(Loaded::new(objects))),
             reloads,
             failures: RepeatLog::new(),
@@ -140,7 +143,7 @@ impl Manifests {
     /// Reads the directory, and applies it if its content changed and is valid.
     pub fn reload(&self) {
         let (plugin, directory) = (self.plugin.name(), self.directory.display());
-        match ManifestObjects::read(self.plugin, &self.directory, self.release) {
+        match ManifestObjects::read(self.plugin, &self.directory, self.schemas) {
             Ok(objects) if objects.hash == self.hash() => {
                 self.failures.worked(plugin);
             }

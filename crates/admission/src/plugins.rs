@@ -196,6 +196,25 @@ fn without_settings(plugin: &str) -> String {
     format!("the plugin {plugin} has no settings: give them with --admission-control-config-file")
 }
 
+/// The reason why a selection of plugins is invalid.
+#[derive(Debug, thiserror::Error)]
+pub enum SelectionError {
+    /// A plugin is unknown.
+    #[error("{flag} plugin {plugin:?} is unknown")]
+    Unknown {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The plugin.
+        plugin: String,
+    },
+    /// Plugins are both enabled and disabled.
+    #[error("[{}] in enable-admission-plugins and disable-admission-plugins overlapped", plugins.join(" "))]
+    Both {
+        /// The plugins, sorted.
+        plugins: Vec<String>,
+    },
+}
+
 /// The plugins that flags enable and disable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
@@ -222,22 +241,19 @@ impl Selection {
     ///
     /// # Errors
     /// A name is unknown, or is both enabled and disabled.
-    pub fn new(enabled: Vec<String>, disabled: Vec<String>) -> Result<Self, String> {
-        for (names, setting) in [(&enabled, "enable"), (&disabled, "disable")] {
+    pub fn new(enabled: Vec<String>, disabled: Vec<String>) -> Result<Self, SelectionError> {
+        for (names, flag) in [(&enabled, "enable-admission-plugins"), (&disabled, "disable-admission-plugins")] {
             for name in names {
                 if !is_known(name) {
-                    return Err(format!("{setting}-admission-plugins plugin {name:?} is unknown"));
+                    return Err(SelectionError::Unknown { flag, plugin: name.clone() });
                 }
             }
         }
-        let mut both: Vec<&str> = enabled.iter().filter(|name| disabled.contains(name)).map(String::as_str).collect();
+        let mut both: Vec<String> = enabled.iter().filter(|name| disabled.contains(name)).cloned().collect();
         both.sort_unstable();
         both.dedup();
         if !both.is_empty() {
-            return Err(format!(
-                "[{}] in enable-admission-plugins and disable-admission-plugins overlapped",
-                both.join(" ")
-            ));
+            return Err(SelectionError::Both { plugins: both });
         }
         Ok(Self { enabled, disabled })
     }
@@ -331,7 +347,7 @@ mod tests {
     fn a_plugin_is_switched_on_and_off_by_upstreams_name() {
         let of = |enabled: &[&str], disabled: &[&str]| {
             let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-            Selection::new(names(enabled), names(disabled)).err()
+            Selection::new(names(enabled), names(disabled)).err().map(|error| error.to_string())
         };
         let check = |enabled: &[&str], disabled: &[&str], expected: Option<&str>| {
             assert_eq!(of(enabled, disabled).as_deref(), expected, "{enabled:?} {disabled:?}");

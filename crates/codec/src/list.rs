@@ -32,6 +32,11 @@ pub fn write_type_and_metadata(head: &ListHead<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"remainingItemCount\":");
         out.extend_from_slice(itoa::Buffer::new().format(remaining).as_bytes());
     }
+    if let Some(shard) = head.meta.shard {
+        out.extend_from_slice(b",\"shardInfo\":{\"selector\":");
+        write_string(shard, out);
+        out.push(b'}');
+    }
     out.push(b'}');
 }
 
@@ -66,9 +71,10 @@ mod tests {
                 position: None,
                 continue_token: Some("abc"),
                 remaining: Some(3),
+                shard: Some("s"),
             },
         };
-        let metadata = "{\"resourceVersion\":\"7\",\"continue\":\"abc\",\"remainingItemCount\":3}";
+        let metadata = "{\"resourceVersion\":\"7\",\"continue\":\"abc\",\"remainingItemCount\":3,\"shardInfo\":{\"selector\":\"s\"}}";
         assert!(written(head).contains(metadata));
     }
 }

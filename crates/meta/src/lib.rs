@@ -28,6 +28,7 @@ pub mod quantity;
 pub mod random;
 pub mod release;
 pub mod revision;
+pub mod shard_selector;
 pub mod shared_map;
 pub mod status;
 pub mod version_names;

@@ -27,11 +27,13 @@ pub struct ListMeta<'a> {
     pub continue_token: Option<&'a str>,
     /// The number of items after this page, if known.
     pub remaining: Option<u64>,
+    /// The selector of the shard, if the list has only a shard of the collection.
+    pub shard: Option<&'a str>,
 }
 
 impl ListMeta<'_> {
     /// Metadata with only a revision.
     pub const fn at(revision: Revision) -> Self {
-        Self { revision, position: None, continue_token: None, remaining: None }
+        Self { revision, position: None, continue_token: None, remaining: None, shard: None }
     }
 }

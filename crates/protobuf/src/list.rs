@@ -3,7 +3,7 @@
 //! The envelope begins with the length of the list, so the items must first be measured in a pass with
 //! [`ListForm::measure_items`]. After that, only a few items at a time are in memory.
 
-use keelson_meta::json::{Map, Value};
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ListHead, ListMeta, Object};
 
 use crate::envelope::{self, MessageType};
@@ -132,6 +132,9 @@ fn list_metadata(meta: &ListMeta<'_>) -> Object {
     if let Some(remaining) = meta.remaining {
         metadata.insert("remainingItemCount", remaining);
     }
+    if let Some(shard) = meta.shard {
+        metadata.insert("shardInfo", json!({ "selector": shard }));
+    }
     let mut list = Object::default();
     list.0.insert("metadata", Value::Object(metadata));
     list
@@ -142,7 +145,6 @@ mod tests {
     use super::*;
     use crate::envelope::decode;
     use keelson_meta::Revision;
-    use keelson_meta::json::json;
 
     fn object(value: Value) -> Object {
         Object::from_value(value).expect("an object")
@@ -182,9 +184,11 @@ mod tests {
                 position: None,
                 continue_token: Some("abc"),
                 remaining: Some(3),
+                shard: Some("s"),
             },
         };
-        let metadata = json!({"resourceVersion": "7", "continue": "abc", "remainingItemCount": 3});
+        let metadata =
+            json!({"resourceVersion": "7", "continue": "abc", "remainingItemCount": 3, "shardInfo": {"selector": "s"}});
         let values: Vec<_> = items.iter().map(|item| item.clone().into_value()).collect();
         let list = object(json!({"metadata": metadata, "items": values}));
         assert_eq!(written(head, "ConfigMap", &items), envelope::encode("v1", "ConfigMapList", &list).unwrap());

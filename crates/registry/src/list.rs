@@ -30,7 +30,6 @@ pub(crate) use crate::list::page::KeyRange;
 pub(crate) use crate::list::plan::{ListPlan, ReadAt, read_at};
 pub(crate) use crate::list::token_form::TokenForm;
 use crate::registry::Registry;
-use crate::selection::Selection;
 use crate::target::Target;
 
 /// One chunk of a list, or all of it.
@@ -161,7 +160,7 @@ impl Registry {
         caller: &str,
         rights: PartialRights,
     ) -> Result<ListPage, ApiError> {
-        let selection = Selection::new(target, options)?;
+        let selection = self.selection(target, options)?;
         let plan = ListPlan::new(target, options, &self.config, Some(caller), rights)?;
         if target.is_empty_by_nature() {
             let revision = self.newest_revision().await?;

@@ -130,7 +130,7 @@ impl Registry {
     ) -> Result<QueryPage, ApiError> {
         let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?
             .for_caller(caller);
-        let selection = Selection::new(target, options)?;
+        let selection = self.selection(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(QueryPage::empty(self.newest_revision().await?));
         }
@@ -161,7 +161,7 @@ impl Registry {
             let most = matches::MAX_LIMIT;
             return Err(ApiError::BadRequest(format!("keelson.io/matches reports at most {most} objects at once")));
         }
-        let selection = Selection::new(target, options)?;
+        let selection = self.selection(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(Matches::new(QueryPage::empty(self.newest_revision().await?), Vec::new()));
         }
@@ -183,7 +183,7 @@ impl Registry {
     ) -> Result<Groups, ApiError> {
         let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?
             .for_caller(caller);
-        let selection = Selection::new(target, options)?;
+        let selection = self.selection(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(Groups::empty(self.newest_revision().await?));
         }

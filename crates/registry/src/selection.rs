@@ -15,8 +15,10 @@ use keelson_meta::ApiError;
 use keelson_meta::field_selector::{FieldOperator, FieldSelector};
 use keelson_meta::label_selector::{LabelSelector, Operator};
 use keelson_meta::options::ListOptions;
+use keelson_meta::shard_selector::{ShardField, ShardSelector};
 use keelson_resources::{FieldRef, Text};
 
+use crate::registry::Registry;
 use crate::target::Target;
 use crate::view::VersionedView;
 
@@ -30,11 +32,15 @@ pub struct Selection {
     /// The namespace of the URL, or the one that the field selector requires.
     namespace: Option<String>,
     name: Option<String>,
+    /// The shard of the collection.
+    shard: Option<Arc<ShardSelector>>,
     /// The view that has the fields, if a webhook converts the objects. Fields beside a cache entry are those of the
     /// stored version.
     converted: Option<VersionedView>,
 }
 
+/// The feature gate of shards.
+const SHARDS: &str = "ShardedListAndWatch";
 /// The largest number of terms looked up in the index. The first few rare terms decide the scan, and a selector may
 /// have thousands.
 const MAX_INDEX_TERMS: usize = 16;
@@ -105,18 +111,18 @@ impl Selection {
         let is_stored = |condition: &FieldCondition| matches!(condition.field, Field::Stored(_));
         let asks = target.resource.converter().is_some() && fields.iter().any(is_stored);
         let converted = asks.then(|| target.view());
-        Ok(Self { labels: options.label_selector.clone(), fields, within, namespace, name, converted })
+        Ok(Self { labels: options.label_selector.clone(), fields, within, namespace, name, shard: None, converted })
     }
 
     /// The selection of everything, in all namespaces.
     pub(crate) fn of_everything() -> Self {
         let labels = ListOptions::default().label_selector;
-        Self { labels, fields: Vec::new(), within: None, namespace: None, name: None, converted: None }
+        Self { labels, fields: Vec::new(), within: None, namespace: None, name: None, shard: None, converted: None }
     }
 
     /// Returns true if there is no selector. Only then can the remaining items be counted.
     pub fn is_everything(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
+        self.labels.is_empty() && self.fields.is_empty() && self.name.is_none() && self.shard.is_none()
     }
 
     /// Returns true for a selected entry. Returns false for an entry that must be converted first: [`Self::shown`]
@@ -131,10 +137,14 @@ impl Selection {
             && self.has_labels(entry)
     }
 
-    /// Returns true for an entry with the selected name and namespace.
+    /// Returns true for an entry with the selected name and namespace, in the selected shard.
     fn is_in_place(&self, entry: &Entry) -> bool {
         self.name.as_deref().is_none_or(|name| entry.name() == name)
             && self.within.as_deref().is_none_or(|namespace| entry.namespace() == Some(namespace))
+            && self.shard.as_deref().is_none_or(|shard| match shard.field() {
+                ShardField::Uid => shard.matches(&entry.object.uid()),
+                ShardField::Namespace => shard.matches(entry.namespace().unwrap_or_default()),
+            })
     }
 
     /// Returns true for an entry with the selected labels.
@@ -204,6 +214,11 @@ impl Selection {
         })
     }
 
+    /// The selector of the shard, if there is one.
+    pub(crate) fn shard_text(&self) -> Option<String> {
+        self.shard.as_ref().map(|shard| shard.to_string())
+    }
+
     /// A text for the selection. Selections of one resource with equal texts select the same objects.
     fn identity(&self) -> String {
         let fields = self.fields.iter().map(|condition| {
@@ -218,7 +233,24 @@ impl Selection {
         });
         let fields: Vec<String> = fields.collect();
         let version = self.converted.as_ref().map(VersionedView::kind);
-        format!("{:?} {:?} {:?} {fields:?} {version:?}", self.labels.to_string(), self.within, self.name)
+        let (labels, shard) = (self.labels.to_string(), self.shard_text());
+        format!("{labels:?} {:?} {:?} {shard:?} {fields:?} {version:?}", self.within, self.name)
+    }
+}
+
+impl Registry {
+    /// The selection of a request: its selectors, and its shard if the feature gate is on.
+    pub(crate) fn selection(&self, target: &Target, options: &ListOptions) -> Result<Selection, ApiError> {
+        let selection = Selection::new(target, options)?;
+        Ok(Selection { shard: self.shard(options)?.map(Arc::new), ..selection })
+    }
+
+    /// The shard that a request selects; `None` for the whole collection, and while the feature gate is off.
+    ///
+    /// # Errors
+    /// 400 for an invalid selector.
+    pub fn shard(&self, options: &ListOptions) -> Result<Option<ShardSelector>, ApiError> {
+        if self.config.gates.is_on(SHARDS) { options.shard_selector() } else { Ok(None) }
     }
 }
 

@@ -172,7 +172,7 @@ impl Registry {
         options: &ListOptions,
         query: Option<&Query>,
     ) -> Result<WatchStream, ApiError> {
-        let selection = Selection::new(target, options)?;
+        let selection = self.selection(target, options)?;
         let chosen = query
             .filter(|query| !query.is_plain())
             .map(|query| {

@@ -15,6 +15,7 @@ use keelson_storage::Store;
 use keelson_supervision::TaskGroup;
 use tokio_util::sync::CancellationToken;
 
+use crate::builtin;
 use crate::config::Config;
 use crate::node_access::NODE_PART;
 use crate::remote;
@@ -101,8 +102,9 @@ pub(crate) fn registry_of(
         token_seal: rights.token_seal(),
         ..config.registry.clone()
     };
-    let manifests = config.admission_configuration.manifests(&config.registry.gates);
-    let manifests = manifests.context("reading the manifests of admission")?;
+    let manifests =
+        config.admission_configuration.manifests(&config.registry.gates, builtin::schemas(config.registry.release()));
+    let manifests = manifests.map_err(anyhow::Error::msg).context("preparing admission")?;
     let counts = AdmissionCounts { manifests, ..AdmissionCounts::default() };
     let parts = Parts {
         cache: cache.clone(),

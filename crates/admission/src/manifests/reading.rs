@@ -14,9 +14,9 @@ use keelson_builtin::{Defaults, Rules};
 use keelson_codec::yaml;
 use keelson_meta::json::Value;
 use keelson_meta::names::NameRule;
-use keelson_meta::{GroupVersionKind, Object, Release};
+use keelson_meta::{GroupVersionKind, Object};
 use keelson_registry::Validator as _;
-use keelson_schema::{Schema, WalkOptions, WalkReport};
+use keelson_schema::{Schemas, WalkOptions, WalkReport};
 
 use super::ManifestPlugin;
 
@@ -94,7 +94,7 @@ impl ManifestObjects {
     ///
     /// # Errors
     /// As [`ManifestError`].
-    pub(super) fn read(plugin: ManifestPlugin, directory: &Path, release: Release) -> Result<Self, ManifestError> {
+    pub(super) fn read(plugin: ManifestPlugin, directory: &Path, schemas: &Schemas) -> Result<Self, ManifestError> {
         let mut objects = Self::default();
         let (mut hash, mut is_empty, mut room) = (Context::new(&SHA256), true, MAX_BYTES);
         let mut names = BTreeSet::new();
@@ -108,7 +108,7 @@ impl ManifestObjects {
             is_empty = false;
             let invalid = |fault: String| ManifestError::Invalid { file: file.clone(), fault };
             for document in documents(&bytes) {
-                for object in decoded(plugin, document, release).map_err(invalid)? {
+                for object in decoded(plugin, document, schemas).map_err(invalid)? {
                     check(&object).map_err(invalid)?;
                     if !names.insert((object.kind().unwrap_or_default().to_owned(), object.name().to_owned())) {
                         return Err(invalid(format!("duplicate name {:?}", object.name())));
@@ -218,7 +218,7 @@ fn documents(bytes: &[u8]) -> Vec<&[u8]> {
 }
 
 /// The objects of a document: one, or those of a list.
-fn decoded(plugin: ManifestPlugin, document: &[u8], release: Release) -> Result<Vec<Object>, String> {
+fn decoded(plugin: ManifestPlugin, document: &[u8], schemas: &Schemas) -> Result<Vec<Object>, String> {
     let parsed = yaml::parse(document).map_err(|error| error.to_string())?;
     if let Some(duplicate) = parsed.duplicates.first() {
         return Err(format!("strict decoding error: {duplicate}"));
@@ -228,14 +228,14 @@ fn decoded(plugin: ManifestPlugin, document: &[u8], release: Release) -> Result<
         return Ok(Vec::new());
     }
     let mut objects = Vec::new();
-    gather(plugin, parsed.value, release, MAX_LISTS, &mut objects)?;
+    gather(plugin, parsed.value, schemas, MAX_LISTS, &mut objects)?;
     Ok(objects)
 }
 
 fn gather(
     plugin: ManifestPlugin,
     mut value: Value,
-    release: Release,
+    schemas: &Schemas,
     depth: u32,
     into: &mut Vec<Object>,
 ) -> Result<(), String> {
@@ -243,7 +243,7 @@ fn gather(
     let (api_version, kind) = (text(&value, "apiVersion"), text(&value, "kind"));
     let own_version = format!("{GROUP}/{VERSION}");
     if api_version == own_version && plugin.kinds().contains(&kind.as_str()) {
-        into.push(object(kind, value, release)?);
+        into.push(object(kind, value, schemas)?);
         return Ok(());
     }
     let of_list = kind.strip_suffix("List").filter(|kind| plugin.kinds().contains(kind));
@@ -258,21 +258,21 @@ fn gather(
             item.insert("apiVersion", Value::from(own_version.as_str()));
             item.insert("kind", Value::from(kind));
         }
-        gather(plugin, item, release, depth - 1, into)?;
+        gather(plugin, item, schemas, depth - 1, into)?;
     }
     Ok(())
 }
 
 /// Decodes an object strictly, fills in its defaults, and validates it.
-fn object(kind: String, value: Value, release: Release) -> Result<Object, String> {
+fn object(kind: String, value: Value, schemas: &Schemas) -> Result<Object, String> {
     let mut object = Object::from_value(value).ok_or("a manifest is no object")?;
-    let schema = Schema::of_release(release, GROUP, VERSION, &kind).ok_or_else(|| format!("no schema of {kind}"))?;
+    let schema = schemas.kind(GROUP, VERSION, &kind).ok_or_else(|| format!("no schema of {kind}"))?;
     let kind = GroupVersionKind { group: GROUP.to_owned(), version: VERSION.to_owned(), kind };
     if let Some(defaults) = Defaults::for_kind(&kind) {
         defaults.fill(&mut object);
     }
     let mut report = WalkReport::default();
-    schema.get().walk(&mut object, &mut report, WalkOptions::STORE);
+    schema.walk(&mut object, &mut report, WalkOptions::STORE);
     if let Some(fault) = report.type_error() {
         return Err(fault);
     }
@@ -348,7 +348,7 @@ mod tests {
         for (name, text) in texts {
             fs::write(directory.path().join(name), text).unwrap();
         }
-        let read = ManifestObjects::read(plugin, directory.path(), Release::NEWEST);
+        let read = ManifestObjects::read(plugin, directory.path(), Schemas::builtin());
         read.map_err(|error| error.to_string().replace(&directory.path().display().to_string(), "DIR"))
     }
 

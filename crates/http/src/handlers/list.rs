@@ -36,9 +36,11 @@ pub(super) async fn handle(
         return Box::pin(query::handle(registry, target, request)).await;
     }
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
-    let page = registry.list(target, &request.caller, request.query.list_options()?).await?;
+    let options = request.query.list_options()?;
+    let page = registry.list(target, &request.caller, options).await?;
     let (order, mask) = (renderer.row_order(), query::mask(None, &renderer)?);
-    let showing = ItemChanges { order, mask, position: None };
+    let shard = registry.shard(options)?.map(|shard| shard.to_string());
+    let showing = ItemChanges { order, mask, position: None, shard };
     answer(target, renderer, page, showing, accepts_gzip(&request.parts.headers)).await
 }
 
@@ -51,6 +53,8 @@ pub(super) struct ItemChanges {
     pub(super) mask: Option<Arc<Mask>>,
     /// The text in place of the list's revision.
     pub(super) position: Option<String>,
+    /// The selector of the shard to which the items belong.
+    pub(super) shard: Option<String>,
 }
 
 /// The response with a page.
@@ -61,12 +65,12 @@ pub(super) async fn answer(
     showing: ItemChanges,
     takes_gzip: bool,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let (kind, position) = (target.kind(), showing.position.clone());
+    let (kind, position, shard) = (target.kind(), showing.position.clone(), showing.shard.clone());
     let meta = meta_of(target, page.revision, page.continue_token.as_deref(), page.remaining);
     let head = ListHead {
         kind: &target.resource.list_kind,
         api_version: &kind.group_version().to_string(),
-        meta: ListMeta { position: position.as_deref(), ..meta },
+        meta: ListMeta { position: position.as_deref(), shard: shard.as_deref(), ..meta },
     };
     let mut source = source_of(page.items, &renderer, showing).await?;
     let content_type = renderer.media().kind.content_type();
@@ -137,7 +141,13 @@ pub(super) fn meta_of<'a>(
     continue_token: Option<&'a str>,
     remaining: Option<u64>,
 ) -> ListMeta<'a> {
-    ListMeta { revision, position: None, continue_token: continue_token.or(target.token_at_end()), remaining }
+    ListMeta {
+        revision,
+        position: None,
+        continue_token: continue_token.or(target.token_at_end()),
+        remaining,
+        shard: None,
+    }
 }
 
 /// The items in the requested version and order.

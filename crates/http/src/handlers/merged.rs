@@ -63,7 +63,7 @@ impl ResourceHandlers {
         let renderer = Renderer::negotiate(&self.registry, target, &request, Subject::List)?;
         let mask = query::mask(request.query.extended()?, &renderer)?;
         let MergedPage { position, continue_token, remaining, items, total, failures } = page;
-        let showing = ItemChanges { order: None, mask, position: Some(position) };
+        let showing = ItemChanges { order: None, mask, position: Some(position), shard: None };
         let items = ListItems::Chosen(items);
         let page = ListPage { revision: Revision::ZERO, continue_token, remaining, items };
         let takes_gzip = accepts_gzip(&request.parts.headers);

@@ -60,7 +60,8 @@ pub(super) async fn handle(
     let (total, looked_at, failures) = (page.total, page.looked_at, page.failures);
     // The tables of a few kinds have an order of their own if the query has none.
     let order = renderer.row_order().filter(|_| query.sort_by.is_by_key());
-    let showing = ItemChanges { order, mask, position: None };
+    let shard = registry.shard(options)?.map(|shard| shard.to_string());
+    let showing = ItemChanges { order, mask, position: None, shard };
     let page = ListPage {
         revision: page.revision,
         continue_token: page.continue_token,

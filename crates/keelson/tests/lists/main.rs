@@ -20,6 +20,7 @@ mod query_faults;
 mod query_watches;
 mod sealed_tokens;
 mod search;
+mod shards;
 mod websockets;
 
 use serde_json::Value;

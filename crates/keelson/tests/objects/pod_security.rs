@@ -162,7 +162,7 @@ plugins:
     post(&raw, "free", &bad).await.expect(201);
     post(&raw, "labelled", &bad).await.expect(201);
     std::fs::write(&path, text.replace("baseline", "high")).unwrap();
-    let error = AdmissionConfiguration::from_file(&path, &AdmissionPlugins::default()).unwrap_err();
+    let error = AdmissionConfiguration::from_file(&path, &AdmissionPlugins::default()).unwrap_err().to_string();
     assert!(error.contains("defaults.enforce: Invalid value: \"high\""), "{error}");
     // Settings of plugins that are off are not read, and the older name of the group is accepted.
     let others = "- name: ResourceQuota\n- name: ImagePolicyWebhook\n  configuration: {imagePolicy: {}}\n- name: PodTolerationRestriction\n  path: none.yaml\n";
@@ -170,7 +170,7 @@ plugins:
         .unwrap();
     AdmissionConfiguration::from_file(&path, &AdmissionPlugins::default()).unwrap();
     let on = AdmissionPlugins::new(vec!["ImagePolicyWebhook".to_owned()], Vec::new()).unwrap();
-    let error = AdmissionConfiguration::from_file(&path, &on).unwrap_err();
+    let error = AdmissionConfiguration::from_file(&path, &on).unwrap_err().to_string();
     assert!(error.contains("imagePolicy.kubeConfigFile: Required value"), "{error}");
 }
 

@@ -13,6 +13,7 @@ use crate::field_selector::FieldSelector;
 use crate::go_format;
 use crate::label_selector::LabelSelector;
 use crate::revision::Revision;
+use crate::shard_selector::ShardSelector;
 
 const MATCH_FIELD: &str = "resourceVersionMatch";
 
@@ -37,6 +38,8 @@ pub struct ListOptions {
     pub limit: Option<NonZeroUsize>,
     /// `continue`.
     pub continue_token: Option<String>,
+    /// `shardSelector` as given; empty if there is none. Only a server with the feature gate parses it.
+    pub shard_selector_raw: String,
     /// `sendInitialEvents` of a watch. Its default is true if resourceVersion is absent or `0`.
     pub send_initial_events: bool,
 }
@@ -125,6 +128,7 @@ impl ListOptions {
             send_initial_events: versions.send_initial_events == Some(true),
             resource_version_raw: versions.resource_version.clone(),
             continue_token: query.text("continue"),
+            shard_selector_raw: query.text("shardSelector").unwrap_or_default(),
         };
         let paged = options.continue_token.is_some();
         super::check("ListOptions", if watch { versions.watch_errors(paged) } else { versions.list_errors(paged) })?;
@@ -137,6 +141,16 @@ impl ListOptions {
     /// 400 if it is not a number.
     pub fn requested_version(&self) -> Result<RequestedVersion, ApiError> {
         RequestedVersion::parse(&self.resource_version_raw)
+    }
+
+    /// The requested shard; `None` for the whole collection.
+    ///
+    /// # Errors
+    /// 400 if the selector is invalid.
+    pub fn shard_selector(&self) -> Result<Option<ShardSelector>, ApiError> {
+        let text = Some(self.shard_selector_raw.as_str()).filter(|text| !text.is_empty());
+        let parsed = text.map(ShardSelector::parse).transpose();
+        parsed.map_err(|why| ApiError::BadRequest(format!("invalid shard selector: {why}")))
     }
 }
 

@@ -24,7 +24,6 @@ use super::plan::QueryPlan;
 use super::{PlannedQuery, QueryEvaluator, SelectedSnapshot, making, page};
 use crate::caller::Caller;
 use crate::registry::Registry;
-use crate::selection::Selection;
 use crate::target::Target;
 use crate::watch::{WatchOutput, hand_out, too_old};
 
@@ -123,7 +122,7 @@ impl Registry {
         if plan.limit.is_none_or(|limit| limit > MAX_LIMIT) {
             return refused("a live page needs a limit of at most 500");
         }
-        let selection = Selection::new(target, options)?;
+        let selection = self.selection(target, options)?;
         let collection = self.settled_collection(target).await?;
         let scope = selection.scope(target, &collection.snapshot());
         let requested = options.requested_version()?;

@@ -18,7 +18,6 @@ use super::turns::Turns;
 use super::{FailedEvaluations, PlannedQuery, QuerySource, making};
 use crate::caller::Caller;
 use crate::registry::Registry;
-use crate::selection::Selection;
 use crate::target::Target;
 
 /// The objects that a query selects, in its order.
@@ -112,7 +111,7 @@ impl Registry {
         query: &Query,
     ) -> Result<PlannedQuery, ApiError> {
         let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?;
-        let selection = Selection::new(target, options)?;
+        let selection = self.selection(target, options)?;
         self.ask(target, options, query, plan.for_caller(caller), selection).await
     }
 }

@@ -110,7 +110,7 @@ impl QueryPlan {
 
 /// A hash of everything that decides the objects and their order. Tokens with another hash are refused.
 fn fingerprint(target: &Target, options: &ListOptions, query: &Query) -> u64 {
-    let text = format!(
+    let mut text = format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         target.group_resource().to_string(),
         target.version.api_version(),
@@ -121,5 +121,7 @@ fn fingerprint(target: &Target, options: &ListOptions, query: &Query) -> u64 {
         query.canonical(),
         query.at,
     );
+    // Tokens of servers without shards are the same as before.
+    text.push_str(&options.shard_selector_raw);
     keelson_query::fingerprint(&text)
 }

@@ -72,12 +72,13 @@ impl QueryEvaluator {
     pub(crate) fn new(target: &Target, options: &ListOptions, query: Query, selection: Selection) -> Self {
         let range = KeyRange::below(&target.key_prefix(), "").narrowed(target, &selection);
         let name = format!(
-            "{:?} {:?} {:?} {:?} {:?} {:?}",
+            "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
             target.version.api_version(),
             target.key_prefix(),
             target.name,
             options.label_selector.to_string(),
             options.field_selector.to_string(),
+            selection.shard_text(),
             query.canonical(),
         );
         let version = target.view();
