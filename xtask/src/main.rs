@@ -23,6 +23,7 @@ mod python;
 mod registry;
 mod run;
 mod servers;
+mod sim;
 mod test;
 mod tidy;
 mod workspace;
@@ -74,6 +75,12 @@ enum Task {
     /// Run the parsers on generated inputs for a time.
     Fuzz {
         /// Arguments for `keelson-fuzz`: `--target NAME`, `--seconds N` or `--inputs N`, `--seed N`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Run whole servers on a simulated network and store, with faults from a seed.
+    Sim {
+        /// Arguments for `keelson-sim`: `--seed N --trace FILE`, `--seeds A..B` or `--hours H` (try `--help`).
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
@@ -139,6 +146,7 @@ fn dispatch(task: Task) -> anyhow::Result<ExitCode> {
         Task::Bench { args } => bench::bench(&workspace, &args),
         Task::Dist { args } => dist::dist(&workspace, &args),
         Task::Fuzz { args } => fuzz::fuzz(&workspace, &args),
+        Task::Sim { args } => sim::sim(&workspace, &args),
         Task::Docs { write } => docs::docs(&workspace, write),
         Task::Console { check: false } => console::build(&workspace).map(|()| ExitCode::SUCCESS),
         Task::Console { check: true } => console::check(&workspace).map(|outcome| match outcome {

@@ -197,6 +197,7 @@ const ALLOWED: [(&str, &[&str]); 45] = [
     ),
     ("keelson", &["meta", "server", "gateway", "kubectl", "verify", "etcd-double"]),
     // beside the product
+    ("sim", &["meta", "supervision", "storage", "access", "server", "verify"]),
     ("teststores", &["storage"]),
     ("testkit", &["meta", "storage", "server", "teststores"]),
     // for tests of other projects: published, so it uses only published crates
