@@ -149,11 +149,24 @@ async fn build(collection: &Arc<Collection>, read: Read) -> Result<LoadedCollect
     }
     let trees = on_a_core(move || {
         let order = cores::order(&entries, |entry| ["", &entry.key]);
-        let entries: Vec<_> = order.into_iter().map(|place| entries[place as usize].clone()).collect();
+        let mut entries: Vec<_> = order.into_iter().map(|place| entries[place as usize].clone()).collect();
+        keep_newest(&mut entries);
         Trees::from_sorted(&entries, layout)
     });
     let trees = trees.await?;
     Ok(LoadedCollection { trees, unreadable })
+}
+
+/// Keeps the newest of several entries with one key. A mirrored server may list an object twice, and trees hold each key
+/// once.
+fn keep_newest(sorted: &mut Vec<Arc<Entry>>) {
+    sorted.dedup_by(|next, kept| {
+        let is_same = next.key == kept.key;
+        if is_same && next.revision > kept.revision {
+            std::mem::swap(next, kept);
+        }
+        is_same
+    });
 }
 
 /// Decodes the values of a page. Returns them by collection, each with the index of its prefix.

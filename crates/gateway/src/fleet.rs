@@ -11,6 +11,7 @@
 
 mod answer;
 mod ask;
+mod callers;
 mod merge;
 mod parts;
 mod permitted;
@@ -29,25 +30,25 @@ use http::{Response, Uri};
 use keelson_access::TokenSeal;
 use keelson_http::Pipeline;
 use keelson_http::body::ResponseBody;
-use keelson_http::filters::{ClientConnection, FanOut, WithoutCertificate};
-use keelson_http::handlers::MergedPages;
+use keelson_http::filters::{FanOut, ClientConnection, WithoutCertificate};
+use keelson_http::handlers::{MergedLists, MergedPages};
 use keelson_http::{negotiation, respond};
 use keelson_meta::{ApiError, Random};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use self::ask::FleetRequest;
+use self::callers::Callers;
 pub(crate) use self::parts::PartSlot;
-use self::parts::{Missing, Outcome};
+use self::parts::{ListShare, Missing, Outcome};
 use crate::mirrors::Mirrors;
 
 /// The path above the paths of all sources together.
 const ALL: &str = "/clusters/*";
 /// The annotation with the name of an object's source.
 pub(crate) const CLUSTER: &str = "keelson.io/cluster";
-/// The largest number of requests over several sources or namespaces at the same time.
-const REQUESTS: usize = 64;
+/// The largest number of lists at the same time for which one source is asked. A user has a share of them.
+const LISTS: usize = 64;
 /// The largest number of sources that are asked at the same time for one request.
 const ASKED_AT_ONCE: usize = 128;
 /// The longest time for the parts of one source. A source that is away shows after six seconds.
@@ -59,7 +60,7 @@ const REST: Duration = Duration::from_secs(10);
 pub(crate) struct MergeContext {
     seal: TokenSeal,
     pages: MergedPages,
-    slots: Semaphore,
+    callers: Callers,
 }
 
 /// A source as a member of the fleet.
@@ -71,6 +72,7 @@ pub(crate) struct Member {
     pipeline: Arc<Pipeline>,
     /// The end of the time in which the source is not asked.
     resting: Arc<Mutex<Option<Instant>>>,
+    lists: MergedLists,
 }
 
 /// The lists over all sources.
@@ -85,6 +87,7 @@ pub(crate) struct PermittedLists {
     name: String,
     mirrors: Arc<Mirrors>,
     resting: Arc<Mutex<Option<Instant>>>,
+    lists: MergedLists,
 }
 
 impl MergeContext {
@@ -94,7 +97,7 @@ impl MergeContext {
     /// The key can't be read or written.
     pub(crate) fn open(directory: &Path, random: Arc<dyn Random>) -> Result<Arc<Self>, String> {
         let seal = token::seal(directory, random)?;
-        Ok(Arc::new(Self { seal, pages: MergedPages::default(), slots: Semaphore::new(REQUESTS) }))
+        Ok(Arc::new(Self { seal, pages: MergedPages::default(), callers: Callers::default() }))
     }
 
     /// Answers a request over these members, in the order of their names. With `marks`, objects name their source.
@@ -105,9 +108,7 @@ impl MergeContext {
         client: &dyn ClientConnection,
         (parts, at): (&Parts, &Uri),
     ) -> Result<Response<ResponseBody>, ApiError> {
-        let Ok(_slot) = self.slots.try_acquire() else {
-            return Err(ApiError::TooManyRequests { retry_after_seconds: 1 });
-        };
+        let caller = self.callers.enter(client, &parts.headers)?;
         let mut ask = FleetRequest::parse(parts, at, marks)?;
         let members = ask.choose(members, &self.seal)?;
         let ask = &ask;
@@ -116,6 +117,9 @@ impl MergeContext {
             asked.push(member.outcome(ask, client));
         }
         let mut outcomes: Vec<(&Member, Outcome)> = stream::iter(asked).buffer_unordered(ASKED_AT_ONCE).collect().await;
+        if outcomes.iter().any(|(_, outcome)| outcome.is_of_known_user()) {
+            caller.remember();
+        }
         outcomes.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
         answer::compose(self, ask, outcomes).await
     }
@@ -129,21 +133,28 @@ impl Member {
         pipeline: Arc<Pipeline>,
     ) -> Self {
         labels.insert("kubernetes.io/metadata.name".to_owned(), name.to_owned());
-        Self { name: name.to_owned(), labels, mirrors, pipeline, resting: Arc::default() }
+        Self {
+            name: name.to_owned(),
+            labels,
+            mirrors,
+            pipeline,
+            resting: Arc::default(),
+            lists: MergedLists::new(LISTS),
+        }
     }
 
-    /// The result of this source. A source that does not answer delays no more than one request in a while.
-    fn outcome<'a>(
-        &'a self,
-        ask: &'a FleetRequest,
-        client: &'a dyn ClientConnection,
-    ) -> BoxFuture<'a, (&'a Self, Outcome)> {
+    /// The result of this source. A source that does not answer delays no more than one request in a while. A list that
+    /// takes long here, after the source has allowed it, says nothing about the source.
+    fn outcome<'a>(&'a self, ask: &'a FleetRequest, client: &'a dyn ClientConnection) -> BoxFuture<'a, (&'a Self, Outcome)> {
         Box::pin(async move {
             if self.resting.lock().is_some_and(|until| Instant::now() < until) {
                 return (self, Outcome::Missing(Missing::Away));
             }
-            let Ok(outcome) = timeout(SOURCE_TIME, permitted::outcome(self, ask, client)).await else {
-                *self.resting.lock() = Some(Instant::now() + REST);
+            let share = ListShare::default();
+            let Ok(outcome) = timeout(SOURCE_TIME, permitted::outcome(self, ask, client, &share)).await else {
+                if !share.is_taken() {
+                    *self.resting.lock() = Some(Instant::now() + REST);
+                }
                 return (self, Outcome::Missing(Missing::Away));
             };
             (self, outcome)
@@ -182,7 +193,8 @@ impl FanOut for Fleet {
 
 impl PermittedLists {
     pub(crate) fn new(merging: Arc<MergeContext>, name: &str, mirrors: Arc<Mirrors>) -> Self {
-        Self { merging, name: name.to_owned(), mirrors, resting: Arc::default() }
+        let lists = MergedLists::new(LISTS);
+        Self { merging, name: name.to_owned(), mirrors, resting: Arc::default(), lists }
     }
 }
 
@@ -199,9 +211,10 @@ impl FanOut for PermittedLists {
     ) -> BoxFuture<'a, Response<ResponseBody>> {
         Box::pin(async move {
             let form = negotiation::error_form(&parts);
-            let Self { name, mirrors, resting, .. } = self;
-            let member =
-                Member { resting: resting.clone(), ..Member::new(name, BTreeMap::new(), mirrors.clone(), own.clone()) };
+            let Self { name, mirrors, resting, lists, .. } = self;
+            let (resting, lists) = (resting.clone(), lists.clone());
+            let member = Member::new(name, BTreeMap::new(), mirrors.clone(), own.clone());
+            let member = Member { resting, lists, ..member };
             let at = parts.uri.clone();
             let answered = self.merging.answer(&[member], false, client, (&parts, &at)).await;
             answered.unwrap_or_else(|error| respond::error(&error, form))

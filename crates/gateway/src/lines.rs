@@ -34,21 +34,26 @@ pub(crate) enum Event {
 pub(crate) struct Lines {
     parts: Parts,
     unread: BytesMut,
+    /// The number of unread bytes that hold no end of a line.
+    searched: usize,
 }
 
 impl Lines {
     pub(crate) fn new(parts: Parts) -> Self {
-        Self { parts, unread: BytesMut::new() }
+        Self { parts, unread: BytesMut::new(), searched: 0 }
     }
 
     /// The next complete lines: at least one. `None` at the end. The wait may be cancelled without a loss.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Bytes>>, Fault> {
         loop {
-            if let Some(end) = self.unread.iter().rposition(|byte| *byte == b'\n') {
-                let whole = self.unread.split_to(end + 1).freeze();
+            // A long line in small parts must not be searched from its start for each part.
+            if let Some(end) = self.unread[self.searched..].iter().rposition(|byte| *byte == b'\n') {
+                let whole = self.unread.split_to(self.searched + end + 1).freeze();
+                self.searched = self.unread.len();
                 let lines = whole.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
                 return Ok(Some(lines.map(|line| whole.slice_ref(line)).collect()));
             }
+            self.searched = self.unread.len();
             if self.unread.len() > LINE_BYTES {
                 return Err(Fault::Invalid(format!("an event has more than {LINE_BYTES} bytes")));
             }

@@ -29,6 +29,8 @@ const LOADS: usize = 8;
 const AGAIN: Backoff = Backoff { first: Duration::from_secs(2), longest: Duration::from_mins(5) };
 /// The waits after failed looks.
 const LOOK_AGAIN: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(15) };
+/// The time after which the first load of one of several sources no longer holds the gateway back.
+const LONGEST_LOAD: Duration = Duration::from_mins(5);
 /// The name of the resource with the definitions of custom resources.
 const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
 
@@ -45,6 +47,9 @@ pub(crate) struct Mirrors {
     serving: ArcSwap<Serving>,
     /// True once each resource of the source was loaded, or could not be loaded.
     is_loaded: AtomicBool,
+    /// True while the resources of the source can't be read.
+    has_failed: AtomicBool,
+    begun: Instant,
 }
 
 /// The attempts to load a resource.
@@ -63,7 +68,8 @@ impl Serving {
 impl Mirrors {
     pub(crate) fn new(shared: Shared, not_mirrored: BTreeSet<String>) -> Arc<Self> {
         let serving = ArcSwap::from_pointee(Serving::new(HashMap::new()));
-        Arc::new(Self { shared, not_mirrored, serving, is_loaded: AtomicBool::new(false) })
+        let (is_loaded, has_failed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { shared, not_mirrored, serving, is_loaded, has_failed, begun: Instant::now() })
     }
 
     /// The mirror of a resource in this version, if it is loaded.
@@ -88,6 +94,16 @@ impl Mirrors {
         self.is_loaded.load(Ordering::Relaxed)
     }
 
+    /// Returns true while the resources of the source can't be read.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Returns true unless the first load is going on. It may fail, or have no end.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_loaded() || self.has_failed() || self.begun.elapsed() > LONGEST_LOAD
+    }
+
     /// Completes the durable copies of all mirrors, before the gateway ends.
     pub(crate) async fn complete_copies(&self) {
         let mirrors = self.serving.load().mirrors.clone();
@@ -103,10 +119,12 @@ impl Mirrors {
             match self.look(&mut discovery, &mut attempts).await {
                 Ok(()) => {
                     failures = 0;
+                    self.has_failed.store(false, Ordering::Relaxed);
                     sleep(jitter.spread(LOOK)).await;
                 }
                 Err(error) => {
                     warn_repeated!(&self.shared.source.name; source = self.shared.source.name, error, "the resources of the source can't be read");
+                    self.has_failed.store(true, Ordering::Relaxed);
                     sleep(jitter.spread(LOOK_AGAIN.after(failures))).await;
                     failures += 1;
                 }

@@ -104,9 +104,12 @@ impl Site {
     }
 }
 
-/// The health checks of a gateway with these mirrors.
+/// The health checks of a gateway with these mirrors. One of several sources holds the others back while it is loaded
+/// only, and not if it fails.
 pub(crate) fn health(mirrors: Vec<Arc<Mirrors>>, background: &TaskGroup) -> Health {
-    let is_loaded = move || match mirrors.iter().find(|mirrors| !mirrors.is_loaded()) {
+    let is_single = mirrors.len() == 1;
+    let is_waited_for = move |mirrors: &Mirrors| !(if is_single { mirrors.is_loaded() } else { mirrors.is_settled() });
+    let is_loaded = move || match mirrors.iter().find(|mirrors| is_waited_for(mirrors)) {
         Some(mirrors) => Err(format!("the mirrors of {} are being loaded", mirrors.source())),
         None => Ok(()),
     };

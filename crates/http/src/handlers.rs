@@ -41,7 +41,7 @@ use keelson_registry::{
 use keelson_resources::{CreateHandler, SubresourceHandler, Verb};
 use tokio::time::Instant;
 
-pub use self::merged::{MergedPage, MergedPages};
+pub use self::merged::{MergedList, MergedLists, MergedPage, MergedPages};
 use crate::body::ResponseBody;
 use crate::filters::{WebhookTime, has_long_query, is_copied};
 use crate::metrics::removed_release;

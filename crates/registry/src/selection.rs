@@ -142,7 +142,7 @@ impl Selection {
         self.name.as_deref().is_none_or(|name| entry.name() == name)
             && self.within.as_deref().is_none_or(|namespace| entry.namespace() == Some(namespace))
             && self.shard.as_deref().is_none_or(|shard| match shard.field() {
-                ShardField::Uid => shard.matches(&entry.object.uid()),
+                ShardField::Uid => shard.matches(&entry.object().uid()),
                 ShardField::Namespace => shard.matches(entry.namespace().unwrap_or_default()),
             })
     }

@@ -47,7 +47,7 @@ proptest! {
         let head = ListHead {
             kind: "PodList",
             api_version: "v1",
-            meta: ListMeta { revision: Revision::new(7), position: None, continue_token: Some("token"), remaining: Some(3) },
+            meta: ListMeta { revision: Revision::new(7), position: None, continue_token: Some("token"), remaining: Some(3), shard: None },
         };
         let mut out = Vec::new();
         let writer = pretty::ListWriter::start(&start(&head), &mut out);

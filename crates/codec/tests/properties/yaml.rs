@@ -51,7 +51,7 @@ proptest! {
         let head = ListHead {
             kind: "ConfigMapList",
             api_version: "v1",
-            meta: ListMeta { revision: Revision::new(7), position: None, continue_token: more.then_some("token"), remaining: more.then_some(3) },
+            meta: ListMeta { revision: Revision::new(7), position: None, continue_token: more.then_some("token"), remaining: more.then_some(3), shard: None },
         };
         let mut metadata = json!({"resourceVersion": "7"});
         if more {

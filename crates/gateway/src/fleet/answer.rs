@@ -116,6 +116,9 @@ fn nothing(ask: &FleetRequest, missing: &[(String, Missing)]) -> ApiError {
     if all(Missing::Unknown) {
         return ApiError::Unauthorized;
     }
+    if all(Missing::Busy) {
+        return ApiError::TooManyRequests { retry_after_seconds: 1 };
+    }
     if all(Missing::NotMirrored) {
         return ApiError::UnknownResource;
     }

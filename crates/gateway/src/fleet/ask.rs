@@ -26,7 +26,7 @@ const MATCHES: &str = "keelson.io/matches";
 const AT: &str = "keelson.io/at";
 const PAGE: &str = "keelson.io/page";
 /// The start of the names of fields with a token for one source.
-const TOKEN_OF: &str = "keelson-authorization-";
+pub(super) const TOKEN_OF: &str = "keelson-authorization-";
 /// The fields that each of several sources gets. All others concern the connection or the client.
 const PASSED: [http::HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, USER_AGENT];
 /// The parameters that decide neither the objects nor their order.

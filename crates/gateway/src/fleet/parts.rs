@@ -10,6 +10,7 @@ use keelson_access::User;
 use keelson_http::RequestBody;
 use keelson_http::body::{ResponseBody, empty};
 use keelson_http::filters::{ClientConnection, PartOfRequest};
+use keelson_http::handlers::{MergedList, MergedLists};
 use keelson_http::request_query::RequestQuery;
 use keelson_http::respond;
 use keelson_http::service::ApiRequest;
@@ -31,6 +32,28 @@ pub(crate) enum PartResult {
     Counted(CountedValues),
 }
 
+/// The share of one request in the lists of a source, once the source has allowed one of its parts.
+#[derive(Clone, Default)]
+pub(super) struct ListShare(Arc<Mutex<Option<MergedList>>>);
+
+impl ListShare {
+    /// Takes the share of a user for all parts of the request.
+    ///
+    /// # Errors
+    /// 429 if the user has its share.
+    pub(super) fn take(&self, lists: &MergedLists, user: &User) -> Result<(), ApiError> {
+        let mut share = self.0.lock();
+        if share.is_none() {
+            *share = Some(lists.take(user)?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_taken(&self) -> bool {
+        self.0.lock().is_some()
+    }
+}
+
 /// An answered part.
 pub(crate) struct Part {
     pub(super) found: PartResult,
@@ -40,6 +63,8 @@ pub(crate) struct Part {
     pub(super) request: Box<ApiRequest>,
     pub(super) warnings: Vec<String>,
     pub(super) age: Age,
+    /// Held until the response has been made.
+    _share: ListShare,
 }
 
 /// Request extension: the place for the result of a part.
@@ -47,6 +72,8 @@ pub(crate) struct Part {
 pub(crate) struct PartSlot {
     part: Arc<Mutex<Option<Part>>>,
     is_grouped: bool,
+    lists: MergedLists,
+    share: ListShare,
 }
 
 /// The reason why a source is missing from a list.
@@ -80,6 +107,13 @@ pub(super) enum PartOutcome {
     Answered(Box<Part>),
     Missing(Missing),
     Refused(Response<ResponseBody>),
+}
+
+impl Outcome {
+    /// Returns true if the source knows the caller.
+    pub(super) const fn is_of_known_user(&self) -> bool {
+        matches!(self, Self::Answered(..) | Self::Missing(Missing::Forbidden))
+    }
 }
 
 impl Missing {
@@ -116,11 +150,14 @@ impl PartSlot {
         let warnings = Warnings::noted();
         let form = request.error_form;
         request.caller = request.caller.warned_in(warnings.clone());
+        if let Err(error) = self.share.take(&self.lists, request.caller.user()) {
+            return respond::error(&error, form);
+        }
         match self.found((&request.query, &request.caller), &target, &mirror).await {
             Ok(found) => {
                 let age = mirror.progress.age();
                 let warnings = warnings.take();
-                *self.part.lock() = Some(Part { found, target, mirror, request, warnings, age });
+                *self.part.lock() = Some(Part { found, target, mirror, request, warnings, age, _share: self.share });
                 Response::new(empty())
             }
             Err(error) => respond::error(&error, form),
@@ -153,24 +190,29 @@ impl Member {
     pub(super) fn part<'a>(
         &'a self,
         ask: &'a FleetRequest,
-        client: &'a dyn ClientConnection,
+        (client, share): (&'a dyn ClientConnection, &'a ListShare),
         namespace: Option<&'a str>,
         at: Option<Revision>,
     ) -> BoxFuture<'a, (PartOutcome, Option<Arc<User>>)> {
-        Box::pin(self.answered_part(ask, client, namespace, at))
+        Box::pin(self.answered_part(ask, (client, share), namespace, at))
     }
 
     async fn answered_part(
         &self,
         ask: &FleetRequest,
-        client: &dyn ClientConnection,
+        (client, share): (&dyn ClientConnection, &ListShare),
         namespace: Option<&str>,
         at: Option<Revision>,
     ) -> (PartOutcome, Option<Arc<User>>) {
         let Some(mut parts) = ask.part(&self.name, namespace, at) else {
             return (PartOutcome::Missing(Missing::Away), None);
         };
-        let slot = PartSlot { part: Arc::default(), is_grouped: ask.grouping == Grouping::Values };
+        let slot = PartSlot {
+            part: Arc::default(),
+            is_grouped: ask.grouping == Grouping::Values,
+            lists: self.lists.clone(),
+            share: share.clone(),
+        };
         let part = PartOfRequest::default();
         parts.extensions.insert(part.clone());
         parts.extensions.insert(slot.clone());
@@ -192,6 +234,7 @@ impl Member {
         PartOutcome::Missing(match status.as_u16() {
             401 => Missing::Unknown,
             403 => Missing::Forbidden,
+            404 | 405 if self.mirrors.has_failed() => Missing::Away,
             404 | 405 if !self.mirrors.is_loaded() => Missing::Loading,
             404 | 405 => Missing::NotMirrored,
             429 => Missing::Busy,

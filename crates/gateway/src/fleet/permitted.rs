@@ -16,7 +16,7 @@ use keelson_meta::{ApiError, Object, Revision};
 
 use super::Member;
 use super::ask::FleetRequest;
-use super::parts::{Missing, Outcome, Part, PartOutcome};
+use super::parts::{ListShare, Missing, Outcome, Part, PartOutcome};
 use crate::mirror::Mirror;
 
 /// The largest number of namespaces that are all tried.
@@ -30,12 +30,16 @@ const GUESSED: &str = "only namespaces with a RoleBinding for the caller were tr
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The result of a source.
-pub(super) async fn outcome(member: &Member, ask: &FleetRequest, client: &dyn ClientConnection) -> Outcome {
-    let (whole, user) = member.part(ask, client, None, None).await;
+pub(super) async fn outcome(member: &Member, ask: &FleetRequest, client: &dyn ClientConnection, share: &ListShare) -> Outcome {
+    let (whole, user) = member.part(ask, (client, share), None, None).await;
     match (whole, user) {
         (PartOutcome::Answered(part), Some(user)) => Outcome::Answered(vec![*part], user),
         (PartOutcome::Missing(Missing::Forbidden), Some(user)) if ask.permitted => {
-            by_namespace(member, ask, client, &user).await
+            // Namespaces cost reviews even if none is permitted.
+            match share.take(&member.lists, &user) {
+                Ok(()) => by_namespace(member, ask, (client, share), &user).await,
+                Err(_) => Outcome::Missing(Missing::Busy),
+            }
         }
         (PartOutcome::Answered(_), None) => Outcome::Missing(Missing::Unknown),
         (PartOutcome::Missing(why), _) => Outcome::Missing(why),
@@ -43,7 +47,12 @@ pub(super) async fn outcome(member: &Member, ask: &FleetRequest, client: &dyn Cl
     }
 }
 
-async fn by_namespace(member: &Member, ask: &FleetRequest, client: &dyn ClientConnection, user: &Arc<User>) -> Outcome {
+async fn by_namespace(
+    member: &Member,
+    ask: &FleetRequest,
+    (client, share): (&dyn ClientConnection, &ListShare),
+    user: &Arc<User>,
+) -> Outcome {
     let info = &ask.info;
     let Some(mirror) = member.mirrors.find(&info.group, &info.version, &info.resource) else {
         return Outcome::Missing(if member.mirrors.is_loaded() { Missing::NotMirrored } else { Missing::Loading });
@@ -61,7 +70,7 @@ async fn by_namespace(member: &Member, ask: &FleetRequest, client: &dyn ClientCo
     let at = ask.least_revision().map(|least| least.max(mirror.progress.reached()));
     let mut tried = Vec::with_capacity(candidates.len());
     for namespace in &candidates {
-        tried.push(member.part(ask, client, Some(namespace), at));
+        tried.push(member.part(ask, (client, share), Some(namespace), at));
     }
     let mut tried = stream::iter(tried).buffered(TRIED_AT_ONCE);
     let mut parts: Vec<Part> = Vec::new();

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
+use keelson_access::User;
 use keelson_cache::Entry;
 use keelson_meta::{ApiError, Revision};
 use keelson_registry::{FailedEvaluations, Groups, ListItems, ListPage, Target};
@@ -17,7 +18,7 @@ use crate::body::{GuardedBody, ResponseBody, stream};
 use crate::negotiation::{Subject, accepts_gzip, negotiate_document};
 use crate::respond;
 use crate::service::ApiRequest;
-use crate::shares::{Holder, Shares};
+use crate::shares::{Holder, Share, Shares};
 
 /// The largest number of merged pages that are sent at the same time. They hold copies of their objects.
 const PAGES: usize = 32;
@@ -28,6 +29,30 @@ pub struct MergedPages(Arc<Shares>);
 impl Default for MergedPages {
     fn default() -> Self {
         Self(Shares::new("merged pages", PAGES))
+    }
+}
+
+/// The users' shares of lists that are made of parts of one source.
+#[derive(Clone)]
+pub struct MergedLists(Arc<Shares>);
+
+/// One list that is being made. Dropping it returns the share.
+pub struct MergedList {
+    _share: Share,
+}
+
+impl MergedLists {
+    /// Creates a limit of `all` lists at a time.
+    pub fn new(all: usize) -> Self {
+        Self(Shares::new("lists over clusters or namespaces", all))
+    }
+
+    /// Takes a list for a user.
+    ///
+    /// # Errors
+    /// 429 if the user has its share of lists.
+    pub fn take(&self, user: &User) -> Result<MergedList, ApiError> {
+        Ok(MergedList { _share: self.0.take(Holder::of(user), 1)? })
     }
 }
 

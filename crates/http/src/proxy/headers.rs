@@ -28,6 +28,8 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 pub(crate) const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 /// The prefix of the fields that impersonate another user.
 pub(super) const IMPERSONATION: &str = "impersonate-";
+/// The prefix of the fields with a token for one of a gateway's clusters. No other server may see it.
+const TOKENS_OF_CLUSTERS: &str = "keelson-authorization-";
 
 /// The prefix of a token among the subprotocols of a websocket, since browsers cannot send it in a header.
 pub(crate) const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
@@ -99,7 +101,7 @@ impl IdentityHeaders {
         names.extend([REMOTE_USER, REMOTE_UID, REMOTE_GROUP]);
         prefixes.iter_mut().for_each(|prefix| prefix.make_ascii_lowercase());
         prefixes.retain(|prefix| !prefix.is_empty());
-        prefixes.extend([REMOTE_EXTRA_PREFIX, IMPERSONATION].map(str::to_owned));
+        prefixes.extend([REMOTE_EXTRA_PREFIX, IMPERSONATION, TOKENS_OF_CLUSTERS].map(str::to_owned));
         Self { names, prefixes }
     }
 
@@ -332,6 +334,8 @@ mod tests {
             ("x-auth-user", "root"),
             ("x-auth-extra-a", "b"),
             ("impersonate-user", "root"),
+            ("keelson-authorization-one", "Bearer x"),
+            ("keelson_authorization-one", "Bearer x"),
             ("x_remote_user", "root"),
             ("x-remote_extra-scopes", "all"),
             ("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.dG9rZW4, v4.channel.k8s.io"),

@@ -4,6 +4,7 @@
 
 mod fleet;
 mod lab;
+mod lies;
 mod merged;
 mod outages;
 mod permitted;
