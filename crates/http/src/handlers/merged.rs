@@ -52,7 +52,7 @@ impl MergedLists {
     /// # Errors
     /// 429 if the user has its share of lists.
     pub fn take(&self, user: &User) -> Result<MergedList, ApiError> {
-        Ok(MergedList { _share: self.0.take(Holder::of(user), 1)? })
+        Ok(MergedList { _share: self.0.take(Holder::of_user(user), 1)? })
     }
 }
 
