@@ -9,6 +9,9 @@ use std::process::{Command, Output};
 /// The seeds of the sample. `cargo xtask sim` runs as many as wanted.
 const SEEDS: &str = "1..16";
 
+/// Seeds that once failed. 205: a late write was taken for one that had ended.
+const FOUND: [&str; 1] = ["205..206"];
+
 /// The seeds of which one finds each planted fault.
 const MUTANT_SEEDS: &str = "12";
 
@@ -42,8 +45,10 @@ fn the_same_seed_has_the_same_trace_in_one_process_and_in_two() {
 
 #[test]
 fn a_sample_of_seeds_keeps_all_rules() {
-    let output = sim(&["--seeds", SEEDS]);
-    assert!(output.status.success(), "{}", text(&output));
+    for seeds in FOUND.into_iter().chain([SEEDS]) {
+        let output = sim(&["--seeds", seeds]);
+        assert!(output.status.success(), "{}", text(&output));
+    }
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl History {
 
     /// Checks that no request returned a state of a write that began after the request ended.
     fn check_future(&self, placed: &[(usize, &Operation)]) -> Result<(), String> {
-        for (position, operation) in placed {
+        for (position, operation) in placed.iter().filter(|(_, operation)| operation.is_over()) {
             let later = placed.iter().find(|(other, made)| {
                 matches!(made.effect, Effect::Made { .. } | Effect::MayHaveMade(_))
                     && made.begun > operation.ended
@@ -258,6 +258,9 @@ mod tests {
         let seen = |state: &State| (4, 5, Effect::Saw(state.clone()));
         assert_eq!(check(&[late(2), vec![seen(&a)]].concat(), &events), Ok(()));
         assert!(check(&[late(6), vec![seen(&b)]].concat(), &events).is_err(), "a read of the future");
+        let overtaken = [a.clone(), written("c"), b.clone()];
+        let after = [late(2), vec![(4, 5, made("c"))]].concat();
+        assert_eq!(check(&after, &overtaken), Ok(()), "a write that takes effect after its end");
         let backwards = [both(), vec![(2, 3, Effect::Saw(b)), (4, 5, Effect::Saw(a))]].concat();
         assert!(check(&backwards, &events).is_err(), "two reads that go back");
         assert!(check(&with((4, 5, Effect::SawPresence(false))), &events).is_err(), "an object that is not found");
