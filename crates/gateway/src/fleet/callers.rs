@@ -1,4 +1,4 @@
-//! The callers of lists over several sources, before a source has told who they are.
+//! The callers of lists over several sources, before a source has named them.
 //!
 //! Each list asks every source about its caller. Unknown callers have a limit of their own, which they fill for each other
 //! only: a caller whose credentials a source has accepted before does not count for it.
