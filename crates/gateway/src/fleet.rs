@@ -30,7 +30,7 @@ use http::{Response, Uri};
 use keelson_access::TokenSeal;
 use keelson_http::Pipeline;
 use keelson_http::body::ResponseBody;
-use keelson_http::filters::{FanOut, ClientConnection, WithoutCertificate};
+use keelson_http::filters::{ClientConnection, FanOut, WithoutCertificate};
 use keelson_http::handlers::{MergedLists, MergedPages};
 use keelson_http::{negotiation, respond};
 use keelson_meta::{ApiError, Random};
@@ -145,7 +145,11 @@ impl Member {
 
     /// The result of this source. A source that does not answer delays no more than one request in a while. A list that
     /// takes long here, after the source has allowed it, says nothing about the source.
-    fn outcome<'a>(&'a self, ask: &'a FleetRequest, client: &'a dyn ClientConnection) -> BoxFuture<'a, (&'a Self, Outcome)> {
+    fn outcome<'a>(
+        &'a self,
+        ask: &'a FleetRequest,
+        client: &'a dyn ClientConnection,
+    ) -> BoxFuture<'a, (&'a Self, Outcome)> {
         Box::pin(async move {
             if self.resting.lock().is_some_and(|until| Instant::now() < until) {
                 return (self, Outcome::Missing(Missing::Away));

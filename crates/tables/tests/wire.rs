@@ -11,7 +11,13 @@ use keelson_tables::wire::{END, IncludeObject, MetaVersion, Row, TAIL, TableHead
 use keelson_tables::{Column, RowCondition};
 
 fn page() -> ListMeta<'static> {
-    ListMeta { revision: Revision::new(9), position: None, continue_token: Some("tok\"en"), remaining: Some(3), shard: None }
+    ListMeta {
+        revision: Revision::new(9),
+        position: None,
+        continue_token: Some("tok\"en"),
+        remaining: Some(3),
+        shard: None,
+    }
 }
 
 fn text(out: Vec<u8>) -> String {

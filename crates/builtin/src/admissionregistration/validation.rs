@@ -39,7 +39,8 @@ pub(crate) const GATED: &[(&str, Kind)] = &[
 ];
 const API_NAME: Rule = Check("a new object: a name without the suffix of manifests", reserved_name);
 const MUTATING_POLICY: TypeRules = TypeRules::new(&[("", Always(&policies::MUTATING)), ("metadata", API_NAME)]);
-const MUTATING_BINDING: TypeRules = TypeRules::new(&[("", Always(&policies::MUTATING_BINDING)), ("metadata", API_NAME)]);
+const MUTATING_BINDING: TypeRules =
+    TypeRules::new(&[("", Always(&policies::MUTATING_BINDING)), ("metadata", API_NAME)]);
 const MUTATING_WEBHOOKS: TypeRules = TypeRules::new(&[("", Always(&webhooks::MUTATING)), ("metadata", API_NAME)]);
 const VALIDATING_POLICY: TypeRules = TypeRules::new(&[("", Always(&policies::VALIDATING)), ("metadata", API_NAME)]);
 const VALIDATING_BINDING: TypeRules =

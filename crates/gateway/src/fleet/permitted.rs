@@ -30,7 +30,12 @@ const GUESSED: &str = "only namespaces with a RoleBinding for the caller were tr
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The result of a source.
-pub(super) async fn outcome(member: &Member, ask: &FleetRequest, client: &dyn ClientConnection, share: &ListShare) -> Outcome {
+pub(super) async fn outcome(
+    member: &Member,
+    ask: &FleetRequest,
+    client: &dyn ClientConnection,
+    share: &ListShare,
+) -> Outcome {
     let (whole, user) = member.part(ask, (client, share), None, None).await;
     match (whole, user) {
         (PartOutcome::Answered(part), Some(user)) => Outcome::Answered(vec![*part], user),
