@@ -133,7 +133,7 @@ impl Manifests {
             tokio::time::sleep(INTERVAL).await;
             let this = self.clone();
             // Reading files and compiling expressions takes time.
-            let read = tokio::task::spawn_blocking(move || this.reload()).await;
+            let read = keelson_supervision::spawn_blocking(move || this.reload()).await;
             if let Err(error) = read {
                 tracing::error!(%error, directory = %self.directory.display(), "reading admission manifests failed");
             }

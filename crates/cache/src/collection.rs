@@ -148,13 +148,8 @@ impl Collection {
     /// A collection that begins with the state of another one at a revision.
     pub(crate) fn from_state(state: &CollectionState, revision: Revision, environment: Arc<Environment>) -> Self {
         let CollectionState { prefix, decoder, trees, encodings, unreadable } = state;
-        let live = Live {
-            trees: trees.clone(),
-            encodings: encodings.clone(),
-            revision,
-            unreadable: unreadable.clone(),
-            removed: None,
-        };
+        let (encodings, unreadable) = (encodings.clone(), unreadable.clone());
+        let live = Live { trees: trees.clone(), encodings, revision, unreadable, removed: None };
         let dispatch = Dispatch::new(decoder.layout.clone());
         let history = History::new(revision, trees.clone(), dispatch, environment.budget.clone());
         let counts = CollectionCounts::default();

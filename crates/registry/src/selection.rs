@@ -216,7 +216,7 @@ impl Selection {
 
     /// The selector of the shard, if there is one.
     pub(crate) fn shard_text(&self) -> Option<String> {
-        self.shard.as_ref().map(|shard| shard.to_string())
+        self.shard.as_ref().map(ToString::to_string)
     }
 
     /// A text for the selection. Selections of one resource with equal texts select the same objects.

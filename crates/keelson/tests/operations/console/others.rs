@@ -74,8 +74,8 @@ fn answer(path: &str, ran: &AtomicUsize) -> http::Response<keelson_testkit::Upst
             json!({"kind": "Status", "message": "no", "code": 401}).to_string(),
         ),
         "odd" => upstream_answer(200, "application/json", list.to_string()),
-        "all" => upstream_answer(200, "application/json", rows(json!("a"), 30_000).to_string()),
-        "huge" => upstream_answer(200, "application/json", rows(json!("x".repeat(3 << 20)), 1).to_string()),
+        "all" => upstream_answer(200, "application/json", rows(&json!("a"), 30_000).to_string()),
+        "huge" => upstream_answer(200, "application/json", rows(&json!("x".repeat(3 << 20)), 1).to_string()),
         "types" => upstream_answer(200, "application/json", wrong_types().to_string()),
         // Objects: another one, none, and one that is nested too deeply.
         "other" => upstream_answer(200, "application/json", object("kube-system", "someone", "{}")),
@@ -103,7 +103,7 @@ fn answer(path: &str, ran: &AtomicUsize) -> http::Response<keelson_testkit::Upst
 }
 
 /// A table of this many rows whatever the limit, with one cell each.
-fn rows(cell: serde_json::Value, count: usize) -> serde_json::Value {
+fn rows(cell: &serde_json::Value, count: usize) -> serde_json::Value {
     let row = |number: usize| json!({"cells": [cell], "object": {"metadata": {"name": format!("row-{number:05}"), "namespace": "default", "uid": format!("u{number}")}}});
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "5"}, "columnDefinitions": [
         {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}], "rows": (0..count).map(row).collect::<Vec<_>>()})

@@ -324,7 +324,7 @@ async fn columns_groups_views_and_files_are_those_of_the_user() {
         .await;
     lab.rows(&["b", "a", "c"]).await;
     lab.browser.until(&format!("{groups} === 'back,front'")).await;
-    share_a_view(&lab, &groups).await;
+    share_a_view(&lab, groups).await;
     // The file has what is seen, and nothing that a table program would compute.
     lab.browser
         .value(
