@@ -62,9 +62,10 @@ impl Cache {
         let (tail, loaded) = follower.start().await?;
         let (filled, history) = watch::channel(BackfillProgress::DownTo(loaded));
         let filler = Backfill { store: store.clone(), shared: shared.clone(), filled };
-        let filling = config.supervisor.spawn_finite("cache-history", filler.run(loaded)).abort_handle();
-        let mut cache = Self { shared, commands, history, tasks: vec![filling], closing, _packing: packing };
+        let mut cache = Self { shared, commands, history, tasks: Vec::new(), closing, _packing: packing };
         cache.follow(store, follower, tail, &config);
+        let filling = config.supervisor.spawn_finite("cache-history", filler.run(loaded));
+        cache.tasks.push(filling.abort_handle());
         Ok(Arc::new(cache))
     }
 

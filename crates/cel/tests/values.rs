@@ -370,6 +370,7 @@ fn concatenated_sets_and_map_lists_are_equal_in_any_order() {
             ("(self.set + ['z']).map(x, x) == ['z', 'y', 'x']", "false"),
             ("(self.map + dyn(self.other)).map(x, x.v)", "[9, 2, 3]"),
             ("self.map + dyn(self.other) == dyn(self.other) + self.map", "false"),
+            ("self.map[0] == self.map[0] && self.map[0] != self.map[1]", "true"),
             ("self.map + dyn(self.other) == self.map + dyn(self.other) + dyn(self.other)", "true"),
             ("self.map + dyn(self.other) == dyn([dyn(self.other[0]), self.map[1], self.other[1]])", "true"),
             ("self.map + dyn(self.other) == dyn([dyn(self.other[0]), self.map[1], self.map[0]])", "false"),

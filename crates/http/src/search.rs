@@ -92,7 +92,7 @@ impl<'q> Search<'q> {
 
     /// The collections to search, in the preferred version of their resources.
     fn targets(&self, surface: &Arc<ServedApis>) -> Vec<Target> {
-        let resources = surface.resources().filter(|resource| resource.stored().is_some());
+        let resources = surface.resources().filter(|resource| resource.storage_kind().is_some());
         let resources = resources.filter(|resource| !self.except.contains(&&*resource.group_resource().to_string()));
         let of_version = |resource: &Arc<ServedResource>| {
             let version = resource.versions().iter().find(|version| !version.hidden)?;

@@ -112,6 +112,8 @@ fn same_maps(left: &Map<'_>, right: &Map<'_>) -> bool {
     }
     left.entries().iter().all(|(key, value)| {
         let other = match (key, right) {
+            // Both names are those of the data.
+            (Value::String(name), Map::Tree(tree)) if matches!(left, Map::Tree(_)) => tree.member(name),
             (Value::String(_), Map::Tree(_)) | (_, Map::Made(_)) => right.get(key),
             _ => None,
         };

@@ -76,6 +76,13 @@ impl<'a> TreeMap<'a> {
         self.keys().map(|(name, value)| (Value::text(name), from_tree(value, self.decl_of(name)))).collect()
     }
 
+    /// The value of the member with this name in the data, which differs from its name in expressions for names such as
+    /// `a-b`.
+    pub(super) fn member(&self, name: &str) -> Option<Value<'a>> {
+        let (name, value) = self.keys().find(|(known, _)| *known == name)?;
+        Some(from_tree(value, self.decl_of(name)))
+    }
+
     /// The declaration of the member with this name in the data.
     fn decl_of(&self, name: &str) -> Option<&'a Decl> {
         match &self.decl?.kind {

@@ -90,8 +90,8 @@ async fn check_forms(raw: &Raw, collection: &str, object: &Value) {
     assert!(yaml.contains(&format!("kind: {kind}\n")), "{yaml}");
     let list = raw.get(collection).await.expect(200).json();
     assert_eq!((&list["kind"], list["items"].as_array().unwrap().len()), (&json!(format!("{kind}List")), 1));
-    let sent = raw.call(http::Method::POST, collection).header("content-type", PROTOBUF).body(protobuf.body);
-    assert_eq!(sent.await.status, 409, "the same object in protobuf exists already");
+    let sent = raw.call(http::Method::PUT, &at).header("content-type", PROTOBUF).body(protobuf.body);
+    assert_eq!(sent.await.expect(200).json(), made, "the same object in protobuf changes nothing");
 }
 
 #[tokio::test]
