@@ -183,9 +183,15 @@ async fn check_endpoints(raw: &Raw, row: &Row, resource: &DiscoveredResource, na
         put.as_object_mut().unwrap().remove("status");
         put["metadata"]["labels"]["touched"] = json!("twice");
         put["metadata"].as_object_mut().unwrap().remove("resourceVersion");
-        let revision = raw.get(&*path).await.expect(200).json()["metadata"]["resourceVersion"].clone();
-        put["metadata"]["resourceVersion"] = revision;
-        let put = raw.put(&*path, &put).await.expect(200).json();
+        // A controller may write its part of the object in between.
+        let put = loop {
+            let revision = raw.get(&*path).await.expect(200).json()["metadata"]["resourceVersion"].clone();
+            put["metadata"]["resourceVersion"] = revision;
+            let answer = raw.put(&*path, &put).await;
+            if answer.status != 409 {
+                break answer.expect(200).json();
+            }
+        };
         assert!(has(&put["status"], &row.status), "a PUT of {path} keeps the status: {put:#}");
 
         // Only a change of the spec increases the generation.
