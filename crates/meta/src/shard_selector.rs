@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::fnv1a::fnv1a;
+
 /// The ranges of one field. At least one must contain the hash of an object's field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardSelector {
@@ -13,7 +15,7 @@ pub struct ShardSelector {
     ranges: Vec<ShardRange>,
 }
 
-/// A field by which objects can be divided.
+/// A field whose hash divides the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardField {
     /// `metadata.uid`.
@@ -82,7 +84,7 @@ impl ShardSelector {
 
     /// Returns true if objects with this value of the field are selected.
     pub fn matches(&self, value: &str) -> bool {
-        let hash = u128::from(hash(value));
+        let hash = u128::from(fnv1a(value));
         self.ranges.iter().any(|range| (range.start..range.end).contains(&hash))
     }
 }
@@ -96,13 +98,6 @@ impl fmt::Display for ShardSelector {
         }
         Ok(())
     }
-}
-
-/// FNV-1a with 64 bits.
-fn hash(text: &str) -> u64 {
-    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    text.bytes().fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
 struct Parser<'t> {
@@ -255,8 +250,8 @@ mod tests {
 
     #[test]
     fn two_shards_have_every_value_once() {
-        assert_eq!(hash(""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(hash("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a("a"), 0xaf63_dc4c_8601_ec8c);
         let [first, second] = [FIRST, SECOND].map(|text| ShardSelector::parse(text).unwrap());
         for number in 0..100 {
             let value = format!("value-{number}");

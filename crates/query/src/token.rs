@@ -100,7 +100,7 @@ impl QueryToken {
 
 /// A hash that identifies a query: FNV-1a, equal on every server and in every release.
 pub fn fingerprint(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    keelson_meta::fnv1a(text)
 }
 
 #[cfg(test)]

@@ -121,8 +121,3 @@ impl Trace {
         self.0.lock().text.clone()
     }
 }
-
-/// A number that differs for different texts (FNV-1a).
-pub(crate) fn digest(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}

@@ -24,7 +24,7 @@ use crate::dice::Dice;
 use crate::host::{Machine, Standing, serve};
 use crate::net::{Net, Node};
 use crate::plan::{Fault, Kind, Plan, PlannedFault};
-use crate::record::{Trace, digest};
+use crate::record::Trace;
 use crate::store::SimStore;
 use crate::watchers::Watcher;
 use crate::wire::{self, Client};
@@ -501,6 +501,6 @@ impl World {
 impl Outcome {
     /// The number by which traces are compared.
     pub(crate) fn digest(&self) -> u64 {
-        digest(&self.trace)
+        keelson_meta::fnv1a(&self.trace)
     }
 }

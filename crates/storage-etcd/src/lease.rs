@@ -127,9 +127,7 @@ impl Leases {
 
 /// FNV-1a, reduced to the bits in a lease's number. It must never change, since servers of all releases share leases.
 fn hash(prefix: &str) -> u64 {
-    let whole = prefix
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let whole = keelson_meta::fnv1a(prefix);
     (whole ^ (whole >> HASH_BITS) ^ (whole >> (2 * HASH_BITS))) & ((1 << HASH_BITS) - 1)
 }
 

@@ -3,6 +3,8 @@
 //! Several verbs or resources may share a bit. If the bits match, the rule may allow the request; if they differ, it
 //! does not.
 
+use keelson_meta::fnv1a;
+
 use super::rule::{ALL, PolicyRule};
 use crate::authorize::Attributes;
 
@@ -21,7 +23,7 @@ pub(super) struct RulePrefilter {
 
 impl RulePrefilter {
     pub(super) fn of_rule(rule: &PolicyRule) -> Self {
-        let verb = |verb: &String| if verb == ALL { u64::MAX } else { 1 << (hash(verb) % VERB_BITS) };
+        let verb = |verb: &String| if verb == ALL { u64::MAX } else { 1 << (fnv1a(verb) % VERB_BITS) };
         // Also for `*/scale`, which matches any resource with that subresource.
         let resource = |resource: &String| if resource.starts_with(ALL) { ALL_RESOURCES } else { bit(resource) };
         let paths = if rule.non_resource_urls.is_empty() { 0 } else { PATHS };
@@ -34,7 +36,7 @@ impl RulePrefilter {
             Attributes::Resource(asked) => (asked.verb, bit(asked.resource)),
             Attributes::Path { verb, .. } => (*verb, PATHS),
         };
-        Self { verbs: 1 << (hash(verb) % VERB_BITS), resources }
+        Self { verbs: 1 << (fnv1a(verb) % VERB_BITS), resources }
     }
 
     /// Returns false if the rule cannot allow the request.
@@ -46,12 +48,7 @@ impl RulePrefilter {
 /// The bit of a resource, without its subresource.
 fn bit(resource: &str) -> u64 {
     let resource = resource.split_once('/').map_or(resource, |(resource, _)| resource);
-    1 << (hash(resource) % RESOURCE_BITS)
-}
-
-/// FNV-1a. Strings are short, and a collision only costs a comparison.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    1 << (fnv1a(resource) % RESOURCE_BITS)
 }
 
 #[cfg(test)]
