@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::digest::{Context, SHA256};
 use keelson_access::{FileError, read_bounded};
 use keelson_cel::library::times;
 use keelson_codec::yaml;
@@ -250,7 +250,14 @@ impl fmt::Display for Seconds {
 
 /// The SHA-256 hash of bytes as metrics show it.
 pub(crate) fn hash_of(bytes: &[u8]) -> String {
-    let digits: String = digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    hash_of_parts([bytes])
+}
+
+/// The SHA-256 hash of these parts, one after the other, as metrics show it.
+pub fn hash_of_parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> String {
+    let mut hash = Context::new(&SHA256);
+    parts.into_iter().for_each(|part| hash.update(part));
+    let digits: String = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{digits}")
 }
 

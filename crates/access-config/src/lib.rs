@@ -27,7 +27,7 @@ pub use authentication::{
 pub use authorization::{
     AuthorizationSource, AuthorizerEntry, AuthorizerKind, ConfiguredAuthorizers, DecisionCounts, LocalAuthorizers,
 };
-pub use document::ConfigurationError;
+pub use document::{ConfigurationError, hash_of_parts};
 pub use egress::EgressConfiguration;
 pub use kubeconfig::{Kubeconfig, UserToken};
 pub use reloads::{ReloadCounts, Reloads};

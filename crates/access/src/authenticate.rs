@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aws_lc_rs::digest;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
 use crate::front_proxy::RequestHeaders;
+use crate::trust::fingerprint;
 use crate::user::{CREDENTIAL_ID, User};
 
 /// The subject attribute with the uid of a user, as in upstream.
@@ -53,9 +53,7 @@ impl ClientIdentity {
         let groups = texts(subject.iter_organization()).collect();
         let uids = subject.iter_attributes().filter(|attribute| attribute.attr_type().to_id_string() == USER_UID);
         let uid = texts(uids).next();
-        let hash = digest::digest(&digest::SHA256, der);
-        let hash: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hash}")])]);
+        let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={}", fingerprint(der))])]);
         Ok(Self {
             user: Some(Arc::new(User { name, uid, groups, extra }.authenticated())),
             asks_for: None,

@@ -166,7 +166,7 @@ fn fingerprints(pem: &str) -> Result<Vec<String>, TlsError> {
 }
 
 /// The format of `openssl x509 -fingerprint -sha256`, in lower case and without colons.
-fn fingerprint(der: &[u8]) -> String {
+pub(crate) fn fingerprint(der: &[u8]) -> String {
     digest::digest(&digest::SHA256, der).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

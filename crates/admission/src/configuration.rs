@@ -13,8 +13,8 @@ use std::{fs, io};
 
 use keelson_access_config::HostCredentials;
 use keelson_codec::yaml;
-use keelson_meta::FeatureGates;
 use keelson_meta::json::{Map, Value};
+use keelson_meta::{Clock, FeatureGates};
 use keelson_registry::LimitedResource;
 use keelson_schema::Schemas;
 
@@ -146,8 +146,13 @@ impl AdmissionConfiguration {
     ///
     /// # Errors
     /// The feature gate is off, or a manifest is invalid.
-    pub fn manifests(&self, gates: &FeatureGates, schemas: &'static Schemas) -> Result<ManifestSet, ManifestError> {
-        load_all(&self.manifest_directories, gates, schemas)
+    pub fn manifests(
+        &self,
+        gates: &FeatureGates,
+        schemas: &'static Schemas,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<ManifestSet, ManifestError> {
+        load_all(&self.manifest_directories, gates, schemas, clock)
     }
 
     /// Applies the settings of one plugin.

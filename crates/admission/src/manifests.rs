@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use keelson_access_config::Reloads;
 use keelson_meta::json::Value;
-use keelson_meta::{FeatureGates, Object};
+use keelson_meta::{Clock, FeatureGates, Object};
 use keelson_schema::Schemas;
 use keelson_supervision::RepeatLog;
 use parking_lot::RwLock;
@@ -23,7 +23,7 @@ use crate::matching::MatchedPlugin;
 use crate::policies::{Binding, Bound, Policy};
 use crate::webhooks::Hook;
 pub use reading::ManifestError;
-use reading::ManifestObjects;
+use reading::{ManifestFiles, ManifestObjects};
 
 /// The gate of the feature.
 const GATE: &str = "ManifestBasedAdmissionControlConfig";
@@ -72,6 +72,7 @@ pub struct Manifests {
     /// The schemas of the kinds.
     schemas: &'static Schemas,
     current: RwLock<Arc<Loaded>>,
+    clock: Arc<dyn Clock>,
     reloads: Reloads,
     failures: RepeatLog,
 }
@@ -102,26 +103,34 @@ pub(crate) fn load_all(
     directories: &BTreeMap<ManifestPlugin, PathBuf>,
     gates: &FeatureGates,
     schemas: &'static Schemas,
+    clock: &Arc<dyn Clock>,
 ) -> Result<ManifestSet, ManifestError> {
     let load = |(plugin, directory): (&ManifestPlugin, &PathBuf)| {
         if !gates.is_on(GATE) {
             return Err(ManifestError::GateIsOff { directory: directory.clone() });
         }
-        Ok((*plugin, Arc::new(Manifests::load(*plugin, directory, schemas)?)))
+        Ok((*plugin, Arc::new(Manifests::load(*plugin, directory, schemas, clock.clone())?)))
     };
     directories.iter().map(load).collect()
 }
 
 impl Manifests {
-    fn load(plugin: ManifestPlugin, directory: &Path, schemas: &'static Schemas) -> Result<Self, ManifestError> {
-        let objects = ManifestObjects::read(plugin, directory, schemas)?;
+    fn load(
+        plugin: ManifestPlugin,
+        directory: &Path,
+        schemas: &'static Schemas,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ManifestError> {
+        let files = ManifestFiles::read(directory)?;
+        let objects = ManifestObjects::decode(plugin, &files, schemas)?;
         let reloads = Reloads::default();
-        reloads.note(true, SystemTime::now());
+        reloads.note(true, clock.now());
         Ok(Self {
             plugin,
             directory: directory.to_owned(),
             schemas,
-            current: RwLock::new(Arc::new(Loaded::new(objects))),
+            current: RwLock::new(Arc::new(Loaded::new(files.hash, objects))),
+            clock,
             reloads,
             failures: RepeatLog::new(),
         })
@@ -140,22 +149,31 @@ impl Manifests {
         }
     }
 
-    /// Reads the directory, and applies it if its content changed and is valid.
+    /// Reads the directory, and applies it if its content changed and is valid. Files that have not changed are not
+    /// decoded again.
     pub fn reload(&self) {
         let (plugin, directory) = (self.plugin.name(), self.directory.display());
-        match ManifestObjects::read(self.plugin, &self.directory, self.schemas) {
-            Ok(objects) if objects.hash == self.hash() => {
+        let changed = || -> Result<_, ManifestError> {
+            let files = ManifestFiles::read(&self.directory)?;
+            if files.hash == self.hash() {
+                return Ok(None);
+            }
+            let objects = ManifestObjects::decode(self.plugin, &files, self.schemas)?;
+            Ok(Some((files.hash, objects)))
+        };
+        match changed() {
+            Ok(None) => {
                 self.failures.worked(plugin);
             }
-            Ok(objects) => {
+            Ok(Some((hash, objects))) => {
                 let count = objects.count();
-                *self.current.write() = Arc::new(Loaded::new(objects));
-                self.reloads.note(true, SystemTime::now());
+                *self.current.write() = Arc::new(Loaded::new(hash, objects));
+                self.reloads.note(true, self.clock.now());
                 self.failures.worked(plugin);
                 tracing::info!(plugin, %directory, count, "admission manifests were read again");
             }
             Err(error) => {
-                self.reloads.note(false, SystemTime::now());
+                self.reloads.note(false, self.clock.now());
                 if let Some(due) = self.failures.failed(plugin) {
                     let repeats = due.repeats;
                     tracing::warn!(plugin, %directory, repeats, %error, "admission manifests are invalid; the earlier ones stay");
@@ -191,9 +209,9 @@ impl Manifests {
 }
 
 impl Loaded {
-    fn new(objects: ManifestObjects) -> Self {
+    fn new(hash: String, objects: ManifestObjects) -> Self {
         let spec = |object: &Object| object.0.get("spec").cloned().unwrap_or(Value::Null);
-        let ManifestObjects { hash, configurations, policies, bindings } = objects;
+        let ManifestObjects { configurations, policies, bindings } = objects;
         let hooks = configurations.iter().flat_map(|configuration| {
             let webhooks = configuration.0.get("webhooks").unwrap_or(&Value::Null);
             Hook::all_of(MatchedPlugin::ManifestWebhook, configuration.name(), webhooks)

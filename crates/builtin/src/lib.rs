@@ -52,7 +52,7 @@ pub use catalogue::{catalogue, catalogue_of, printer};
 pub use defaulting::Defaults;
 pub use deprecation::deprecation;
 pub use surface::{
-    Builtin, collection_specs, collection_specs_for, contributions, forked_registry, key_prefix, node_prefixes,
-    registry, role_prefixes, surface,
+    Builtin, collection_specs, collection_specs_for, contributions, key_prefix, node_prefixes, registry, role_prefixes,
+    surface,
 };
 pub use validating::{Rules, document};

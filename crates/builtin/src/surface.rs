@@ -48,18 +48,6 @@ pub fn registry(
     Registry::new(Arc::new(Builtin), store, cache, clock, random, config)
 }
 
-/// Creates a registry of a fork, which begins with the resources of another server with the same configuration.
-pub fn forked_registry(
-    origin: &ServedApis,
-    store: Arc<dyn Store>,
-    cache: Arc<Cache>,
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
-    config: RegistryConfig,
-) -> Registry {
-    Registry::forked(Arc::new(Builtin), origin, store, cache, clock, random, config)
-}
-
 /// The built-in resources without objects, for tests without a store.
 pub fn surface() -> Arc<ServedApis> {
     ServedApis::new(&contributions(&RegistryConfig::default()))

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use keelson_access::Pki;
 use keelson_access_config::ReviewClient;
 use keelson_admission::{AdmissionConfiguration, ManifestSet, Parts, PodSecurityStats, PolicyStats, WebhookStats};
+use keelson_builtin::Builtin;
 use keelson_cache::Cache;
 use keelson_outbound::{ClusterServices, Outbound, Proxies};
 use keelson_registry::{Registry, RegistryConfig, ServedApis};
@@ -102,8 +103,8 @@ pub(crate) fn registry_of(
         token_seal: rights.token_seal(),
         ..config.registry.clone()
     };
-    let manifests =
-        config.admission_configuration.manifests(&config.registry.gates, builtin::schemas(config.registry.release()));
+    let schemas = builtin::schemas(config.registry.release());
+    let manifests = config.admission_configuration.manifests(&config.registry.gates, schemas, &config.clock);
     let manifests = manifests.map_err(anyhow::Error::msg).context("preparing admission")?;
     let counts = AdmissionCounts { manifests, ..AdmissionCounts::default() };
     let parts = Parts {
@@ -121,7 +122,7 @@ pub(crate) fn registry_of(
     let admission = keelson_admission::chain(&config.admission, &parts).context("preparing admission")?;
     let (clock, random) = (config.clock.clone(), config.random.clone());
     let registry = match origin {
-        Some(origin) => keelson_builtin::forked_registry(origin, store, cache, clock, random, settings),
+        Some(origin) => Registry::forked(Arc::new(Builtin), origin, store, cache, clock, random, settings),
         None => keelson_builtin::registry(store, cache, clock, random, settings),
     };
     let registry = registry.with_authorizer(rights.authorizer()).with_admission(admission);

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::digest::{Context, SHA256};
+use keelson_access_config::hash_of_parts;
 use keelson_builtin::{Defaults, Rules};
 use keelson_codec::yaml;
 use keelson_meta::json::Value;
@@ -79,35 +79,56 @@ pub enum ManifestError {
     },
 }
 
+/// The files of a directory that are not empty, sorted by name.
+pub(super) struct ManifestFiles {
+    files: Vec<(PathBuf, Vec<u8>)>,
+    /// The hash of all files; empty if there are none.
+    pub(super) hash: String,
+}
+
+impl ManifestFiles {
+    /// Reads a directory, and decodes nothing.
+    ///
+    /// # Errors
+    /// [`ManifestError::Unreadable`] and [`ManifestError::TooLarge`].
+    pub(super) fn read(directory: &Path) -> Result<Self, ManifestError> {
+        let mut room = MAX_BYTES;
+        let mut read = Vec::new();
+        for file in files(directory)? {
+            let bytes = content(&file, directory, &mut room)?;
+            if !bytes.is_empty() {
+                read.push((file, bytes));
+            }
+        }
+        let parts = || read.iter().flat_map(|(_, bytes)| [bytes.as_slice(), &[0]]);
+        let hash = if read.is_empty() { String::new() } else { hash_of_parts(parts()) };
+        Ok(Self { files: read, hash })
+    }
+}
+
 /// The objects of all manifests of a plugin, sorted by name.
 #[derive(Debug, Default)]
 pub(super) struct ManifestObjects {
-    /// The hash of all files; empty if there are none.
-    pub(super) hash: String,
     pub(super) configurations: Vec<Object>,
     pub(super) policies: Vec<Object>,
     pub(super) bindings: Vec<Object>,
 }
 
 impl ManifestObjects {
-    /// Reads a directory.
+    /// Decodes the files of a directory.
     ///
     /// # Errors
-    /// As [`ManifestError`].
-    pub(super) fn read(plugin: ManifestPlugin, directory: &Path, schemas: &Schemas) -> Result<Self, ManifestError> {
+    /// [`ManifestError::Invalid`] and [`ManifestError::Unbound`].
+    pub(super) fn decode(
+        plugin: ManifestPlugin,
+        read: &ManifestFiles,
+        schemas: &Schemas,
+    ) -> Result<Self, ManifestError> {
         let mut objects = Self::default();
-        let (mut hash, mut is_empty, mut room) = (Context::new(&SHA256), true, MAX_BYTES);
         let mut names = BTreeSet::new();
-        for file in files(directory)? {
-            let bytes = content(&file, directory, &mut room)?;
-            if bytes.is_empty() {
-                continue;
-            }
-            hash.update(&bytes);
-            hash.update(&[0]);
-            is_empty = false;
+        for (file, bytes) in &read.files {
             let invalid = |fault: String| ManifestError::Invalid { file: file.clone(), fault };
-            for document in documents(&bytes) {
+            for document in documents(bytes) {
                 for object in decoded(plugin, document, schemas).map_err(invalid)? {
                     check(&object).map_err(invalid)?;
                     if !names.insert((object.kind().unwrap_or_default().to_owned(), object.name().to_owned())) {
@@ -116,10 +137,6 @@ impl ManifestObjects {
                     objects.add(object);
                 }
             }
-        }
-        if !is_empty {
-            let digits = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            objects.hash = format!("sha256:{digits}");
         }
         objects.arranged()
     }
@@ -343,35 +360,38 @@ mod tests {
         metadata: {name: h.static.k8s.io}\nwebhooks:\n- name: h.example.org\n  admissionReviewVersions: [v1]\n  \
         sideEffects: None\n  clientConfig: {url: 'https://127.0.0.1/'}\n";
 
-    fn read(plugin: ManifestPlugin, texts: &[(&str, &str)]) -> Result<ManifestObjects, String> {
+    fn read(plugin: ManifestPlugin, texts: &[(&str, &str)]) -> Result<(ManifestFiles, ManifestObjects), String> {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in texts {
             fs::write(directory.path().join(name), text).unwrap();
         }
-        let read = ManifestObjects::read(plugin, directory.path(), Schemas::builtin());
+        let read = ManifestFiles::read(directory.path()).and_then(|files| {
+            let objects = ManifestObjects::decode(plugin, &files, Schemas::builtin())?;
+            Ok((files, objects))
+        });
         read.map_err(|error| error.to_string().replace(&directory.path().display().to_string(), "DIR"))
     }
 
     #[test]
     fn files_have_several_documents_and_lists() {
         let both = format!("# head\n---\n{POLICY}---  \n{BINDING}---\n");
-        let objects = read(ManifestPlugin::ValidatingPolicy, &[("a.yaml", &both), ("b.txt", "x: y")]).unwrap();
+        let (files, objects) = read(ManifestPlugin::ValidatingPolicy, &[("a.yaml", &both), ("b.txt", "x: y")]).unwrap();
         assert_eq!((objects.policies.len(), objects.bindings.len()), (1, 1));
-        assert!(objects.hash.starts_with("sha256:"));
+        assert!(files.hash.starts_with("sha256:"));
         assert_eq!(objects.policies[0].get(&["spec", "failurePolicy"]), Some(&Value::from("Fail")), "defaults");
         let item = |text: &str| text.trim_end().replace('\n', "\n  ");
         let list = format!("apiVersion: v1\nkind: List\nitems:\n- {}\n- {}\n", item(POLICY), item(BINDING));
-        let objects = read(ManifestPlugin::ValidatingPolicy, &[("a.yml", &list)]).unwrap();
+        let (_, objects) = read(ManifestPlugin::ValidatingPolicy, &[("a.yml", &list)]).unwrap();
         assert_eq!(objects.count(), 2);
-        assert_eq!(read(ManifestPlugin::ValidatingWebhook, &[("h.json", HOOK)]).unwrap().configurations.len(), 1);
-        assert!(read(ManifestPlugin::ValidatingWebhook, &[]).unwrap().hash.is_empty());
+        assert_eq!(read(ManifestPlugin::ValidatingWebhook, &[("h.json", HOOK)]).unwrap().1.configurations.len(), 1);
+        assert!(read(ManifestPlugin::ValidatingWebhook, &[]).unwrap().0.hash.is_empty());
     }
 
     #[test]
     fn invalid_manifests_are_refused_with_their_file() {
         use ManifestPlugin::{MutatingWebhook, ValidatingPolicy, ValidatingWebhook};
         let check = |plugin, text: &str, expected: &str| {
-            let error = read(plugin, &[("a.yaml", text)]).unwrap_err();
+            let error = read(plugin, &[("a.yaml", text)]).map(drop).unwrap_err();
             assert!(error.starts_with("error loading DIR/a.yaml: ") && error.contains(expected), "{error}");
         };
         check(
@@ -395,9 +415,9 @@ mod tests {
         let service = HOOK.replace("url: 'https://127.0.0.1/'", "service: {namespace: ns, name: s}");
         check(ValidatingWebhook, &service, "clientConfig.service is not supported for static manifests");
         check(ValidatingWebhook, "a: [", "");
-        let error = read(ValidatingPolicy, &[("a.yaml", BINDING)]).unwrap_err();
+        let error = read(ValidatingPolicy, &[("a.yaml", BINDING)]).map(drop).unwrap_err();
         assert!(error.contains("references policy \"a.static.k8s.io\" which does not exist"), "{error}");
         let large = "#".repeat(17 << 20);
-        assert!(read(ValidatingPolicy, &[("a.yaml", &large)]).unwrap_err().ends_with("more than 16 MiB"));
+        assert!(read(ValidatingPolicy, &[("a.yaml", &large)]).map(drop).unwrap_err().ends_with("more than 16 MiB"));
     }
 }
