@@ -22,7 +22,6 @@ use crate::entry::{Decoder, Entry};
 use crate::environment::Environment;
 use crate::event::Event;
 use crate::feed::Feed;
-use crate::fork::CollectionState;
 use crate::history::{History, HistoryStartError};
 use crate::packing::Pool;
 use crate::scope::Scope;
@@ -30,6 +29,8 @@ use crate::snapshot::{Snapshot, SnapshotError};
 use crate::spec::{CollectionSpec, Layout};
 use crate::trees::Trees;
 use crate::views::{CachedIndex, LookupResult, MemoryReservation, View, ViewOwner};
+
+mod forked;
 
 /// The approximate number of events that are applied under one lock. It limits the wait of readers.
 const APPLY_EVENTS: usize = 64;
@@ -125,71 +126,29 @@ impl Collection {
     pub(crate) fn new(spec: CollectionSpec, environment: Arc<Environment>) -> Self {
         let CollectionSpec { prefix, fields, dispatch, complete, typed_items } = spec;
         let layout = Arc::new(Layout::new(fields, dispatch).with_typed_items(typed_items));
-        let trees = Trees::empty(layout.clone());
-        let dispatch = Dispatch::new(layout.clone());
-        let history = History::new(Revision::ZERO, trees.clone(), dispatch, environment.budget.clone());
         let live = Live {
-            trees,
+            trees: Trees::empty(layout.clone()),
             encodings: EncodingCounts::default(),
             revision: Revision::ZERO,
             unreadable: Unreadable::new(),
             removed: None,
         };
+        let decoder = Decoder::new(layout, complete, Arc::new(Pool::new(environment.packer.clone())));
+        Self::begin(prefix.into(), decoder, live, environment)
+    }
+
+    /// A collection with this state. Its history begins there.
+    fn begin(prefix: Box<str>, decoder: Decoder, live: Live, environment: Arc<Environment>) -> Self {
+        let dispatch = Dispatch::new(decoder.layout.clone());
+        let history = History::new(live.revision, live.trees.clone(), dispatch, environment.budget.clone());
         Self {
-            prefix: prefix.into(),
-            decoder: Decoder::new(layout, complete, Arc::new(Pool::new(environment.packer.clone()))),
+            prefix,
+            decoder,
             live: RwLock::new(live),
             feed: Arc::new(Feed::new(history, environment.clone())),
             environment,
             counts: CollectionCounts::default(),
         }
-    }
-
-    /// A collection that begins with the state of another one at a revision.
-    pub(crate) fn from_state(state: &CollectionState, revision: Revision, environment: Arc<Environment>) -> Self {
-        let CollectionState { prefix, decoder, trees, encodings, unreadable } = state;
-        let (encodings, unreadable) = (encodings.clone(), unreadable.clone());
-        let live = Live { trees: trees.clone(), encodings, revision, unreadable, removed: None };
-        let dispatch = Dispatch::new(decoder.layout.clone());
-        let history = History::new(revision, trees.clone(), dispatch, environment.budget.clone());
-        let counts = CollectionCounts::default();
-        counts.loaded(trees.entries.len());
-        Self {
-            prefix: prefix.clone(),
-            decoder: decoder.forked(Arc::new(Pool::new(environment.packer.clone()))),
-            live: RwLock::new(live),
-            feed: Arc::new(Feed::new(history, environment.clone())),
-            environment,
-            counts,
-        }
-    }
-
-    /// The state at a revision that the watermark has reached, for a fork. `None` if it is not known.
-    ///
-    /// Cost: a few pointers, unless there are newer changes.
-    pub(crate) fn state_at(&self, revision: Revision) -> Option<CollectionState> {
-        let state = |trees, encodings, unreadable| CollectionState {
-            prefix: self.prefix.clone(),
-            decoder: self.decoder.forked(self.decoder.pool.clone()),
-            trees,
-            encodings,
-            unreadable,
-        };
-        {
-            let live = self.live.read();
-            if live.removed.is_some() {
-                return None;
-            }
-            if live.revision <= revision {
-                return Some(state(live.trees.clone(), live.encodings.clone(), live.unreadable.clone()));
-            }
-            if !live.unreadable.is_empty() {
-                return None;
-            }
-        }
-        let trees = self.snapshot_at(revision).ok()?.trees;
-        let encodings = EncodingCounts::new(trees.entries.iter().map(|entry| entry.encoding));
-        Some(state(trees, encodings, Unreadable::new()))
     }
 
     /// The prefix of all its keys in the store.
@@ -597,70 +556,4 @@ impl Live {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::task::{Context, Wake};
-
-    use bytes::Bytes;
-    use parking_lot::Mutex;
-
-    use super::*;
-    use crate::packing::Packer;
-
-    /// A waker that reads the collection when it is woken.
-    struct CountingWaker {
-        collection: Arc<Collection>,
-        seen: Mutex<Vec<(Revision, usize)>>,
-    }
-
-    impl Wake for CountingWaker {
-        fn wake(self: Arc<Self>) {
-            let snapshot = self.collection.snapshot();
-            self.seen.lock().push((snapshot.revision, snapshot.len()));
-        }
-    }
-
-    fn put(collection: &Collection, number: usize, revision: u64) -> Change {
-        let value = Bytes::from(format!(r#"{{"kind":"K","apiVersion":"v1","metadata":{{"name":"n{number}"}}}}"#));
-        let revision = Revision::new(revision);
-        let key = format!("n{number}").into();
-        let entry = collection.decoder.decode(key, &value, (revision, keelson_storage::Seal::PLAIN)).unwrap();
-        Change { key: entry.key.clone(), revision, content: Content::Entry(Arc::new(entry)) }
-    }
-
-    fn empty() -> Arc<Collection> {
-        let spec = CollectionSpec {
-            prefix: "/registry/k/".to_owned(),
-            fields: Vec::new(),
-            dispatch: None,
-            complete: None,
-            typed_items: false,
-        };
-        Arc::new(Collection::new(spec, Arc::new(Environment::new(u64::MAX, u64::MAX, Packer::off()))))
-    }
-
-    #[test]
-    fn a_state_that_is_at_hand_is_not_counted_as_rebuilt() {
-        let collection = empty();
-        collection.apply((0..20).map(|number| put(&collection, number, number as u64 + 1)).collect());
-        let rebuilt = |revision| {
-            assert_eq!(collection.snapshot_at(Revision::new(revision)).unwrap().len() as u64, revision);
-            collection.environment.counters.snapshots_rebuilt.get()
-        };
-        assert_eq!([rebuilt(20), rebuilt(7), rebuilt(7), rebuilt(9), rebuilt(20)], [0, 1, 1, 2, 2]);
-    }
-
-    #[test]
-    fn the_writes_of_one_revision_become_visible_together() {
-        let collection = empty();
-        let looks = Arc::new(CountingWaker { collection: collection.clone(), seen: Mutex::default() });
-        let mut cursor = collection.watch(Revision::ZERO, Scope::All).unwrap();
-        let waker = looks.clone().into();
-        assert!(cursor.poll_next(&mut Context::from_waker(&waker), 1).is_pending());
-        let together = 3 * APPLY_EVENTS;
-        let mut changes: Vec<Change> = (0..together).map(|number| put(&collection, number, 1)).collect();
-        changes.push(put(&collection, together, 2));
-        collection.apply(changes);
-        assert_eq!(*looks.seen.lock(), [(Revision::new(1), together)]);
-        assert_eq!(collection.len(), together + 1);
-    }
-}
+mod tests;

@@ -8,9 +8,10 @@
 //! `application/*`. A request that this router refuses is refused here too ([`routed`]), since clients and conformance
 //! tests depend on it.
 
+mod accept;
 mod kinds;
 
-use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, USER_AGENT};
+use http::header::{ACCEPT, HeaderMap, USER_AGENT};
 use http::request::Parts;
 use keelson_discovery::AggregatedForm;
 use keelson_meta::ApiError;
@@ -18,6 +19,8 @@ use keelson_meta::error::{MediaTypes, NotAcceptableForm};
 use keelson_openapi::DocumentEncoding;
 use keelson_tables::wire::MetaVersion;
 
+use self::accept::{Clause, accepted, choose};
+pub use self::accept::{accepts_coding, accepts_gzip};
 pub(crate) use self::kinds::{KindForm, negotiate_kind};
 
 /// An encoding of objects.
@@ -351,21 +354,6 @@ pub fn error_form(parts: &Parts) -> MediaType {
     negotiate(parts, OBJECT_OFFERS).unwrap_or(MediaType { kind: MediaKind::Json, pretty: true })
 }
 
-/// Returns true if the client accepts gzip. Other encodings are not supported.
-pub fn accepts_gzip(headers: &HeaderMap) -> bool {
-    accepts_coding(headers, "gzip")
-}
-
-/// Returns true if `Accept-Encoding` names this coding, with a weight above 0.
-pub fn accepts_coding(headers: &HeaderMap, coding: &str) -> bool {
-    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|clause| {
-        let mut parts = clause.split(';').map(str::trim);
-        let is_named = parts.next().is_some_and(|named| named.eq_ignore_ascii_case(coding));
-        is_named && parts.all(|parameter| weight(parameter).is_none_or(|weight| weight > 0))
-    })
-}
-
 /// Returns true for indented JSON: with `?pretty=true`, or for clients that people use by hand.
 pub fn wants_pretty(parts: &Parts) -> bool {
     let query = parts.uri.query().unwrap_or_default();
@@ -376,101 +364,6 @@ pub fn wants_pretty(parts: &Parts) -> bool {
             ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
         }
     }
-}
-
-/// The maximum weight of a clause. Weights are in thousandths, the precision of HTTP.
-const FULL_WEIGHT: u16 = 1000;
-
-/// One clause of `Accept`.
-#[derive(Debug)]
-struct Clause<'a> {
-    kind: &'a str,
-    subtype: &'a str,
-    weight: u16,
-    parameters: Vec<(&'a str, &'a str)>,
-}
-
-impl<'a> Clause<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        let mut parts = text.split(';').map(str::trim);
-        let media = parts.next().filter(|media| !media.is_empty())?;
-        // Some old clients send `*` for `*/*`.
-        let (kind, subtype) = media.split_once('/').unwrap_or((media, "*"));
-        let mut clause = Self { kind, subtype, weight: FULL_WEIGHT, parameters: Vec::new() };
-        for parameter in parts {
-            if let Some(weight) = weight(parameter) {
-                clause.weight = weight;
-            } else if let Some((key, value)) = parameter.split_once('=') {
-                clause.parameters.push((key.trim(), value.trim().trim_matches('"')));
-            }
-        }
-        Some(clause)
-    }
-
-    fn parameter(&self, name: &str) -> Option<&'a str> {
-        self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value).filter(|value| !value.is_empty())
-    }
-
-    /// Returns true if the clause requests objects of another kind, such as tables.
-    fn converts(&self) -> bool {
-        ["as", "g", "v"].iter().any(|name| self.parameter(name).is_some())
-    }
-
-    /// Returns true if the clause requests objects without this field. Other fields that it names have no effect.
-    fn drops(&self, field: &str) -> bool {
-        self.parameter("drop").is_some_and(|fields| fields.split('+').any(|name| name.trim() == field))
-    }
-
-    fn pretty(&self) -> bool {
-        self.parameter("pretty").is_some_and(|value| value == "1" || value == "true")
-    }
-
-    /// The encoding, indented if this clause or the request demands it.
-    fn media(&self, kind: MediaKind, parts: &Parts) -> MediaType {
-        MediaType { kind, pretty: kind == MediaKind::Json && (self.pretty() || wants_pretty(parts)) }
-    }
-
-    fn is_wildcard(&self) -> bool {
-        self.subtype == "*"
-    }
-
-    fn matches(&self, kind: MediaKind) -> bool {
-        self.names("application", kind.subtype()) && self.parameter("stream").is_none_or(|stream| stream == "watch")
-    }
-
-    fn names(&self, kind: &str, subtype: &str) -> bool {
-        (self.kind == "*" || self.kind.eq_ignore_ascii_case(kind))
-            && (self.subtype == "*" || self.subtype.eq_ignore_ascii_case(subtype))
-    }
-}
-
-/// The weight in a `q=` parameter, in thousandths. `None` for other parameters.
-fn weight(parameter: &str) -> Option<u16> {
-    let (key, value) = parameter.split_once('=')?;
-    if !key.trim().eq_ignore_ascii_case("q") {
-        return None;
-    }
-    let weight = value.trim().parse::<f32>().ok().filter(|weight| (0.0..=1.0).contains(weight)).unwrap_or(1.0);
-    // The product is between 0 and 1000, so the conversion loses only fractions.
-    Some((weight * f32::from(FULL_WEIGHT)) as u16)
-}
-
-/// The clauses of `Accept`, preferred ones first. A missing header accepts everything.
-fn accepted(headers: &HeaderMap) -> Vec<Clause<'_>> {
-    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let mut clauses: Vec<_> = values.flat_map(|value| value.split(',')).filter_map(Clause::parse).collect();
-    if clauses.is_empty() {
-        clauses.extend(Clause::parse("*/*"));
-    }
-    // A clause with weight 0 stays: upstream gives it the lowest priority and does not exclude it. The sort is stable,
-    // so that clauses of equal priority stay in the client's order.
-    clauses.sort_by_key(|clause| (std::cmp::Reverse(clause.weight), clause.is_wildcard()));
-    clauses
-}
-
-fn choose<T>(clauses: &[Clause<'_>], meet: impl Fn(&Clause<'_>) -> Option<T>) -> Result<T, ApiError> {
-    let unmet = || ApiError::NotAcceptable { accepted: NotAcceptableForm::MediaTypes(MEDIA_TYPES) };
-    clauses.iter().find_map(meet).ok_or_else(unmet)
 }
 
 #[cfg(test)]

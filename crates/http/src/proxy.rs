@@ -27,7 +27,7 @@ use keelson_supervision::TaskGroup;
 use tokio::time::error::Elapsed;
 
 pub(crate) use self::answer::{Forwarded, pass};
-pub use self::headers::IdentityHeaders;
+pub use self::headers::{CLUSTER_TOKEN_PREFIX, IdentityHeaders};
 pub(crate) use self::headers::{
     FORWARDED_FOR, FORWARDED_URI, TOKEN_PROTOCOL, forward, keep as keep_fields, keep_upgrade, list,
 };

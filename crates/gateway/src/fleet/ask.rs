@@ -6,6 +6,7 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValu
 use http::request::Parts;
 use http::{Method, Uri};
 use keelson_access::TokenSeal;
+use keelson_http::proxy::CLUSTER_TOKEN_PREFIX;
 use keelson_http::request_info::{RequestInfo, RequestVerb};
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::options::Query;
@@ -25,8 +26,6 @@ const GROUP_BY: &str = "keelson.io/groupBy";
 const MATCHES: &str = "keelson.io/matches";
 const AT: &str = "keelson.io/at";
 const PAGE: &str = "keelson.io/page";
-/// The start of the names of fields with a token for one source.
-pub(super) const TOKEN_OF: &str = "keelson-authorization-";
 /// The fields that each of several sources gets. All others concern the connection or the client.
 const PASSED: [http::HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, USER_AGENT];
 /// The parameters that decide neither the objects nor their order.
@@ -339,7 +338,7 @@ impl FleetRequest {
     }
 
     fn token_for(&self, cluster: &str) -> Option<HeaderValue> {
-        let of = |name: &str| name.strip_prefix(TOKEN_OF).is_some_and(|named| named == cluster);
+        let of = |name: &str| name.strip_prefix(CLUSTER_TOKEN_PREFIX).is_some_and(|named| named == cluster);
         let own = self.headers.iter().find(|(name, _)| of(name.as_str())).map(|(_, value)| value);
         let mut token = own.or_else(|| self.headers.get(AUTHORIZATION))?.clone();
         token.set_sensitive(true);

@@ -8,11 +8,10 @@ use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 
 use http::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
 use keelson_http::filters::ClientConnection;
+use keelson_http::proxy::CLUSTER_TOKEN_PREFIX;
 use keelson_meta::ApiError;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
-
-use super::ask::TOKEN_OF;
 
 /// The largest number of requests of unknown callers at the same time.
 const UNKNOWN: usize = 256;
@@ -68,7 +67,10 @@ impl Callers {
         let mut hasher = self.hashes.build_hasher();
         let mut has_any = false;
         for (name, value) in headers {
-            if *name == AUTHORIZATION || *name == SEC_WEBSOCKET_PROTOCOL || name.as_str().starts_with(TOKEN_OF) {
+            if *name == AUTHORIZATION
+                || *name == SEC_WEBSOCKET_PROTOCOL
+                || name.as_str().starts_with(CLUSTER_TOKEN_PREFIX)
+            {
                 (name.as_str(), value.as_bytes()).hash(&mut hasher);
                 has_any = true;
             }

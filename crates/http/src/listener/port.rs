@@ -1,7 +1,7 @@
 //! The port of a listener: TCP, or another transport such as a simulated network.
 //!
 //! A connection is TLS over a [`Socket`], whichever transport carries it. TCP connections are accepted on a thread of
-//! their own (`door.rs`), those of another transport in a task.
+//! their own (`acceptor.rs`), those of another transport in a task.
 
 use std::fmt;
 use std::io::{self, IoSlice};

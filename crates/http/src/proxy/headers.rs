@@ -29,7 +29,7 @@ pub(crate) const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarde
 /// The prefix of the fields that impersonate another user.
 pub(super) const IMPERSONATION: &str = "impersonate-";
 /// The prefix of the fields with a token for one of a gateway's clusters. No other server may see it.
-const TOKENS_OF_CLUSTERS: &str = "keelson-authorization-";
+pub const CLUSTER_TOKEN_PREFIX: &str = "keelson-authorization-";
 
 /// The prefix of a token among the subprotocols of a websocket, since browsers cannot send it in a header.
 pub(crate) const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
@@ -101,7 +101,7 @@ impl IdentityHeaders {
         names.extend([REMOTE_USER, REMOTE_UID, REMOTE_GROUP]);
         prefixes.iter_mut().for_each(|prefix| prefix.make_ascii_lowercase());
         prefixes.retain(|prefix| !prefix.is_empty());
-        prefixes.extend([REMOTE_EXTRA_PREFIX, IMPERSONATION, TOKENS_OF_CLUSTERS].map(str::to_owned));
+        prefixes.extend([REMOTE_EXTRA_PREFIX, IMPERSONATION, CLUSTER_TOKEN_PREFIX].map(str::to_owned));
         Self { names, prefixes }
     }
 
