@@ -250,7 +250,11 @@ impl Registry {
     /// # Errors
     /// 400 for an invalid selector.
     pub fn shard(&self, options: &ListOptions) -> Result<Option<ShardSelector>, ApiError> {
-        if self.config.gates.is_on(SHARDS) { options.shard_selector() } else { Ok(None) }
+        // Nearly all requests have no selector, and need not look up the gate.
+        if options.shard_selector_raw.is_empty() || !self.config.gates.is_on(SHARDS) {
+            return Ok(None);
+        }
+        options.shard_selector()
     }
 }
 

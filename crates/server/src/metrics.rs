@@ -59,8 +59,8 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
     let mut samples = stored_objects(registry);
     samples.extend(stored_encodings(registry));
     samples.extend(views(registry));
-    samples.extend(room::packing_samples(&registry.cache().stats().packing));
     let stats = registry.cache().stats();
+    samples.extend(room::packing_samples(&stats.packing));
     let counters = registry.counters();
     let newest = registry.newest_reads();
     let collections = registry.cache().collections();

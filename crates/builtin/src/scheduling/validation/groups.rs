@@ -67,7 +67,7 @@ const FIXED: Rule = Check("immutable", |at, run| {
 });
 
 const TEMPLATES: Rule = With(
-    "up to 8 templates with unique names, to which an update adds none and of which it removes none",
+    "up to 8 templates with unique names. An update neither adds nor removes any",
     |at, run| fixed_items(at, run, MAX_TEMPLATES, &TEMPLATE),
     &TEMPLATE,
 );
@@ -83,19 +83,12 @@ const TEMPLATE: TypeRules = TypeRules::shared(
         ("resourceClaims", FIXED),
         ("resourceClaims", CLAIMS),
         ("resourceClaims", Each(&CLAIM)),
-        ("disruptionMode", FIXED),
-        ("disruptionMode", In(&DISRUPTION)),
-        ("priorityClassName", FIXED),
-        ("priorityClassName", Rule::Format(&DNS_SUBDOMAIN)),
-        ("priority", FIXED),
-        ("priority", PRIORITY),
-        ("preemptionPolicy", FIXED),
-        ("preemptionPolicy", PREEMPTION),
+        ("", Always(&PRIORITY_FIELDS)),
     ],
 );
 
 const COMPOSITE_TEMPLATES: Rule = With(
-    "up to 8 templates with unique names, to which an update adds none and of which it removes none, up to 4 levels deep",
+    "up to 8 templates with unique names, up to 4 levels deep. An update neither adds nor removes any",
     composite_templates,
     &COMPOSITE_TEMPLATE,
 );
@@ -106,14 +99,7 @@ const COMPOSITE_TEMPLATE: TypeRules = TypeRules::new(&[
     ("schedulingPolicy", Always(&COMPOSITE_POLICY)),
     ("schedulingConstraints", FIXED),
     ("schedulingConstraints", In(&CONSTRAINTS)),
-    ("disruptionMode", FIXED),
-    ("disruptionMode", In(&DISRUPTION)),
-    ("priorityClassName", FIXED),
-    ("priorityClassName", Rule::Format(&DNS_SUBDOMAIN)),
-    ("priority", FIXED),
-    ("priority", PRIORITY),
-    ("preemptionPolicy", FIXED),
-    ("preemptionPolicy", PREEMPTION),
+    ("", Always(&PRIORITY_FIELDS)),
     ("podGroupTemplates", TEMPLATES),
     ("compositePodGroupTemplates", Check("templates of the same form", composite_templates)),
 ]);
@@ -137,14 +123,7 @@ const POD_GROUP_SPEC: TypeRules = TypeRules::new(&[
     ("resourceClaims", FIXED),
     ("resourceClaims", CLAIMS),
     ("resourceClaims", Each(&CLAIM)),
-    ("disruptionMode", FIXED),
-    ("disruptionMode", In(&DISRUPTION)),
-    ("priorityClassName", FIXED),
-    ("priorityClassName", Rule::Format(&DNS_SUBDOMAIN)),
-    ("priority", FIXED),
-    ("priority", PRIORITY),
-    ("preemptionPolicy", FIXED),
-    ("preemptionPolicy", PREEMPTION),
+    ("", Always(&PRIORITY_FIELDS)),
 ]);
 
 const COMPOSITE_SPEC: TypeRules = TypeRules::new(&[
@@ -156,6 +135,11 @@ const COMPOSITE_SPEC: TypeRules = TypeRules::new(&[
     ("schedulingPolicy", Always(&COMPOSITE_POLICY)),
     ("schedulingConstraints", FIXED),
     ("schedulingConstraints", In(&CONSTRAINTS)),
+    ("", Always(&PRIORITY_FIELDS)),
+]);
+
+/// The fields of a group and of its templates that decide its preemption.
+const PRIORITY_FIELDS: TypeRules = TypeRules::new(&[
     ("disruptionMode", FIXED),
     ("disruptionMode", In(&DISRUPTION)),
     ("priorityClassName", FIXED),
