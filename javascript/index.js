@@ -123,7 +123,8 @@ export async function start ({ args = [], binary = findBinary(), env = ownEnviro
   child.stderr.on('data', (chunk) => { log.text = (log.text + chunk).slice(-LOG_KEPT) })
   let line
   try {
-    line = JSON.parse(await firstLine(child, timeout))
+    const reasonOf = (code, signal) => `it ended with ${signal ?? code}`
+    line = JSON.parse(await firstLine(child.stdout, child, reasonOf, timeout))
   } catch (error) {
     await ended(child)
     throw new Error(`the server did not start: ${error.message}; its log:\n${log.text.slice(-LOG_SHOWN)}`, { cause: error })
@@ -142,22 +143,8 @@ function ownEnvironment () {
 
 /** The line with which a server answers a request for a fork. */
 function answerOf (connection, request, timeout) {
-  return new Promise((resolve, reject) => {
-    let text = ''
-    const timer = setTimeout(() => reject(new Error(`it is not ready after ${timeout} ms`)), timeout)
-    const settle = (finish, value) => {
-      clearTimeout(timer)
-      finish(value)
-    }
-    connection.on('error', (error) => settle(reject, error))
-    connection.on('close', () => settle(reject, new Error('the server has ended')))
-    connection.on('data', (chunk) => {
-      text += chunk
-      const end = text.indexOf('\n')
-      if (end >= 0) settle(resolve, text.slice(0, end))
-    })
-    connection.write(`${JSON.stringify(request)}\n`)
-  })
+  connection.write(`${JSON.stringify(request)}\n`)
+  return firstLine(connection, connection, () => 'the server has ended', timeout)
 }
 
 /** Ends the fork of a connection, and resolves when it has ended: the server then closes the connection. */
@@ -174,7 +161,8 @@ function closed (connection) {
   })
 }
 
-function firstLine (child, timeout) {
+/** The first line of a stream. Fails with an error of its source, and with a reason when the source ends before. */
+function firstLine (stream, source, reasonOf, timeout) {
   return new Promise((resolve, reject) => {
     let text = ''
     const timer = setTimeout(() => reject(new Error(`it is not ready after ${timeout} ms`)), timeout)
@@ -182,9 +170,9 @@ function firstLine (child, timeout) {
       clearTimeout(timer)
       finish(value)
     }
-    child.on('error', (error) => settle(reject, error))
-    child.on('close', (code, signal) => settle(reject, new Error(`it ended with ${signal ?? code}`)))
-    child.stdout.on('data', (chunk) => {
+    source.on('error', (error) => settle(reject, error))
+    source.on('close', (...how) => settle(reject, new Error(reasonOf(...how))))
+    stream.on('data', (chunk) => {
       text += chunk
       const end = text.indexOf('\n')
       if (end >= 0) settle(resolve, text.slice(0, end))

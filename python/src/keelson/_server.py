@@ -16,7 +16,7 @@ import sysconfig
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Iterable, Mapping, Optional
+from typing import Any, Iterable, Mapping, Optional, TypeVar
 from urllib.parse import urlsplit
 
 #: The variable that names the binary.
@@ -63,6 +63,9 @@ def find_binary() -> str:
     return found
 
 
+_Self = TypeVar("_Self", bound="_Api")
+
+
 class _Api:
     """Requests to a server or a fork."""
 
@@ -74,6 +77,12 @@ class _Api:
         self.pid: int = line["pid"]
         self.version: str = line["version"]
         self._tls = tls
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def request(
         self,
@@ -145,12 +154,6 @@ class Server(_Api):
         self._log = log
         self._fork_socket: Optional[str] = line.get("forkSocket")
 
-    def __enter__(self) -> "Server":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
     @property
     def log(self) -> str:
         """What the server has logged so far."""
@@ -180,12 +183,6 @@ class Fork(_Api):
         self._name: str = line["fork"]
         self._connection = connection
         self._fork_socket = path
-
-    def __enter__(self) -> "Fork":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def fork(self, *, timeout: float = START_TIMEOUT) -> "Fork":
         return _fork(self._fork_socket, {"of": self._name}, self._tls, timeout)

@@ -67,14 +67,14 @@ function endOf(bytes: Uint8Array): string {
   }
 }
 
-/** Runs a command with a terminal in a container. */
-export function exec(of: Name, container: string, command: string[], events: ExecEvents): Exec {
-  const params = new URLSearchParams({ stdin: 'true', stdout: 'true', tty: 'true' });
-  if (container !== '') params.set('container', container);
-  for (const word of command) params.append('command', word);
-  const socket = open(of, 'exec', params, PROTOCOLS);
+/** Follows a session. `received` gets the channel and the rest of each message, and `why` says how the session ended. */
+function follow(
+  socket: WebSocket,
+  events: { opened: () => void; ended: (why: string) => void },
+  received: (channel: number, message: Uint8Array) => void,
+  why: () => string,
+): void {
   let isOpen = false;
-  let why = '';
   socket.addEventListener('open', () => {
     isOpen = true;
     events.opened();
@@ -82,14 +82,26 @@ export function exec(of: Name, container: string, command: string[], events: Exe
   socket.addEventListener('message', ({ data }: MessageEvent<unknown>) => {
     if (!(data instanceof ArrayBuffer)) return;
     const message = new Uint8Array(data);
-    const [channel] = message;
-    const bytes = message.subarray(1);
-    if (channel === OUTPUT || channel === ERRORS) events.output(bytes);
-    else if (channel === STATUS) why = endOf(bytes);
+    const [channel = 0] = message;
+    received(channel, message.subarray(1));
   });
   socket.addEventListener('close', ({ reason }) => {
-    events.ended(isOpen ? why || reason : REFUSED);
+    events.ended(isOpen ? why() || reason : REFUSED);
   });
+}
+
+/** Runs a command with a terminal in a container. */
+export function exec(of: Name, container: string, command: string[], events: ExecEvents): Exec {
+  const params = new URLSearchParams({ stdin: 'true', stdout: 'true', tty: 'true' });
+  if (container !== '') params.set('container', container);
+  for (const word of command) params.append('command', word);
+  const socket = open(of, 'exec', params, PROTOCOLS);
+  let why = '';
+  const received = (channel: number, bytes: Uint8Array) => {
+    if (channel === OUTPUT || channel === ERRORS) events.output(bytes);
+    else if (channel === STATUS) why = endOf(bytes);
+  };
+  follow(socket, events, received, () => why);
   return {
     send: (typed) => write(socket, INPUT, new TextEncoder().encode(typed)),
     resize: (columns, rows) =>
@@ -122,22 +134,14 @@ export function connect(of: Name, port: number, events: PortEvents): Connection 
     PORT_PROTOCOL,
   );
   const begun = new Set<number>();
-  let isOpen = false;
   let why = '';
-  socket.addEventListener('open', () => {
-    isOpen = true;
-    events.opened();
-  });
-  socket.addEventListener('message', ({ data }: MessageEvent<unknown>) => {
-    if (!(data instanceof ArrayBuffer)) return;
-    const message = new Uint8Array(data);
-    const [channel = 0] = message;
-    const bytes = message.subarray(begun.has(channel) ? 1 : 1 + PORT_BYTES);
+  const received = (channel: number, message: Uint8Array) => {
+    const bytes = message.subarray(begun.has(channel) ? 0 : PORT_BYTES);
     begun.add(channel);
     if (bytes.length === 0) return;
     if (channel === INPUT) events.received(bytes);
     else why += new TextDecoder().decode(bytes);
-  });
-  socket.addEventListener('close', ({ reason }) => events.ended(isOpen ? why || reason : REFUSED));
+  };
+  follow(socket, events, received, () => why);
   return { send: (bytes) => write(socket, INPUT, bytes), close: () => socket.close() };
 }
